@@ -176,7 +176,7 @@ def flda(data: Path | None, out: Path | None, seeds: int, quick: bool, as_json: 
 @click.option(
     "--only",
     help="Train these parts only, such as table2,lambda.  [parts: table2, ablation, lambda, "
-    "clients, shares, skew, picture, views, encoders, tuning]",
+    "clients, shares, skew, losses, noise, picture, views, encoders, tuning]",
 )
 @as_json
 def fstc(
@@ -185,10 +185,10 @@ def fstc(
     """FSTC: clusters of short texts at some clients, beside the paper's baselines and controls.
 
     Repeats the paper's table 2 and figures 2, 3 and 4, takes FSTC apart, lets clients differ in
-    their labels, and changes what networks are trained on and what embeds texts. The files have
-    columns text and label; biomedical.parquet and searchsnippets.parquet are taken as well if they
-    are there, 20ng.parquet and news_outlets.parquet for word vectors of other texts. What is
-    trained already is not trained again.
+    their labels, damages words, and changes what networks are trained on and what embeds texts. The
+    files have columns text and label; biomedical.parquet and searchsnippets.parquet are taken as
+    well if they are there, 20ng.parquet and news_outlets.parquet for word vectors of other texts.
+    What is trained already is not trained again.
     """
     from experiments.fstc import results
     from experiments.fstc.runs import reproduce

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.fstc.methods import ENCODERS, MASSES, TITLES, VIEWS, DataSet
-from experiments.fstc.parts import COMPARED, CONTROLS, FORMS, SWEEPS, VIEWED
+from experiments.fstc.methods import DAMAGED, ENCODERS, LOSSES, MASSES, TITLES, VIEWS, DataSet
+from experiments.fstc.parts import COMPARED, CONTROLS, FORMS, LEARNED, SHAKEN, SWEEPS, VIEWED
 from experiments.fstc.published import PAPERS_ENCODER, PUBLISHED
 from experiments.fstc.significance import LEVEL, UTest
 from experiments.fstc.tables import STARTS, Wanted, data_sets
@@ -35,6 +35,8 @@ def sentences(found: Found) -> Iterator[str]:
     for data in data_sets(found, "ablation"):
         for start in STARTS:
             yield _of_ablation(found, data, start)
+    for data in data_sets(found, "losses"):
+        yield _of_losses(found, data)
     for data in data_sets(found, "lambda"):
         for name in FORMS:
             yield _of_lambda(found, data, name)
@@ -43,6 +45,8 @@ def sentences(found: Found) -> Iterator[str]:
             yield from _of_clients(found, data, part)
     for data in data_sets(found, "skew"):
         yield from _of_skew(found, data)
+    for data in data_sets(found, "noise"):
+        yield _of_noise(found, data)
     for data in data_sets(found, "views"):
         yield from _of_views(found, data)
     for data in data_sets(found, "encoders"):
@@ -194,6 +198,38 @@ def _of_ablation(found: Found, data: DataSet, start: str) -> str:
         gain = _gain(rows, "acc", {"name": one}, {"name": other})
         said.append(f"{what} {'helps' if gain.clear else 'does not help'} ({gain})")
     return f"{data.title}, {STARTS[start]}, by ACC: {'; '.join(said)}."
+
+
+def _of_losses(found: Found, data: DataSet) -> str:
+    rows = select(found, part="losses", data=data.name)
+    squared, entropy = LOSSES
+    gains = {
+        name: _gain(rows, "acc", {"name": name, "loss": squared}, {"name": name, "loss": entropy})
+        for name in LEARNED
+        if select(rows, name=name, loss=squared) and select(rows, name=name, loss=entropy)
+    }
+    said = "; ".join(f"{TITLES[name]} {gain}" for name, gain in gains.items())
+    return (
+        f"{data.title}: squared error is above cross entropy in ACC, as the paper has it: "
+        f"{verdict(all(gain.clear for gain in gains.values()))} ({said})."
+    )
+
+
+def _of_noise(found: Found, data: DataSet) -> str:
+    rows = select(found, part="noise", data=data.name)
+    most = max(DAMAGED)
+    acc = {
+        name: [mean(rows, "acc", name=name, damaged=share) for share in (0.0, most)]
+        for name in SHAKEN
+        if select(rows, name=name, damaged=most) and select(rows, name=name, damaged=0.0)
+    }
+    change = {name: after - before for name, (before, after) in acc.items()}
+    said = ", ".join(f"{TITLES[name]} {value:+.2f}" for name, value in change.items())
+    return (
+        f"{data.title}: what mistakes in {most:.0%} of the words change in ACC: {said}; "
+        f"{TITLES['paper']} loses less than {TITLES['fsbert']}: "
+        f"{verdict(change['paper'] > change['fsbert'])}."
+    )
 
 
 def _of_lambda(found: Found, data: DataSet, name: str) -> str:

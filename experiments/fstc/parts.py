@@ -107,6 +107,12 @@ class Task:
     n_documents: int | None = None
     damaged: float = 0.0
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """What its row is found by."""
+        known = {"part": self.part, "data": self.data, "name": self.name, "seed": self.seed}
+        return known | self.varied
+
 
 class HasSeeds(Protocol):
     """What knows which splits of data sets can be used."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments import report
+from experiments import costs, report
 from experiments.fstc import claims
 from experiments.fstc import tables as score_tables
 from experiments.fstc.claims import ENCODER
@@ -15,7 +15,9 @@ from experiments.fstc.methods import DIMENSION, SHORT, TUNED
 from experiments.fstc.parts import N_CLIENTS
 from experiments.fstc.published import PAPERS_ENCODER
 from experiments.fstc.runs import PACKAGES
+from experiments.fstc.tables import OLD
 from experiments.fstc.tasks import QUICK_DOCUMENTS, Settings
+from experiments.fstc.trainings import groups
 from experiments.report import Found, Table
 
 MEANING = f"""\
@@ -31,18 +33,25 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
   first tenth of the steps is on the labels of the start, and variances and width of the mixture
   have lower bounds; FSCCL's views are texts without a fifth of the words.
 - *Published*: the paper's table 2. A dash: not run.
-- Rows in runs.jsonl that name no versions are of an earlier state of fedtopics 0.1.0, with the same
-  settings and other draws: the command trains them again, and a seed comes out elsewhere.
+- {OLD}: with rows of an earlier state of fedtopics 0.1.0, with the same settings and other draws.
+  They name no versions in runs.jsonl; the command trains them again, and a seed comes out
+  elsewhere.
 - *Seconds* are of training in one process, all clients one after the other, without embedding
   texts, beside other work. *MB*: what leaves one client in all.
 - *Short schedule*: FSTC and FSCCL have {SHORT["max_rounds"]} rounds of {SHORT["local_steps"]} steps
   instead of 40 of 100; three seeds, or fewer where that is all there is.
+- *Squared error*, *cross entropy*: between a network's scores, or their softmax, and pseudo-labels.
+- *Typing mistakes*: two letters swapped, one dropped or one doubled, in words that the seed draws;
+  such texts are embedded anew.
 - *Mann-Whitney*: p by the scores of all seeds; "too few" if so few cannot come below the level.
 - *Words left out*, *words replaced*: a step sees two views of each text, without a fifth of its
   words, or with one of the five nearest words, by {ENCODER}, in the place of a fifth of them.
 - *Word vectors of the same texts*: of {DIMENSION} dimensions, by a singular value decomposition of
   the texts that are clustered, all in one place; *of other texts*: of those of the other files in
   the folder. No language model and no label is in them.
+- *Time and memory*, by part: a training that several parts have counts in the first of them; *of*
+  is how many there are to be, of the sets that there are; *measured* are those whose row says what
+  it cost, with reading, embedding and scoring.
 - *Fine-tuned*: two clients, {TUNED["max_rounds"]} rounds of {TUNED["local_steps"]} steps of
   {TUNED["batch_size"]} texts, the first half on the labels of the start, at the paper's learning
   rates.
@@ -54,8 +63,8 @@ A quick run: {QUICK_DOCUMENTS} documents of each set, one seed, and far too few 
 
 
 def tables(settings: Settings, found: Found) -> list[Table]:
-    """Return the tables of the parts that there are."""
-    return score_tables.tables(found)
+    """Return the tables of the parts that there are, and what trainings cost."""
+    return [*score_tables.tables(found), costs.table(groups(settings, found))]
 
 
 def sentences(settings: Settings, found: Found) -> Iterator[str]:

@@ -20,7 +20,7 @@ from experiments.fstc.methods import DIMENSION, OTHER, OWN
 from experiments.fstc.noise import damaged
 from experiments.fstc.parts import PARTS, Task
 from experiments.fstc.published import Counts
-from experiments.fstc.tasks import Settings
+from experiments.fstc.tasks import Settings, given
 from experiments.fstc.word_vectors import embed
 from experiments.report import require, versions
 from fedtopics import __version__
@@ -39,7 +39,14 @@ from fedtopics.text.corpus import Corpus
 PACKAGES = ("fedtopics", "sentence-transformers", "torch", "numpy", "scipy", "scikit-learn")
 SCORES = ("acc", "nmi", "seconds", "core_seconds", "rounds", "bytes", "cost", "versions")
 PICTURED = 2000  # documents
-GROWING = ("table2", "views", "encoders", "tuning", "losses", "noise")  # parts whose lines are read one by one
+GROWING = (
+    "table2",
+    "views",
+    "encoders",
+    "tuning",
+    "losses",
+    "noise",
+)  # parts whose lines are read one by one
 Named = tuple[dict[str, Any], Task]  # by what its row says of it
 
 
@@ -107,21 +114,14 @@ def _shown(kept: RowFile, part: list[Named]) -> list[dict[str, Any]]:
 
 
 def _name(settings: Settings, task: Task) -> dict[str, Any]:
-    """Return what says which row it is, with a digest of what its result depends on.
-
-    That is the method's settings that are not its defaults, which change with the version only: a
-    new setting, off by default, leaves rows as they are.
-    """
+    """Return what says which row it is, with a digest of what its result depends on."""
     study = settings.study(task)
-    given: Any = study.method
-    method = given.model_dump(mode="json", exclude_defaults=True, exclude={"preset"})
-    method["name"] = given.method_name
+    method: Any = study.method
     documents = [task.data, len(settings.documents(task.data, task.n_documents)), task.split]
     documents += [task.damaged] if task.damaged else []
-    known = settings.known_to(given.embedding.model, task.data)
-    content = [__version__, *documents, task.seed, method, *known]
-    row = {"part": task.part, "data": task.data, "name": task.name, "seed": task.seed}
-    return {**row, **task.varied, "made_of": digest(json.dumps(content, sort_keys=True))}
+    known = settings.known_to(method.embedding.model, task.data)
+    content = [__version__, *documents, task.seed, given(study), *known]
+    return task.row | {"made_of": digest(json.dumps(content, sort_keys=True))}
 
 
 def _title(named: Named) -> str:

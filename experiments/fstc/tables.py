@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.fstc.methods import (
+    DAMAGED,
     DATA_SETS,
     ENCODERS,
+    LOSSES,
     MASSES,
     TITLES,
     TUNED_DOCUMENTS,
@@ -21,16 +23,19 @@ from experiments.fstc.parts import (
     CONTROLS,
     ENCODED,
     FORMS,
+    LEARNED,
+    SHAKEN,
     SMALLEST,
     SWEEPS,
     SWEPT,
     VIEWED,
 )
-from experiments.fstc.published import PUBLISHED
+from experiments.fstc.published import PUBLISHED, TABLE_1, Counts
 from experiments.fstc.significance import LEVEL, PAIRS, UTest
 from experiments.report import Found, Table, mean, scores, select, spread
 
 Wanted = Mapping[str, Any]
+OLD = "†"  # of rows of an earlier state
 STARTS = {"kmeans": "from k-means", "discriminative": "from discriminative clustering"}
 VARIANTS = {
     "alone": "the start alone",
@@ -43,15 +48,33 @@ VARIANTS = {
 
 def tables(found: Found) -> list[Table]:
     """Return the tables of the parts that there are."""
-    made = [_table2(found, data) for data in data_sets(found, "table2")]
-    made += [_significance(found), _ablation(found), _lambda(found), _clients(found)]
-    made += [_shares(found), _skew(found), _views(found), _encoders(found), _tuning(found)]
+    made = [_sets(found), *(_table2(found, data) for data in data_sets(found, "table2"))]
+    made += [_significance(found), _ablation(found), _losses(found), _lambda(found)]
+    made += [_clients(found), _shares(found), _skew(found), _noise(found), _views(found)]
+    made += [_encoders(found), _tuning(found)]
     return [table for table in made if table.rows]
 
 
 def data_sets(found: Found, part: str) -> list[DataSet]:
     """Return the data sets of a part."""
     return [data for data in DATA_SETS.values() if select(found, part=part, data=data.name)]
+
+
+def _sets(found: Found) -> Table:
+    """Return the paper's table 1: what the files hold, and what is published."""
+    header = ("set", *(cell for name in Counts._fields for cell in (name, "published")))
+    digits = Counts(0, 0, 1)
+    lines = []
+    for data in data_sets(found, "sets"):
+        (row,) = select(found, part="sets", data=data.name)
+        known = TABLE_1[data.name]._asdict() if data.name in TABLE_1 else {}
+        cells = (
+            cell
+            for name, n in digits._asdict().items()
+            for cell in (f"{row[name]:,.{n}f}", f"{known[name]:,}" if known else "-")
+        )
+        lines.append((data.title, *cells))
+    return Table("Table 1: what the files hold", header, tuple(lines))
 
 
 def _table2(found: Found, data: DataSet) -> Table:
@@ -69,14 +92,15 @@ def _table2(found: Found, data: DataSet) -> Table:
                 f"{known.nmi:.2f} ± {known.nmi_deviation:.2f}",
             )
         ours = (spread(scores(found, score, **wanted), 2) for score in ("acc", "nmi"))
-        seeds = len(select(found, **wanted))
+        rows = select(found, **wanted)
+        seeds = len(rows)
         cost = ("-", "-", "-")
         if seeds:
             seconds, rounds, size = (
                 mean(found, cost, **wanted) for cost in ("seconds", "rounds", "bytes")
             )
             cost = f"{seconds:.1f}", f"{rounds:.0f}", f"{size / 1e6:.2f}"
-        lines.append((title, str(seeds), *ours, *published, *cost))
+        lines.append((title, f"{seeds}{_mark(rows)}", *ours, *published, *cost))
     return Table(f"{data.title}, table 2", header, tuple(lines))
 
 
@@ -106,6 +130,15 @@ def _ablation(found: Found) -> Table:
         for variant, of_variant in VARIANTS.items()
     }
     return _grid("FSTC and what it is made of, short schedule", found, "ablation", lines)
+
+
+def _losses(found: Found) -> Table:
+    lines = {
+        f"{TITLES[name]}: {loss}": {"name": name, "loss": loss}
+        for name in LEARNED
+        for loss in LOSSES
+    }
+    return _grid("What networks make small, short schedule", found, "losses", lines)
 
 
 def _lambda(found: Found) -> Table:
@@ -146,6 +179,12 @@ def _skew(found: Found) -> Table:
         f"Clients with the same labels and with others (Dirichlet, {CONCENTRATION}), short schedule"
     )
     return _grid(title, found, "skew", lines, columns)
+
+
+def _noise(found: Found) -> Table:
+    title = f"Typing mistakes in a share of {DATA_SETS[SMALLEST].title}'s words, short schedule"
+    columns = {f"{share:.0%}": {"damaged": share} for share in DAMAGED}
+    return _grid(title, found, "noise", _methods(*SHAKEN), columns)
 
 
 def _views(found: Found) -> Table:
@@ -214,4 +253,9 @@ def _grid(
 
 
 def _both(rows: Found) -> str:
-    return " / ".join(spread([row[score] for row in rows], 1) for score in ("acc", "nmi"))
+    scored = (spread([row[score] for row in rows], 1) for score in ("acc", "nmi"))
+    return " / ".join(scored) + _mark(rows)
+
+
+def _mark(rows: Found) -> str:
+    return f" {OLD}" if any("versions" not in row for row in rows) else ""

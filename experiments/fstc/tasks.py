@@ -104,6 +104,18 @@ class Settings(FileSettings):
         return others if encoder == OTHER else []
 
 
+def given(study: Study) -> dict[str, Any]:
+    """Return a method's settings that are not its defaults, with its name.
+
+    Defaults change with the version only: a new setting, off by default, changes nothing here.
+    """
+    method: Any = study.method
+    found: dict[str, Any] = method.model_dump(
+        mode="json", exclude_defaults=True, exclude={"preset"}
+    )
+    return found | {"name": method.method_name}
+
+
 @lru_cache(maxsize=2 * len(DATA_SETS))
 def _documents(path: Path, n_documents: int | None) -> Corpus:
     corpus = Corpus.read(path, Columns(text="text", label="label"))

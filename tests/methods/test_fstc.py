@@ -28,8 +28,8 @@ from fedtopics.federation.study import Study
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.client import ALL
 from fedtopics.methods.fstc import training as fstc_training
-from fedtopics.methods.fstc.pseudo_labels import Mixture
 from fedtopics.methods.fstc.client import STORED_ROUNDS, FSTCClient
+from fedtopics.methods.fstc.pseudo_labels import Mixture
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
 from fedtopics.methods.plan import Site

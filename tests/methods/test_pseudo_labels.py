@@ -322,9 +322,7 @@ def test_weighted_cross_entropy() -> None:
     outputs = torch.log(matrix([0.8, 0.2], [0.25, 0.75], [0.1, 0.9])).requires_grad_()
     weight = torch.tensor([0.5, 1, 0], dtype=FLOAT)
     error = weighted_error(targets, outputs, weight, "cross_entropy")
-    assert error.item() == pytest.approx(
-        (-0.5 * math.log(0.8) - 0.5 * math.log(0.25 * 0.75)) / 1.5
-    )
+    assert error.item() == pytest.approx((-0.5 * math.log(0.8) - 0.5 * math.log(0.25 * 0.75)) / 1.5)
     error.backward()
     # w (P - Q) / sum of w
     same(outputs.grad, matrix([-0.1, 0.1], [-0.25, 0.25], [0, 0]) / 1.5)
