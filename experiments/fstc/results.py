@@ -36,8 +36,8 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
 - {OLD}: with rows of an earlier state of fedtopics 0.1.0, with the same settings and other draws.
   They name no versions in runs.jsonl; the command trains them again, and a seed comes out
   elsewhere.
-- *Seconds* are of training in one process, all clients one after the other, without embedding
-  texts, beside other work. *MB*: what leaves one client in all.
+- *Seconds of a core* are of training in one process, all clients one after the other, without
+  embedding texts. *MB*: what leaves one client in all.
 - *Short schedule*: FSTC and FSCCL have {SHORT["max_rounds"]} rounds of {SHORT["local_steps"]} steps
   instead of 40 of 100; three seeds, or fewer where that is all there is.
 - *Squared error*, *cross entropy*: between a network's scores, or their softmax, and pseudo-labels.
