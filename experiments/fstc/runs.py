@@ -138,8 +138,8 @@ def _embedded(
     """Return a data set's texts with their embeddings, with mistakes by a share and a seed."""
     documents = settings.documents(name, n_documents)
     if noise is not None:
-        texts = {"text": damaged(_texts(documents), *noise), "label": _labels(documents)}
-        documents = Corpus.of(pa.table(texts))
+        columns = {"text": damaged(_texts(documents), *noise), "label": _labels(documents)}
+        documents = Corpus.of(pa.table(columns))
     if encoder in (OWN, OTHER):
         known = [settings.documents(other) for other in settings.known_to(encoder, name)]
         texts = [text for corpus in known for text in _texts(corpus)]

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from experiments.costs import Groups
-from experiments.fstc.methods import DATA_SETS
+from experiments.fstc.methods import DATA_SETS, TITLES
 from experiments.fstc.parts import PARTS, Task
 from experiments.fstc.tasks import Settings, given
 from experiments.report import Found, select
@@ -26,25 +26,27 @@ class _AnySeeds:
 def groups(settings: Settings, found: Found) -> Groups:
     """Return how many trainings each part is, of the data sets that there are, and their rows.
 
-    A training that is a row of several parts counts in the first of them alone. Rows without
-    versions do not count: they are to be trained again.
+    FSCCL, which takes five times as long as the others, is apart. A training that is a row of
+    several parts counts in the first of them alone. Rows without versions do not count: they are to
+    be trained again.
     """
     sets = [data for data in DATA_SETS.values() if select(found, data=data.name)]
-    first: dict[tuple[bool, str], str] = {}  # the part of a training, which is pictured or not
+    first: dict[tuple[bool, str], str] = {}  # the group of a training, which is pictured or not
     rows: dict[tuple[bool, str], Mapping[str, Any]] = {}
     for part in PARTS:
         there = [row for row in select(found, part=part) if "versions" in row]
         for task in settings.planned(part, sets, _AnySeeds()):
             training = part == "picture", _depends_on(task)
-            first.setdefault(training, part)
+            apart = f", {TITLES[task.name]}" if task.name == "fsccl" else ""
+            first.setdefault(training, part + apart)
             for row in select(there, **task.row):
                 rows.setdefault(training, row)
     return {
-        part: (
-            list(first.values()).count(part),
-            [row for training, row in rows.items() if first[training] == part],
+        group: (
+            list(first.values()).count(group),
+            [row for training, row in rows.items() if first[training] == group],
         )
-        for part in dict.fromkeys(first.values())
+        for group in dict.fromkeys(first.values())
     }
 
 
