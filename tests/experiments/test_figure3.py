@@ -151,7 +151,7 @@ def test_the_table_has_what_is_there() -> None:
     settings, rows = hand_made([9, 7, 5, 3, 1])
     readings = dict.fromkeys(READINGS, 8.75)
     rows.append(row(Case(), "paper", "centralised", 34.4, 2000, readings=readings))
-    first, read, a, *_ = tables(settings, rows)
+    first, read, _, a, *_ = tables(settings, rows)
     assert ("LDA", "federated", "47.00", "100", "50") in first.rows
     assert ("ProdLDA, the paper's settings", "centralised", "34.40", "2,000", "1,000") in first.rows
     assert read.rows[0] == ("centralised", "8.75", "8.75", "8.75", "8.75", "8.68")
