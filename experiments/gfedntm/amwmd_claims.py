@@ -210,6 +210,20 @@ def sentences(scores: Scores) -> list[str]:
     return said
 
 
+def summary(every: Sequence[Scores]) -> Table:
+    """Return the scores of each model and data set, means over clients and seeds."""
+
+    def cell(scores: Scores, model: str) -> str:
+        found = scores.of(model)
+        spread = f" ± {_deviation(found.mean(1)):.3f}" if len(found) > 1 else ""
+        return f"{found.mean():.3f}{spread}"
+
+    models = ("best other", *(f"federated {n}" for n in FEDERATED_TOPICS), *CONTROLS)
+    rows = tuple((model, *(cell(scores, model) for scores in every)) for model in models)
+    header = ("model", *(scores.data_set for scores in every))
+    return Table("All data sets: means over clients, and deviation between seeds", header, rows)
+
+
 def tables(scores: Scores) -> Iterator[Table]:
     """Return the paper's figure as a table, and the controls beside it; means over seeds."""
     names = {name: f"{number} {name}" for number, name in enumerate(scores.documents, 1)}

@@ -16,11 +16,12 @@ from experiments.gfedntm.amwmd_claims import (
     FEDERATED_TOPICS,
     Scores,
     sentences,
+    summary,
     tables,
 )
 from experiments.gfedntm.amwmd_scores import DRAWS
 from experiments.gfedntm.heat_map import draw_heat_map
-from experiments.report import versions, write
+from experiments.report import Table, versions, write
 
 MEANING = f"""\
 AMWMD of a client's topics against a model: the Word Mover's Distance of each topic to the model's
@@ -52,14 +53,19 @@ def page(settings: Settings, scores: Sequence[Scores], content: Mapping[str, Any
     used = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     made_with = f"Seeds {seeds}. Word vectors: {settings.vectors_title}. {used}."
     parts = ["# gFedNTM, figure 4", f"`{settings.command}`", made_with, MEANING]
+    parts.append(summary(scores).markdown())
     for one in scores:
         counts = ", ".join(f"{client} {n:,}" for client, n in one.documents.items())
         parts += [f"## {one.data_set}", f"Documents: {counts}."]
         parts += [table.markdown() for table in tables(one)]
         parts.append("\n".join(f"- {sentence}" for sentence in sentences(one)))
-    took = {one.data_set: (len(one.trainings), one.trainings) for one in scores}
-    parts.append(costs.table(took).markdown())
+    parts.append(took(scores).markdown())
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def took(scores: Sequence[Scores]) -> Table:
+    """Return what the trainings took."""
+    return costs.table({one.data_set: (len(one.trainings), one.trainings) for one in scores})
 
 
 def write_results(settings: Settings, scores: Sequence[Scores]) -> list[Path]:

@@ -74,6 +74,7 @@ def tables(settings: Settings, rows: Found) -> list[Table]:
     scores, (first, *_) = Scores(rows), settings.cases
     found = [_first_table(scores, first), _readings_table(scores, first)]
     if not settings.quick:
+        found.append(_first_table(scores, replace(first, alpha=ALPHAS[1])))
         for alpha in ALPHAS:
             case = replace(first, alpha=alpha)
             for score, title, digits in SCORES:
@@ -106,7 +107,7 @@ def _first_table(scores: Scores, case: Case) -> Table:
             for score, digits in (("tss", 2), ("dss", 0))
         )
         lines.append((name, "-", tss, *(("-", dss) if name == "oracle" else (dss, "-"))))
-    title = f"K' = {case.shared}, eta = {case.eta:g}, {case.n_documents:,} documents a client"
+    title = f"K' = {case.shared}, eta = {case.eta:g}, alpha = {case.alpha:g}"
     return Table(title, ("model", "scenario", "TSS of 50", "DSS", "DSS refined"), tuple(lines))
 
 
