@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,8 @@ VARIANTS = {
 
 def tables(found: Found) -> list[Table]:
     """Return the tables of the parts that there are."""
-    made = [_sets(found), *(_table2(found, data) for data in data_sets(found, "table2"))]
+    made = [_sets(found), _all_of_table2(found)]
+    made += [_table2(found, data) for data in data_sets(found, "table2")]
     made += [_significance(found), _ablation(found), _losses(found), _lambda(found)]
     made += [_clients(found), _shares(found), _skew(found), _noise(found), _views(found)]
     made += [_encoders(found), _tuning(found)]
@@ -77,6 +79,19 @@ def _sets(found: Found) -> Table:
         )
         lines.append((data.title, *cells))
     return Table("Table 1: what the files hold", header, tuple(lines))
+
+
+def _all_of_table2(found: Found) -> Table:
+    """Return ACC / NMI of all data sets, each beside what is published."""
+    columns = {data.title: {"data": data.name} for data in data_sets(found, "table2")}
+    ours = _grid("Table 2", found, "table2", _methods(*TITLES), columns)
+    lines = []
+    for name, (title, *cells) in zip(TITLES, ours.rows, strict=False):  # or there are no rows
+        known = (PUBLISHED.get(column["data"], {}).get(name) for column in columns.values())
+        published = (f"{one.acc:.1f} / {one.nmi:.1f}" if one else "-" for one in known)
+        lines.append((title, *chain(*zip(cells, published, strict=True))))
+    header = ("method", *chain(*((title, "published") for title in columns)))
+    return Table(ours.title, header, tuple(lines))
 
 
 def _table2(found: Found, data: DataSet) -> Table:
@@ -248,17 +263,21 @@ def _grid(
     rows_of_part = select(found, part=part)
     if columns is None:
         columns = {data.title: {"data": data.name} for data in data_sets(found, part)}
-    rows = tuple(
-        (name, *(_both(select(rows_of_part, **line, **column)) for column in columns.values()))
+    cells = {
+        name: [select(rows_of_part, **line, **column) for column in columns.values()]
         for name, line in lines.items()
         if rows_of_part
-    )
-    return Table(f"{title}: ACC / NMI", ("method", *columns), rows)
+    }
+    most = max((len(rows) for of_line in cells.values() for rows in of_line), default=0)
+    made = ((name, *(_both(rows, most) for rows in of_line)) for name, of_line in cells.items())
+    return Table(f"{title}: ACC / NMI", ("method", *columns), tuple(made))
 
 
-def _both(rows: Found) -> str:
+def _both(rows: Found, most: int) -> str:
+    """Return ACC / NMI, and in brackets of how many seeds if they are fewer."""
     scored = (spread([row[score] for row in rows], 1) for score in ("acc", "nmi"))
-    return " / ".join(scored) + _mark(rows)
+    fewer = f" ({len(rows)})" if 0 < len(rows) < most else ""
+    return " / ".join(scored) + fewer + _mark(rows)
 
 
 def _mark(rows: Found) -> str:

@@ -81,7 +81,7 @@ def rows(settings: Settings, **acc: float) -> list[dict[str, Any]]:
 
 def test_table_2(folder: Path) -> None:
     settings = Settings(folder, seeds=3)
-    first, second, *_ = tables(settings, rows(settings, fsbert=60.0))
+    both, first, second, *_ = tables(settings, rows(settings, fsbert=60.0))
     assert (first.title, second.title) == ("AgNews, table 2", "StackOverflow, table 2")
     assert [row[0] for row in first.rows] == [
         "FBOW", "FTF-IDF", "FSBERT", "FSCCL (frozen)", "FSTC-STC (frozen)", "FSTC-RSTC (frozen)",
@@ -93,14 +93,24 @@ def test_table_2(folder: Path) -> None:
         "3", "61.00 ± 0.82", "70.00 ± 0.00", "60.55 ± 0.00", "51.79 ± 0.00", "1.5", "40", "3.20",
     )  # fmt: skip
     assert by_title["FSTC (frozen)"][3:5] == ("79.70 ± 1.13", "68.83 ± 0.28")
+    assert both.title == "Table 2: ACC / NMI"
+    assert both.header == ("method", "AgNews", "published", "StackOverflow", "published")
+    assert both.rows[2] == (
+        "FSBERT", "61.0 ± 0.8 / 70.0 ± 0.0", "66.0 / 31.6", "61.0 ± 0.8 / 70.0 ± 0.0",
+        "60.5 / 51.8",
+    )  # fmt: skip
+    assert both.rows[-1][2::2] == ("-", "-")
     assert by_title["FSTC, discriminative start (ours)"][3:5] == ("-", "-"), "ours is new"
 
 
 def test_tables_of_the_other_parts(folder: Path) -> None:
     settings = Settings(folder, seeds=1)
     made = tables(settings, rows(settings, late=81.5))
-    assert [table.title.split(" table 2")[0] for table in made[:2]] == ["AgNews,", "StackOverflow,"]
-    ablation, losses, weights, clients, shares, skew, noise, views, encoders, tuning = made[3:-1]
+    assert [table.title.partition(", p")[0] for table in made[:4]] == [
+        "Table 2: ACC / NMI", "AgNews, table 2", "StackOverflow, table 2",
+        "Mann-Whitney U tests, one-sided, of table 2 (* p < 0.01)",
+    ]  # fmt: skip
+    ablation, losses, weights, clients, shares, skew, noise, views, encoders, tuning = made[4:-1]
     by_title = {row[0]: row[1:] for row in ablation.rows}
     assert ablation.header == ("method", "AgNews", "StackOverflow")
     assert by_title["from k-means: with the mixture from the middle"] == ("81.5 / 70.0",) * 2
@@ -150,7 +160,8 @@ def test_rows_of_an_earlier_state_are_marked(folder: Path) -> None:
     for row in found:
         if row["seed"] == 1 and row["name"] in ("fsbert", "alone"):
             del row["versions"]
-    table2, *others = tables(settings, found)
+    both, table2, *others = tables(settings, found)
+    assert both.rows[2][1] == "80.5 ± 0.5 / 70.0 ± 0.0 †"
     assert {row[0]: row[1] for row in table2.rows} == dict.fromkeys(
         (row[0] for row in table2.rows), "2"
     ) | {"FSBERT": "2 †"}
@@ -207,9 +218,14 @@ def test_whether_it_is_chance(folder: Path) -> None:
 def test_what_was_not_run_is_said_and_is_a_dash(folder: Path) -> None:
     settings = Settings(folder, seeds=2)
     found = [row for row in rows(settings) if row["name"] != "fsccl" or row["part"] != "table2"]
-    by_title = {row[0]: row[1:] for row in tables(settings, found)[0].rows}
+    both, first, *_ = tables(settings, found)
+    by_title = {row[0]: row[1:] for row in first.rows}
     assert by_title["FSCCL (frozen)"] == ("0", "-", "-", "81.17 ± 0.11", "54.78 ± 0.18", *"---")
-    said = list(sentences(settings, found))
+    assert both.rows[3][1] == "- / -"
+    found.append(next(row for row in rows(settings) if row["name"] == "fsccl"))
+    both, *_ = tables(settings, found)
+    assert both.rows[3][1::2] == ("80.0 / 70.0 (1)", "- / -")
+    said = list(sentences(settings, found[:-1]))
     assert said[0] == "AgNews: fewer than 2 seeds were run of FSCCL (frozen) (0)."
     assert not any("best in ACC is FBOW" in one for one in said[:3])
 
@@ -429,7 +445,7 @@ def test_other_sets_are_taken_if_they_are_there(folder: Path) -> None:
     }  # fmt: skip
     assert {task.data for task in settings.tasks("clients")} == {"stackoverflow"}
     found = rows(settings)
-    assert [row[4] for row in tables(settings, found)[2].rows] == ["-"] * 9, "none is published"
+    assert [row[4] for row in tables(settings, found)[3].rows] == ["-"] * 9, "none is published"
     assert "SearchSnippets: FSTC (frozen) adds +0.00 to FSBERT's ACC." in sentences(settings, found)
 
 
