@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from experiments import report
-from experiments.flda.runs import DATA_SETS, MODELS, DataSet, Settings, local_topics
+from experiments.flda.models import DATA_SETS, MODELS, DataSet
+from experiments.flda.runs import PACKAGES, Settings, local_topics
 from experiments.report import Found, Table, mean, scores, select, spread, verdict
 from fedtopics.methods.flda.topic_lists import mean_topic
 from fedtopics.metrics import cosines
 
-PACKAGES = ("fedtopics", "tomotopy", "torch", "numpy", "numba")
 MEANING = """\
 Ten topics, three clients, {documents} new documents of each in a round; mean and deviation over
 seeds. c_v: coherence of each topic's ten first words in all texts of the set (window of 110).
