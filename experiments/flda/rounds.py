@@ -68,7 +68,8 @@ def trajectory(
     first round.
     """
     words = [[list(first(topic)) for topic in each.state.topics] for each in rounds]
-    c_v = coherence_of([topic for each in words for topic in each], documents, "c_v")
+    every = [topic for each in words for topic in each]
+    c_v = coherence_of(every, documents, "c_v") if every else np.zeros(0)
     ends = np.cumsum([len(each) for each in words])[:-1]
     found: list[dict[str, float | None]] = []
     before: Round | None = None

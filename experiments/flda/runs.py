@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from experiments.costs import measured
+from experiments.flda import similarities
 from experiments.flda.models import CLIENTS, DATA_SETS, MODELS, N_ROUNDS, N_TOPICS, DataSet, Model
 from experiments.flda.rounds import SHOWN, trajectory
 from experiments.flda.subjects import (
@@ -112,8 +113,30 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
     def work(task: Task) -> dict[str, Any]:
         return _scored(settings, *task, on_event)
 
+    judged = _judge_similarities(settings, kept, on_event)
     kept.fill(tasks(settings), name, measured(work, PACKAGES), title, on_event)
-    return [row for task in tasks(settings) if (row := kept.find(name(task)))]
+    return judged + [row for task in tasks(settings) if (row := kept.find(name(task)))]
+
+
+def _judge_similarities(
+    settings: Settings, kept: RowFile, on_event: OnEvent
+) -> list[dict[str, Any]]:
+    """Judge similarities of topics by pairs whose answer is known, what is not yet there."""
+
+    def name(task: tuple[str, int]) -> dict[str, Any]:
+        pairs, seed = task
+        made = digest(f"{__version__} {similarities.made_of(pairs, settings.quick)}")
+        return {"data": pairs, "model": "similarity", "seed": seed, "made_of": made}
+
+    def title(task: tuple[str, int]) -> str:
+        return f"similarities, {task[0]}, seed {task[1]}"
+
+    def work(task: tuple[str, int]) -> dict[str, Any]:
+        return similarities.judged(*task, settings.quick)
+
+    every = similarities.tasks(settings.used_seeds)
+    kept.fill(every, name, measured(work, PACKAGES), title, on_event)
+    return [row for task in every if (row := kept.find(name(task)))]
 
 
 def _name(settings: Settings, data: DataSet, name: str, seed: int) -> dict[str, Any]:
@@ -188,7 +211,7 @@ def _scored(
         row["each_round"] = trajectory(rounds, N_TOPICS, words)
         row |= {key: row["each_round"][-1][key] for key in ("m", "own", "own_c_v")}
     if seed == 0 and name in IN_WORDS:
-        row["words"] = {", ".join(one.clients): in_words(one.model) for one in trained}
+        row["words"] = {", ".join(one.clients): in_words(one.topics) for one in trained}
     return row
 
 
