@@ -205,10 +205,10 @@ def fstc(
 @group.command("pages")
 @click.option("--write", is_flag=True, help="Write them anew.")
 def pages(write: bool) -> None:
-    """Make the pages in benchmarks/results again of the rows beside them; say which differ."""
-    from experiments.pages import KEPT, differing
+    """Make pages in benchmarks/results, and tables in docs/, again of rows; say which differ."""
+    from experiments.pages import ROOT, differing
 
-    found = [path.relative_to(KEPT).as_posix() for path in differing(write)]
+    found = [path.relative_to(ROOT).as_posix() for path in differing(write)]
     say(
         f"These differed from their rows: {', '.join(found)}."
         if found

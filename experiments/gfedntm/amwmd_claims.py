@@ -5,7 +5,7 @@ No sentence knows the outcome: which claims hold is read off the scores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +36,15 @@ class Scores:
     models : tuple of str, length n_models
         The clients' own models first, in the order of `documents`.
     values : float64 array of shape (n_seeds, n_clients, n_models)
+    trainings : sequence of dict
+        Of each trained model its name and seed, and what it cost where that is known.
     """
 
     data_set: str
     documents: Mapping[str, int]
     models: tuple[str, ...]
     values: NDArray[np.float64]
+    trainings: Sequence[Mapping[str, Any]] = ()
 
     def of(self, model: str) -> NDArray[np.float64]:
         """Return the scores of a model, shape (n_seeds, n_clients).
@@ -65,6 +68,7 @@ class Scores:
             "deviation": _deviation(self.values).tolist(),
             "sum": (self.values.mean(0) * ALONE_TOPICS).tolist(),
             "by_seed": self.values.tolist(),
+            "trainings": list(self.trainings),
             "findings": [
                 {
                     "statement": finding.statement,
@@ -204,6 +208,20 @@ def sentences(scores: Scores) -> list[str]:
     if len(scores.values) < 2:
         said.append("This is one seed: how much seeds differ, and what is chance, it cannot tell.")
     return said
+
+
+def summary(every: Sequence[Scores]) -> Table:
+    """Return the scores of each model and data set, means over clients and seeds."""
+
+    def cell(scores: Scores, model: str) -> str:
+        found = scores.of(model)
+        spread = f" ± {_deviation(found.mean(1)):.3f}" if len(found) > 1 else ""
+        return f"{found.mean():.3f}{spread}"
+
+    models = ("best other", *(f"federated {n}" for n in FEDERATED_TOPICS), *CONTROLS)
+    rows = tuple((model, *(cell(scores, model) for scores in every)) for model in models)
+    header = ("model", *(scores.data_set for scores in every))
+    return Table("All data sets: means over clients, and deviation between seeds", header, rows)
 
 
 def tables(scores: Scores) -> Iterator[Table]:

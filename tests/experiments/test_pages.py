@@ -1,4 +1,4 @@
-"""Each number of a kept page follows from the kept rows."""
+"""Each number of a kept page, and of a marked table in docs/, follows from the kept rows."""
 
 from __future__ import annotations
 
@@ -10,30 +10,54 @@ import pytest
 
 from experiments import pages
 from experiments.commands import group
-from experiments.pages import EXPERIMENTS, FIGURE_4, KEPT, page_again, path_of
+from experiments.pages import DOCS, EXPERIMENTS, FIGURE_4, KEPT, MARKED, differing
+from fedtopics.errors import RunError
 
 
-@pytest.mark.parametrize("name", [*EXPERIMENTS, *FIGURE_4])
-def test_a_kept_page_is_what_its_rows_say(name: str) -> None:
-    assert page_again(name) == path_of(name).read_text("utf-8")
+def test_what_is_kept_is_what_its_rows_say() -> None:
+    assert list(differing(write=False)) == []
+    marked = MARKED.findall("".join(path.read_text("utf-8") for path in DOCS.glob("*.md")))
+    assert {name for _, name, _ in marked} >= {"figure3", *FIGURE_4}, "they have tables in docs"
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of F-LDA's rows alone, and one page of docs with one of its tables."""
+    copytree(KEPT / "flda", tmp_path / "results/flda")
+    (tmp_path / "docs").mkdir()
+    marked = "Before.\n\n<!-- rows of flda: medical_questions, 700 a round -->\n\n\nAfter.\n"
+    (tmp_path / "docs/page.md").write_text(marked)
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "KEPT", tmp_path / "results")
+    monkeypatch.setattr(pages, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(pages, "EXPERIMENTS", {"flda": EXPERIMENTS["flda"]})
+    monkeypatch.setattr(pages, "FIGURE_4", {})
+    return tmp_path
 
 
 def test_a_number_that_was_changed_is_found_and_mended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = tmp_path / "results"
-    copytree(KEPT / "flda", kept / "flda")
-    monkeypatch.setattr(pages, "KEPT", kept)
-    monkeypatch.setattr(pages, "EXPERIMENTS", {"flda": EXPERIMENTS["flda"]})
-    monkeypatch.setattr(pages, "FIGURE_4", {})
-    rows = kept / "flda" / "runs.jsonl"
+    rows = kept / "results/flda/runs.jsonl"
     first, *others = rows.read_text().splitlines()
-    changed = json.loads(first) | {"c_v": 0.9}
+    changed = json.loads(first) | {"c_v": 9.5}
     rows.write_text("\n".join([json.dumps(changed), *others]))
     with pytest.raises(SystemExit) as end:
         group.main(["pages"], standalone_mode=False)
     assert end.value.code == 1
-    assert "These differed from their rows: flda/flda.md." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "These differed from their rows: results/flda/flda.md, docs/page.md." in said
     group.main(["pages", "--write"], standalone_mode=False)
     group.main(["pages"], standalone_mode=False)
     assert "All are as their rows." in capsys.readouterr().out
+    page, before, after = (kept / "docs/page.md").read_text(), "Before.\n\n<!-- ", "\n\nAfter.\n"
+    assert page.startswith(before)
+    assert page.endswith(after)
+    line = next(line for line in page.splitlines() if line.startswith("| pooled: regular LDA |"))
+    assert line in (kept / "results/flda/flda.md").read_text()
+
+
+def test_a_table_that_is_not_there(kept: Path) -> None:
+    (kept / "docs/page.md").write_text("<!-- rows of flda: Of another -->\n\n| old |\n")
+    with pytest.raises(RunError, match=r"page.md has a line for a table 'Of another' that no rows"):
+        list(differing(write=True))
