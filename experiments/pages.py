@@ -53,10 +53,10 @@ def made(name: str) -> Made:
         return _figure_4(name)
     settings_of, results_of = map(import_module, EXPERIMENTS[name])
     settings = settings_of.Settings(Path("FOLDER"))
-    page = path_of(name)
-    lines = page.with_name("runs.jsonl").read_text("utf-8").splitlines()
+    path = path_of(name)
+    lines = path.with_name("runs.jsonl").read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
-    versions = _kept(page.with_suffix(".json"))["versions"]
+    versions = _kept(path.with_suffix(".json"))["versions"]
     content: dict[str, Any] = results_of.plain(settings, rows) | {"versions": versions}
     page = results_of.page(settings, rows, content)
     return Made(page, content, results_of.tables(settings, rows))

@@ -22,8 +22,12 @@ two has are in italics."""
 Words = Sequence[tuple[str, float]]
 
 
-def tables(settings: Settings, found: Found) -> Iterator[Table]:
-    """Return the tables of each data set."""
+def tables(settings: Settings, found: Found) -> list[Table]:
+    """Return all tables."""
+    return list(_tables(found))
+
+
+def _tables(found: Found) -> Iterator[Table]:
     for data in DATA_SETS:
         of = {row["model"]: row["words"] for row in select(found, data=data.name) if "words" in row}
         for client, topics in of.get("alone", {}).items():
