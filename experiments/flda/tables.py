@@ -183,7 +183,7 @@ def _similarities(settings: Settings, found: Found) -> Table:
         aucs = [spread(auc(rows, measure), 3) for measure in MEASURES]
         title = f"{pairs}, labelled by a person" if pairs in labelled else pairs
         lines.append((title, *numbers, *aucs))
-    names = [name.replace("_", "-").capitalize() for name in MEASURES]
+    names = "cosine", "Hellinger", "Jensen-Shannon", "Jaccard"  # in the order of MEASURES
     header = "area under the ROC curve", "pairs", "same", *names
     return Table("Which topics are the same, by similarity", header, tuple(lines))
 
