@@ -72,16 +72,16 @@ def table(groups: Groups) -> Table:
     )  # fmt: skip
     whole = "-"
     if all(_hours(rows) for _, rows in groups.values()):
-        whole = f"{sum(_whole(*group) for group in groups.values()):.1f}"
+        whole = f"{sum(_whole(*group) for group in groups.values()):.2f}"
     total = (*_line("all", wanted, rows)[:5], whole, _most(rows))
     return Table("Time and memory", header, (*lines, total))
 
 
 def _line(name: str, wanted: int, rows: Found) -> tuple[str, ...]:
     hours = _hours(rows)
-    whole = f"{_whole(wanted, rows):.1f}" if hours else "-"
+    whole = f"{_whole(wanted, rows):.2f}" if hours else "-"
     numbers = (len(rows), wanted, len(hours))
-    return name, *(f"{n:,}" for n in numbers), f"{sum(hours):.1f}", whole, _most(rows)
+    return name, *(f"{n:,}" for n in numbers), f"{sum(hours):.2f}", whole, _most(rows)
 
 
 def _hours(rows: Found) -> list[float]:

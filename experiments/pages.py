@@ -28,6 +28,7 @@ DOCS = ROOT / "docs"
 EXPERIMENTS = {
     "figure3": ("experiments.gfedntm.figure3", "experiments.gfedntm.figure3_results"),
     "flda": ("experiments.flda.runs", "experiments.flda.results"),
+    "flda/topics": ("experiments.flda.runs", "experiments.flda.words"),
     "fstc": ("experiments.fstc.tasks", "experiments.fstc.results"),
 }
 FIGURE_4: dict[str, Literal["default", "paper"]] = {
@@ -52,9 +53,10 @@ def made(name: str) -> Made:
         return _figure_4(name)
     settings_of, results_of = map(import_module, EXPERIMENTS[name])
     settings = settings_of.Settings(Path("FOLDER"))
-    folder = KEPT / name
-    rows = [json.loads(line) for line in (folder / "runs.jsonl").read_text("utf-8").splitlines()]
-    versions = _kept(folder / f"{name}.json")["versions"]
+    path = path_of(name)
+    lines = path.with_name("runs.jsonl").read_text("utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    versions = _kept(path.with_suffix(".json"))["versions"]
     content: dict[str, Any] = results_of.plain(settings, rows) | {"versions": versions}
     page = results_of.page(settings, rows, content)
     return Made(page, content, results_of.tables(settings, rows))
@@ -81,8 +83,9 @@ def _kept(path: Path) -> dict[str, Any]:
 
 
 def path_of(name: str) -> Path:
-    """Return where an experiment's page is kept."""
-    return KEPT / name / ("amwmd.md" if name in FIGURE_4 else f"{name}.md")
+    """Return where a page is kept: an experiment's own, or another one beside it."""
+    folder, _, page = name.partition("/")
+    return KEPT / folder / ("amwmd.md" if name in FIGURE_4 else f"{page or folder}.md")
 
 
 def differing(write: bool) -> Iterator[Path]:

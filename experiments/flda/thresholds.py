@@ -12,7 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.flda.runs import DATA_SETS, Settings, thresholds
+from experiments.flda.models import DATA_SETS
+from experiments.flda.runs import Settings, thresholds
 from experiments.made_up import write
 from fedtopics.methods.flda.labelled_pairs import read_pairs
 from fedtopics.methods.flda.threshold import decided_alike, fit_curve

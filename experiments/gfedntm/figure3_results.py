@@ -245,15 +245,16 @@ def _draw(figure: Any, settings: Settings, scores: Scores) -> None:
     ]
     if not settings.quick:
         axes_of.append(("eta", ETAS, [replace(first, eta=eta) for eta in ETAS]))
-    figure.set_size_inches(11, 4 * len(axes_of))
+    figure.set_size_inches(11, 4 * len(axes_of) + 1)
     grid = figure.subplots(len(axes_of), 2, squeeze=False)
     for (name, values, cases), pair in zip(axes_of, grid, strict=True):
-        for axes, score in zip(pair, ("dss_refined", "tss"), strict=True):
+        for axes, score in zip(pair, ("dss", "tss"), strict=True):
             _lines(axes, cases, values, scores, score)
-            axes.set(xlabel=name, ylabel="DSS, refined" if score != "tss" else "TSS")
+            axes.set(xlabel=name, ylabel=score.upper())
             if name == "eta":
                 axes.set_xscale("log")
-    grid[0][0].legend(fontsize=9)
+    handles = grid[0][1].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=9)
 
 
 def _lines(
@@ -264,11 +265,12 @@ def _lines(
             found = [_mean(scores.of(case, model, scenario, score)) for case in cases]
             if np.isnan(found).all():
                 continue
-            label = f"{RECIPES[model].title}, {scenario}"
+            label = RECIPES[model].title if scenario == "federated" else None
             axes.plot(values, found, style, color=f"C{colour}", label=label)
     reference, key = ("random", "tss") if score == "tss" else ("oracle", "dss")
     found = [_mean(scores.of(case, reference, "", key)) for case in cases]
-    axes.plot(values, found, ":", color="0.4", label="random topics" if key == "tss" else "oracle")
+    axes.plot([], [], "--s", color="0.4", label="dashed: clients alone")
+    axes.plot(values, found, ":", color="0.4", label="dotted: random topics' TSS, oracle's DSS")
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -167,7 +167,7 @@ def test_help(command: str, typed: Typed) -> None:
                    "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--time",
                    "--wait", "--metrics", "--json", "--rules"},
         "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
-                   "--policy", "--json", "--rules"},
+                   "--author", "--time", "--policy", "--json", "--rules"},
     }  # fmt: skip
     assert (
         set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, re.MULTILINE)) - {"--help"}
@@ -247,6 +247,21 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         Path("taken").write_text("")
         assert typed("client", *address, "--dry-run", "--out", "taken")[0] == 0
     assert not (folder / "runs").exists()
+
+
+def test_doctor_looks_for_times(folder: Path, typed: Typed) -> None:
+    periods = '[method.over_time]\nperiod = "year"\nbegin = 2020-01-01\nend = 2024-01-01\n'
+    (folder / "study.toml").write_text(STUDY + periods)
+    text = (folder / "north.csv").read_text().replace("\n", ",2021-02-03\n")
+    (folder / "dated.csv").write_text(text.replace("2021-02-03", "on", 1))
+    given = of_server(folder / "pki")
+    with offering(NAMES, credentials=given, proposal=proposal(folder)) as f:
+        to = ["doctor", "--server", f"localhost:{f.hub.port}", *NORTH, "--data", "dated.csv"]
+        code, out, _ = typed(*to)
+        assert code == 4
+        assert "name the column with --time" in " ".join(out.split())
+        code, out, _ = typed(*to, "--time", "on")
+        assert (code, out.splitlines()[7].split()[:2]) == (0, ["ok", "policy"])
 
 
 def test_doctor(folder: Path, typed: Typed) -> None:

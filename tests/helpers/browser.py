@@ -74,11 +74,19 @@ class Opened:
         return self.topic(number).locator("summary")
 
     def words(self, number: int) -> list[str]:
-        """The full list of a topic's words, once it is filled in: a little after it is opened."""
+        """The full list of a topic's words, once it is filled in."""
+        found: list[str] = self._cells(number).all_text_contents()
+        return found
+
+    def open(self, number: int) -> None:
+        """Open a topic by mouse; its list of words is filled in a little later."""
+        self.button(number).click()
+        self._cells(number)
+
+    def _cells(self, number: int) -> Locator:
         cells = self.topic(number).locator("table.list tbody th")
         cells.first.wait_for(state="attached")
-        found: list[str] = cells.all_text_contents()
-        return found
+        return cells
 
     def await_open(self, number: int) -> None:
         """Follow a link to a topic, which opens it."""

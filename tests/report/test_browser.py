@@ -61,14 +61,14 @@ def test_it_opens_without_a_word_and_asks_for_nothing(run: Reported, opening: Op
     assert opened.page.title() == f"{run.summary['title']}: {run.summary['kind']}s"
     assert opened.topics() == [topic["topic"] for topic in run.summary["topics"]]
     for topic in opened.topics():
-        opened.button(topic).click()
+        opened.open(topic)
     assert opened.said == []
     assert opened.asked == [run.page.as_uri()]
 
 
 def test_axe_finds_nothing(run: Reported, opening: Open) -> None:
     opened = opening(run.page)
-    opened.button(opened.topics()[0]).click()
+    opened.open(opened.topics()[0])
     for details in opened.page.locator("#made details").all():
         details.locator("summary").click()
     large = len(run.summary["topics"]) > 20  # axe takes its time: of the largest report once
@@ -109,7 +109,7 @@ def test_colours_follow_the_reader(demo: Reported, opening: Open) -> None:
 def test_what_is_printed(demo: Reported, opening: Open) -> None:
     opened = opening(demo.page, scheme="dark")
     first = opened.topics()[0]
-    opened.button(first).click()
+    opened.open(first)
     for hidden in (".tools", "nav", ".downloads", ".lambda", "#left", "#made"):
         assert opened.page.locator(hidden).first.is_visible()
     opened.page.emulate_media(media="print")
@@ -205,7 +205,7 @@ def test_sort(demo: Reported, opening: Open) -> None:
         assert opened.topics() == sorted(topics, key=orders[by]), by
         seen.add(tuple(opened.topics()))
     assert len(seen) > 2, "the orders are not the same"
-    opened.button(opened.topics()[-1]).click()
+    opened.open(opened.topics()[-1])
     sort.select_option("number")
     assert opened.is_open(demo.summary["topics"][-1]["topic"]), "what is open stays open"
 
@@ -248,7 +248,7 @@ def test_topics_open_by_keyboard(run: Reported, opening: Open) -> None:
 def test_the_slider_ranks_as_the_model_does(run: Reported, opening: Open) -> None:
     opened = opening(run.page)
     topic = opened.topics()[-1]
-    opened.button(topic).click()
+    opened.open(topic)
     opened.page.keyboard.press("Tab")
     slider, shown = (opened.topic(topic).locator(kind) for kind in ("input[type=range]", "output"))
     assert slider.evaluate("slider => slider === document.activeElement")
@@ -269,7 +269,7 @@ def test_numbers_of_words(opening: Open, tmp_path: Path) -> None:
     model = made(reading=Reading(1.0, by_sums=True), word_sums=one)
     opened = opening(reported_model(model, tmp_path).page)
     for topic in range(3):
-        opened.button(topic).click()
+        opened.open(topic)
     cells = opened.topic(0).locator("table.list tbody tr")
     assert cells.first.all_inner_texts() == ["__init__\t100 %\t10 %"]
     assert opened.topic(1).locator("table.list tbody td").all_inner_texts()[:2] == ["25 %", "30 %"]
@@ -386,7 +386,7 @@ def test_a_report_with_documents(demo: Reported, opening: Open, tmp_path: Path) 
     warning = opened.page.get_by_role("note")
     assert "Not to be shared." in str(warning.text_content())
     topic = next(k for k, found in own.summary["examples"].items() if found)
-    opened.button(topic).click()
+    opened.open(topic)
     text = own.summary["examples"][topic][0]["text"]
     for width in opened.in_every_way():
         assert warning.is_visible()
@@ -402,7 +402,7 @@ def test_words_names_and_titles_of_others(model: TopicModel, opening: Open, tmp_
     opened = opening(page)
     shown = {visible(word) for topic in model.topics(30) for word in topic}
     for topic in range(3):
-        opened.button(topic).click()
+        opened.open(topic)
     assert {word for topic in range(3) for word in opened.words(topic)} == shown
     for details in opened.page.locator("#made details").all():
         details.locator("summary").click()

@@ -116,7 +116,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_cut_crooked_or_faint(report: Reported, opening: Open, width: int) -> None:
     opened = opening(report.page, width)
-    opened.button(opened.topics()[0]).click()
+    opened.open(opened.topics()[0])
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
     assert opened.page.evaluate(CUT) == []
     columns = [column for column in opened.page.evaluate(EDGES) if len(column) > 1]

@@ -133,7 +133,7 @@ def client(address: str, wait: float, given: Given) -> None:
 @server_option
 @click.option("--identity", type=FOLDER, required=True, help="Folder with the certificate.")
 @click.option("--data", type=FOLDER, help="The documents, to look whether the policy allows it.")
-@options.columns("text", "tokens", "embedding")
+@options.columns("text", "tokens", "embedding", "author", "time")
 @options.policy
 @options.as_json
 def doctor(

@@ -203,13 +203,18 @@ def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
     """Yield the words of the documents, in order, a few thousand documents at a time."""
     if corpus.is_tokenised:
         batches = cast("Iterator[list[list[str]]]", corpus.batches())
-        return ([list(map(normal, document)) for document in batch] for batch in batches)
+        return (list(map(_normal, batch)) for batch in batches)
     if rules.token_pattern == LISTS:
         raise DataError(
             "The model is of lists of words, and these documents are texts; split them into words "
             "as its own documents were, and give the lists."
         )
     return _split(cast("Iterator[Sequence[str]]", corpus.batches()), rules.analyser())
+
+
+def _normal(document: list[str]) -> list[str]:
+    # One look at all of it: most documents are ASCII, and a call a word is half of counting them.
+    return document if "".join(document).isascii() else list(map(normal, document))
 
 
 def _split(
