@@ -70,7 +70,7 @@ def _sets(found: Found) -> Table:
     digits = Counts(0, 0, 1)
     lines = []
     for data in data_sets(found, "sets"):
-        (row,) = select(found, part="sets", data=data.name)
+        row, *_ = select(found, part="sets", data=data.name)
         known = TABLE_1[data.name]._asdict() if data.name in TABLE_1 else {}
         cells = (
             cell
