@@ -227,7 +227,7 @@ def _of_noise(found: Found, data: DataSet) -> str:
     said = ", ".join(f"{TITLES[name]} {value:+.2f}" for name, value in change.items())
     return (
         f"{data.title}: what mistakes in {most:.0%} of the words change in ACC: {said}; "
-        f"{TITLES['paper']} loses less than {TITLES['fsbert']}: "
+        f"{TITLES['paper']} bears them better than {TITLES['fsbert']}: "
         f"{verdict(change['paper'] > change['fsbert'])}."
     )
 

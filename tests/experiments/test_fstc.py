@@ -326,7 +326,7 @@ def test_verdicts_on_what_is_varied(folder: Path) -> None:
     assert (
         "AgNews: what mistakes in 30% of the words change in ACC: FSBERT -9.00, FSTC-STC (frozen) "
         "-10.00, FSTC-RSTC (frozen) -10.00, FSTC (frozen) -5.50, discriminative clustering (ours) "
-        "-10.00; FSTC (frozen) loses less than FSBERT: holds." in said
+        "-10.00; FSTC (frozen) bears them better than FSBERT: holds." in said
     )
     assert any(
         one.startswith("StackOverflow, FSTC (frozen): best lambda")
