@@ -51,21 +51,21 @@ def train_and_score(
     on_event: OnEvent,
 ) -> Trained:
     """Train a model and score it; its scores say what left one client for it, and the seconds."""
-    may_end_empty = isinstance(study.method, FLDASettings) and not study.method.keep_unmatched
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
+        out, model, refused = Path(folder) / "run", None, None
         policies = dict.fromkeys(clients, Policy())
-        begun, model = time.process_time(), None
+        begun = time.process_time()
         try:
             model = train(study, clients, out=out, on_event=on_event, policies=policies)
-        except StudyError:
-            if not may_end_empty:
-                raise
+        except StudyError as error:
+            refused = error
         seconds = time.process_time() - begun
-        sent = what_left(out)
         rounds = []
         if isinstance(study.method, FLDASettings) and len(clients) > 1:
             rounds = merge_again(study.method, out)
+        if refused and not (rounds and not rounds[-1].state.topics):
+            raise refused
+        sent = what_left(out)
     scores = {**score_all(model, reference, len(rounds)), "training_seconds": seconds, **sent}
     return Trained(names, model, scores, rounds)
 

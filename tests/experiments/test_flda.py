@@ -21,10 +21,11 @@ from experiments.flda.results import alike_pair, page, plain
 from experiments.flda.rounds import Round, merge_again, message_bytes, trajectory
 from experiments.flda.runs import Settings, reproduce, slices, tasks
 from experiments.flda.similarities import tasks as pairs_of
-from experiments.flda.subjects import deal_by_subject, found, found_own, own_subjects
+from experiments.flda.subjects import Subjects, deal_by_subject, found, found_own, own_subjects
 from experiments.flda.tables import client_seconds, each_round, tables
+from experiments.flda.training import Trained, all_found, score_all, train_and_score
 from fedtopics import cli
-from fedtopics.errors import DataError
+from fedtopics.errors import DataError, StudyError
 
 MEDICAL, TWEETS = DATA_SETS
 NOT_IN_A_CLAIM = {
@@ -259,6 +260,23 @@ def test_what_a_round_merged(tmp_path: Path) -> None:
     assert second["sent_alike"] == pytest.approx(0.5), "at a it was not"
     assert message_bytes(one.state.topics) == first["m_bytes"] > message_bytes([])
     assert isinstance(other, Round)
+
+
+def test_merging_that_leaves_no_topic() -> None:
+    scores = score_all(None, [], 3)
+    assert (scores["topics"], scores["rounds"]) == (0, 3)
+    assert np.isnan([scores["c_v"], scores["diversity"], scores["shown_c_v"]]).all()
+    empty = Trained(("a", "b"), None, scores, [])
+    assert all_found(Subjects([{"tea": 1.0}], np.zeros(3, np.int64)), [empty]) == 0
+
+
+def test_one_client_that_finds_nothing_is_refused(folder: Path) -> None:
+    settings = Settings(folder, quick=True)
+    method = settings.method(MODELS["transitive-3"], TWEETS) | {"min_new_documents": 500}
+    study = flda_runs._study(method, 0)
+    pooled = {"all": slices(settings, TWEETS, 0)["client1"]}
+    with pytest.raises(StudyError, match="No topic is left"):
+        train_and_score(study, ("client1",), pooled, [], lambda _: None)
 
 
 def test_means_over_seeds_of_each_round() -> None:
