@@ -182,11 +182,11 @@ def test_what_trainings_cost_by_part(folder: Path) -> None:
     assert old.count({}) == 2
     *_, cost = tables(settings, found)
     of = {row[0]: row[1:] for row in cost.rows}
-    assert of["table2"] == ("14", "16", "14", "7.0", "8.0", "900")
-    assert of["table2, FSCCL (frozen)"] == ("2", "2", "2", "1.0", "1.0", "900")
+    assert of["table2"] == ("14", "16", "14", "7.00", "8.00", "900")
+    assert of["table2, FSCCL (frozen)"] == ("2", "2", "2", "1.00", "1.00", "900")
     # Of 12 lines a set FSBERT, discriminative clustering and ours with lambda 0.01 are in table 2,
     # and one lambda from the paper's start is in the ablation.
-    assert of["lambda"] == ("16", "16", "16", "8.0", "8.0", "900")
+    assert of["lambda"] == ("16", "16", "16", "8.00", "8.00", "900")
     assert of["ablation"][:3] == ("2", "14", "2")
     assert of["picture"][:2] == ("0", "4"), "with its points it is another training"
     assert of["all"][0] == "34"
