@@ -14,7 +14,7 @@ import numpy as np
 from experiments import costs, report
 from experiments.gfedntm.figure3 import ALPHAS, ETAS, PACKAGES, RECIPES, SHARED, Settings, tasks
 from experiments.gfedntm.figure3_runs import Case, alone
-from experiments.report import Found, Table, select, spread
+from experiments.report import Found, Table, select, spread, verdict
 
 PUBLISHED = {"centralised": (8.68, 2555), "alone": (7.57, 3067)}  # figure 3, K' = 10, eta = 0.01
 SCENARIOS = ("federated", "centralised", "alone")
@@ -194,16 +194,17 @@ def _of_model(scores: Scores, model: str, cases: Sequence[Case]) -> Iterator[str
         )
     most = gains.get(replace(first, shared=max(SHARED)))
     if most:
+        worse = most["dss"] < 0
         yield (
             f"Claim 4, at K' = {max(SHARED)} documents are closer alone, inconclusively ({title}): "
-            f"{'holds' if most['dss'] < 0 else 'does not hold'}; DSS falls by {most['dss']:.0f} "
-            f"in common (deviation between seeds {most['spread']:.0f})."
+            f"{verdict(worse)}; DSS {'rises' if worse else 'falls'} by {abs(most['dss']):.0f} "
+            f"in common ({most['spread']})."
         )
 
 
-def _gains(scores: Scores, case: Case, model: str) -> dict[str, float]:
+def _gains(scores: Scores, case: Case, model: str) -> dict[str, Any]:
     """Return by how much the federated model is better than clients alone, by score."""
-    found = {}
+    found: dict[str, Any] = {}
     for score, *_ in SCORES:
         common, alone = (scores.of(case, model, which, score) for which in ("federated", "alone"))
         differences = [x - y for x, y in zip(common, alone, strict=False)]
@@ -214,7 +215,8 @@ def _gains(scores: Scores, case: Case, model: str) -> dict[str, float]:
         sign = 1 if score == "tss" else -1
         found[score] = sign * float(np.mean(differences))
         if score == "dss":
-            found["spread"] = float(np.std(differences))
+            apart = f"deviation between seeds {np.std(differences):.0f}"
+            found["spread"] = apart if len(differences) > 1 else "one seed"
     return found
 
 

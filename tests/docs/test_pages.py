@@ -29,6 +29,7 @@ NOT_TYPED = {
     ): "of four machines: make federation, held to it by test_deployment.py",
     ("docs/experiments.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/paper-gfedntm.md", "python -m experiments"): "hours, and data that are not here",
+    ("docs/paper-flda.md", "python -m experiments"): "data that are not here",
     ("experiments/README.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/flda.md", "fedtopics client"): "waits for documents: methods/test_flda_federation.py",
     ("docs/flda.md", "fedtopics flda"): "asks a person: cli/test_flda.py",
