@@ -14,7 +14,7 @@ from experiments.fstc.methods import DAMAGED, ENCODERS, LOSSES, MASSES, TITLES, 
 from experiments.fstc.parts import COMPARED, CONTROLS, FORMS, LEARNED, SHAKEN, SWEEPS, VIEWED
 from experiments.fstc.published import PAPERS_ENCODER, PUBLISHED
 from experiments.fstc.significance import LEVEL, UTest
-from experiments.fstc.tables import STARTS, Wanted, data_sets
+from experiments.fstc.tables import STARTS, Wanted, data_sets, pictured
 from experiments.report import Found, mean, scores, select, verdict
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -288,6 +288,6 @@ def _of_skew(found: Found, data: DataSet) -> Iterator[str]:
 
 
 def _of_picture(found: Found, data: DataSet) -> str:
-    rows = select(found, part="picture", data=data.name)
+    rows = pictured(found, data)
     said = ", ".join(f"{TITLES[row['name']]} {row['neighbours']:.1f}" for row in rows)
     return f"{data.title}: per cent of nearest neighbours of the same label: {said}."

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.fstc.methods import TITLES, DataSet
 from experiments.fstc.parts import COMPARED, SWEEPS, Sweep
-from experiments.fstc.tables import data_sets
+from experiments.fstc.tables import data_sets, pictured
 from experiments.report import Found, draw, mean, scores, select
 
 SIZE = 3.6  # inches, of one picture of a figure
@@ -27,8 +27,8 @@ def write_figures(folder: Path, found: Found) -> list[Path]:
         if panels:
             fill = partial(_draw_sweeps, found=found, panels=panels)
             written += draw(folder / f"fstc-{name}", "fstc", fill, font_size=10)
-    if pictured := select(found, part="picture"):
-        fill = partial(_draw_picture, rows=pictured)
+    for data in data_sets(found, "picture"):
+        fill = partial(_draw_picture, rows=pictured(found, data))
         written += draw(folder / "fstc-picture", "fstc", fill, font_size=10)
     return written
 

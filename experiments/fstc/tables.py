@@ -27,6 +27,7 @@ from experiments.fstc.parts import (
     ENCODED,
     FORMS,
     LEARNED,
+    PICTURES,
     SHAKEN,
     SMALLEST,
     SWEEPS,
@@ -62,6 +63,12 @@ def tables(found: Found) -> list[Table]:
 def data_sets(found: Found, part: str) -> list[DataSet]:
     """Return the data sets of a part."""
     return [data for data in DATA_SETS.values() if select(found, part=part, data=data.name)]
+
+
+def pictured(found: Found, data: DataSet) -> Found:
+    """Return the rows of the picture, in its order."""
+    rows = select(found, part="picture", data=data.name)
+    return [row for name in PICTURES for row in select(rows, name=name)]
 
 
 def _sets(found: Found) -> Table:
