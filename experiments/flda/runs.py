@@ -101,6 +101,8 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[di
         A row a data set, model and seed, with its scores.
     """
     require(matplotlib="matplotlib", tomotopy="tomotopy")
+    for data in DATA_SETS:
+        settings.file(data.name)  # it may be missing: better said before work
     kept = RowFile(settings.folder / "runs.jsonl")
 
     def name(task: Task) -> dict[str, Any]:

@@ -56,9 +56,8 @@ class DataSet:
     min_document_frequency: int
     rounds: tuple[int, int]
 
-    def read(self, folder: Path) -> dict[str, Corpus]:
+    def read(self, path: Path) -> dict[str, Corpus]:
         """Return each client's documents."""
-        path = folder / f"{self.name}.parquet"
         # Embeddings that the file may have are of another model.
         corpus = replace(Corpus.read(path, self.columns), embeddings=None)
         names = [] if corpus.labels is None else corpus.labels.to_pylist()
@@ -170,7 +169,7 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[Sc
     elif not settings.vectors.is_file():
         raise DataError(f"There is no file {settings.vectors} of word vectors; check the path.")
     vectors_of = partial(_vectors, settings.vectors)
-    clients = {data.name: data.read(settings.data) for data in settings.data_sets}
+    clients = {data.name: data.read(settings.file(data.name)) for data in settings.data_sets}
     clients = {name: _embedded(settings, corpora, on_event) for name, corpora in clients.items()}
     trained = _train_all(settings, clients, on_event)
     return [

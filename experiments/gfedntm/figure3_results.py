@@ -45,16 +45,20 @@ class Scores:
 
     def of(self, case: Case, model: str, scenario: str, score: str) -> list[float]:
         """Return a score of each seed, the mean over clients where they are alone."""
+        return list(self.by_seed(case, model, scenario, score).values())
+
+    def by_seed(self, case: Case, model: str, scenario: str, score: str) -> dict[int, float]:
+        """Return it by seed, in their order."""
         found: dict[int, dict[str, float]] = {}
         for row in self._rows:
             if (row["model"], Case(**row["case"])) == (model, case) and score in row:
                 found.setdefault(row["seed"], {})[row["scenario"]] = row[score]
         wanted = {seed: alone(case, seed) if scenario == "alone" else (scenario,) for seed in found}
-        return [
-            float(np.mean([found[seed][name] for name in names]))
+        return {
+            seed: float(np.mean([found[seed][name] for name in names]))
             for seed, names in sorted(wanted.items())
             if found[seed].keys() >= {*names}
-        ]
+        }
 
     def readings(self, case: Case, scenario: str) -> dict[str, float]:
         """Return the paper's network's score under each reading, mean over clients and seeds."""
@@ -206,8 +210,9 @@ def _gains(scores: Scores, case: Case, model: str) -> dict[str, Any]:
     """Return by how much the federated model is better than clients alone, by score."""
     found: dict[str, Any] = {}
     for score, *_ in SCORES:
-        common, alone = (scores.of(case, model, which, score) for which in ("federated", "alone"))
-        differences = [x - y for x, y in zip(common, alone, strict=False)]
+        both = (scores.by_seed(case, model, which, score) for which in ("federated", "alone"))
+        common, alone = both
+        differences = [common[seed] - alone[seed] for seed in common.keys() & alone.keys()]
         if not differences and score == "dss_refined":
             continue
         if not differences:

@@ -239,12 +239,12 @@ def test_what_topics_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_node_may_be_a_number(tmp_path: Path) -> None:
     table = pa.table({"node": [0, 1, None, 0], "tokens": [["a"], ["b"], ["c"], ["d"]]})
     pq.write_table(table, tmp_path / "s2_tiny.parquet")
-    clients = experiment.DATA_SETS[0].read(tmp_path)
+    clients = experiment.DATA_SETS[0].read(tmp_path / "s2_tiny.parquet")
     assert {name: len(corpus) for name, corpus in clients.items()} == {"": 1, "0": 2, "1": 1}
 
 
 WRONG = {
-    "no folder": (("--data", "nowhere"), "There is no file or folder nowhere/s2_tiny.parquet"),
+    "no folder": (("--data", "nowhere"), "There is no s2_tiny.parquet in nowhere; name"),
     "no vectors": (("--vectors", "nowhere"), "There is no file nowhere of word vectors"),
     "other words": (("--vectors", "few.txt"), "know no word of a topic of client 'law'"),
     "no column": (("--data", "bare"), "There is no column 'node' in bare/s2_tiny.parquet"),
@@ -290,5 +290,7 @@ def test_the_whole_experiment_has_all_data_sets_and_several_seeds(data: Path) ->
     assert list(settings.used_seeds) == [0, 1]
     options = "--data FOLDER --seeds 2 --network prodlda --preset paper"
     assert settings.command == f"python -m experiments gfedntm-amwmd {options}"
-    with pytest.raises(ValueError, match=r"data.m10\.parquet"):
+    with pytest.raises(
+        ValueError, match=r"There is no m10\.parquet in .*data; name its folder with --data"
+    ):
         reproduce(settings)
