@@ -179,6 +179,9 @@ class GrpcTransport:
             self._links[link].outbox.put_nowait(message)
 
     async def _start(self) -> None:
+        # gRPC's thread that looks for events ends with the last channel. Where the next one is made
+        # meanwhile, its calls can wait for ever; held from here on, the thread is always there.
+        grpc.aio.init_grpc_aio()
         if self._listening is not None:
             await self._listen(self._listening)
         for address in self._addresses:
@@ -197,6 +200,7 @@ class GrpcTransport:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._grpc is not None:
             await self._grpc.stop(grace=0.5)
+        grpc.aio.shutdown_grpc_aio()
 
     async def _listen(self, at: Listening) -> None:
         handler = grpc.stream_stream_rpc_method_handler(self._joined)
