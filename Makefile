@@ -42,6 +42,7 @@ check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/budgets.py
 
 # The documentation as a site, in build/site; a broken link or a docstring that cannot be read fails.
 docs: .venv/ready

@@ -1,4 +1,4 @@
-"""The house stays one that a stranger can live in: its rooms, and how large things may get."""
+"""Files, functions and classes stay short. How large rooms may get is in budgets.toml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ TESTS = Path(__file__).parent
 FILES = [path for path in sorted(HOUSE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 GROUND = {"errors.py", "extras.py", "files.py", "harmless.py", "threads.py"}
 AT_TOP = {"__init__.py", "__main__.py"} | GROUND
-MOST_ROOMS, MOST_LINES = 28, 49_000
 LONGEST_FILE, LONGEST_FUNCTION, MOST_METHODS = 400, 50, 20
 
 
@@ -38,14 +37,12 @@ def imported(node: ast.AST) -> list[str]:
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
-def test_rooms() -> None:
+def test_ground() -> None:
     assert {path.name for path in HOUSE.glob("*.py")} == AT_TOP
-    assert sum(1 for _ in HOUSE.rglob("*/__init__.py")) <= MOST_ROOMS
 
 
-def test_lines() -> None:
+def test_files_are_not_too_long() -> None:
     lines = {path: len(path.read_text("utf-8").splitlines()) for path in HOUSE.rglob("*.py")}
-    assert sum(lines.values()) <= MOST_LINES
     assert {named(path): n for path, n in lines.items() if n > LONGEST_FILE} == {}
 
 
