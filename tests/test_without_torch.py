@@ -162,11 +162,10 @@ TYPED = [
     ["flower", "--help"],
 ]
 WITH_OTHERS = {"server", "client", "doctor"}
-GONE = {"reproduce"}
 
 
 def test_every_command_of_one_machine_works(folder: Path) -> None:
-    assert {command for command, *_ in TYPED} == set(COMMANDS) - WITH_OTHERS - GONE
+    assert {command for command, *_ in TYPED} == set(COMMANDS) - WITH_OTHERS
     codes = json.loads(python(folder, TYPE_IN, json.dumps(TYPED)).splitlines()[-1])
     assert dict(zip(map(" ".join, TYPED), codes, strict=True)) == {
         " ".join(arguments): 0 for arguments in TYPED

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics import cli
+from fedtopics.cli.display import program_name
 from fedtopics.federation.study import Study, example_study
 from fedtopics.methods.registry import METHODS, find_method
 from tests.helpers.command_line import CANARY, STUDY, fedtopics, refused
@@ -286,3 +287,24 @@ def test_a_defect_is_one_line(
     said = capsys.readouterr().err
     assert said.startswith("fedtopics: A defect of fedtopics: KeyError.")
     assert CANARY not in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "found", "name"),
+    [
+        ("bin/fedtopics", None, "bin/fedtopics"),
+        ("bin/fedtopics", "other/fedtopics", "bin/fedtopics"),
+        ("bin/fedtopics", "bin/fedtopics", "fedtopics"),
+        ("bin/pytest", None, "fedtopics"),
+    ],
+)
+def test_commands_are_shown_as_they_can_be_typed(
+    typed: str, found: str | None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("bin", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "fedtopics").touch()
+    monkeypatch.setattr("sys.argv", [typed])
+    monkeypatch.setattr("shutil.which", lambda _: found)
+    assert program_name() == name

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import fedtopics
@@ -16,35 +15,31 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def small_clients(n_clients: int) -> dict[str, fedtopics.Corpus]:
-    rng = np.random.default_rng(0)
-    words = {
-        n: [n + c for c in "abcdefghijklmnop"] for n in ("networkx", "scipy", "sklearn")[:n_clients]
-    }
-    return {
-        name: fedtopics.Corpus.of([" ".join(rng.choice(own, 9)) for _ in range(60)])
-        for name, own in words.items()
-    }
+REFERENCE = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
 
 
 def test_the_python_of_the_readme_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fedtopics.datasets.package_documentation", small_clients)
     names: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        assert "max_rounds=" in block
-        exec(re.sub(r"max_rounds=\d+", "max_rounds=20", block), names)  # noqa: S102
-    assert len(names["model"].topics_) == 10
-    assert names["theta"].shape == (1, 10)
-    assert len(capsys.readouterr().out.splitlines()) == 10
+    first, second = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(first, names)  # noqa: S102
+    *topics, found = capsys.readouterr().out.splitlines()
+    assert topics == [" ".join(words) for words in names["model"].topics_]
+    assert len(topics) == 20
+    assert found.startswith("graph nodes edges networkx directed")
+    assert names["theta"].max() > 0.8
+
+    assert "max_rounds=" in second
+    names["clients"] = {name: corpus.take(range(60)) for name, corpus in names["clients"].items()}
+    exec(re.sub(r"max_rounds=\d+", "max_rounds=2", second), names)  # noqa: S102
+    for scenario in ("alone", "centralised", "federated"):
+        assert len(names[scenario].topics_) == 10
 
 
-def test_the_commands_of_the_readme_exist() -> None:
-    shown = set(re.findall(r"`fedtopics (\w+)", README))
-    assert shown == set(cli.COMMANDS) - {"reproduce"}, "which says where it went"
+def test_the_commands_of_the_reference_exist() -> None:
+    shown = re.findall(r"^\| `fedtopics (\w+)", REFERENCE, re.MULTILINE)
+    assert set(shown) == set(cli.COMMANDS) - {"unit"}
 
 
 def test_the_targets_of_the_readme_exist() -> None:

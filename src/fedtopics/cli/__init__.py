@@ -46,7 +46,6 @@ COMMANDS = {
     "flda": "fedtopics.cli.flda:group",
     "flare": "fedtopics.integrations.flare_command:group",
     "flower": "fedtopics.integrations.flower_command:group",
-    "reproduce": "fedtopics.cli.reproduce:reproduce",
 }
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,6 +78,15 @@ _SENTENCES = {
     "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
     "stopped": "stopped after round {round}: {reason}",
 }
+
+
+def program_name() -> str:
+    """Return how this program is typed here: by its path if the shell would not find it."""
+    typed = Path(sys.argv[0])
+    found = shutil.which("fedtopics")
+    if typed.name != "fedtopics" or (found and Path(found).samefile(typed)):
+        return "fedtopics"
+    return str(typed)
 
 
 def say(text: str, style: str = "") -> None:

@@ -16,6 +16,7 @@ from fedtopics.cli.display import (
     print_json,
     print_ledger,
     print_topics,
+    program_name,
     say,
     status,
     topic_lines,
@@ -81,12 +82,13 @@ def demo(
     with RoundProgress() as display:
         model = train(study, corpora, out=folder, on_event=display)
     show_run(model, folder)
+    program = program_name()
     say(
-        f"What left each client:  fedtopics ledger {folder}\n"
-        f"More of the topics:     fedtopics topics {folder}/model --words 20"
+        f"What each client sent:  {program} ledger {folder}\n"
+        f"More words per topic:   {program} topics {folder}/model --words 20"
     )
     if has_torch and method != "prodlda":
-        say("The same with ProdLDA:  fedtopics demo --method prodlda")
+        say(f"The same with ProdLDA:  {program} demo --method prodlda")
 
 
 @click.command()

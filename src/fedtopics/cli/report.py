@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import print_topics, say, status
+from fedtopics.cli.display import print_topics, program_name, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, FedTopicsError
 
@@ -92,7 +92,7 @@ def write_beside(run: Path, quiet: bool = False) -> None:
     except Exception as error:
         expected = isinstance(error, (FedTopicsError, OSError))
         reason = str(error) if expected else f"a defect of fedtopics, {type(error).__name__}."
-        news = f"There is no report: {reason} Try again with: fedtopics report {run}"
+        news = f"There is no report: {reason} Try again with: {program_name()} report {run}"
     if not quiet:
         say(news)
 
