@@ -15,8 +15,8 @@ import pytest
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.federation.study import Study
 from fedtopics.text.arrivals import Arrivals, ArrivalSettings, Follow
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 NUMBERS = ArrivalSettings()
 MONTHS = ArrivalSettings(period="month", begin=date(2024, 1, 15))

@@ -12,8 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from fedtopics.errors import DataError
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import BATCH, Corpus
+from fedtopics.text.tables import Columns
 from tests.helpers.documents import CANARY
 
 # What Python programs hold

@@ -19,15 +19,19 @@ import pyarrow as pa
 import pytest
 
 from fedtopics.errors import DataError, FedTopicsError, StudyError
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import (
+    PACKAGED,
     STEP,
     EmbeddingSettings,
+    SentenceEncoder,
+    Vectors,
     cache_folder,
     document_embeddings,
+    fast_dtype,
+    same_model,
 )
-from fedtopics.text.encoders import PACKAGED, SentenceEncoder, Vectors, fast_dtype, same_model
+from fedtopics.text.tables import Columns
 from tests.helpers.encoders import Digits, unit
 
 CANARY = "quetzalcoatl"
@@ -165,7 +169,7 @@ def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
-        monkeypatch.setattr("fedtopics.text.encoders.HUB_PATIENCE", 0.2)
+        monkeypatch.setattr("fedtopics.text.embeddings.HUB_PATIENCE", 0.2)
         with pytest.raises(StudyError, match="'nobody/no-such-model' cannot be loaded"):
             SentenceEncoder("nobody/no-such-model")
         silent.settimeout(0)

@@ -17,8 +17,7 @@ from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.shown_words import Reading
 from fedtopics.privacy import Privacy
-from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.embeddings import EmbeddingSettings, sentence_encoder
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import is_word
 

@@ -26,8 +26,12 @@ from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.methods.events import Embedding
 from fedtopics.methods.plan import Site
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, require_texts
-from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.embeddings import (
+    EmbeddingSettings,
+    document_embeddings,
+    require_texts,
+    sentence_encoder,
+)
 
 N_VIEWS = 2
 NEAREST = 5  # words of which one takes a word's place

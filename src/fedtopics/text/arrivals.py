@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.files import cut_half_line, make_folder, open_private
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 Period = Literal["day", "week", "month", "quarter", "year"]
 MONTHS: dict[Period, int] = {"month": 1, "quarter": 3, "year": 12}
