@@ -23,6 +23,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.promises import told_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
+from fedtopics.files import open_file, read_bytes
 from fedtopics.methods.events import Embedding, Event, Finished, Languages, OnEvent
 from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site
@@ -232,9 +233,9 @@ def run_folder(
 def _is_of(folder: Path, identity: str, digests: Mapping[str, str]) -> bool:
     """Whether a run is of a study and of documents; of one whose files are damaged, no."""
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        with (folder / "events.jsonl").open(encoding="utf-8") as file:
+        with open_file(folder / "events.jsonl", "r", encoding="utf-8") as file:
             study = json.loads(file.readline())["study"]
-        documents = json.loads((folder / "documents.json").read_bytes())
+        documents = json.loads(read_bytes(folder / "documents.json"))
         return bool(study == identity and documents | digests == documents)
     return False
 

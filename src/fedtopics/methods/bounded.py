@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.files import read_text
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.shown_words import Reading
 from fedtopics.privacy import Privacy
@@ -112,7 +113,7 @@ class Recipe:
                 "public, and this one names none: give a list of the language or the field as "
                 f"words in [method], or let all participants have its embedding model. {error}"
             ) from None
-        pieces = (encoder.folder / "tokenizer.json").read_text("utf-8")
+        pieces = read_text(encoder.folder / "tokenizer.json")
         model = json.loads(pieces)["model"]
         if model.get("type", "WordPiece") != "WordPiece":
             raise StudyError(

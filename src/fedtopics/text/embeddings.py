@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.extras import require
-from fedtopics.files import make_folder, open_private
+from fedtopics.files import make_folder, open_file, open_private
 from fedtopics.text.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -375,7 +375,7 @@ def _content(folder: Path) -> str:
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.suffix in MODEL_FILES):
         digest.update(file.relative_to(folder).as_posix().encode())
-        with file.open("rb") as content:
+        with open_file(file) as content:
             digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()
 

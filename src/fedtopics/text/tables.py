@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, FedTopicsError
 from fedtopics.extras import Registry
+from fedtopics.files import read_text, require_file
 
 if TYPE_CHECKING:
     from fedtopics.text.rules import TextRules
@@ -196,6 +197,7 @@ def is_tokens(kind: pa.DataType) -> bool:
 
 def read_table(path: Path) -> pa.Table:
     """Read a file by its suffix, which may be followed by .gz, or a folder; see `Corpus.read`."""
+    require_file(path, DataError)
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     kind = FOLDER if path.is_dir() else kind.lower()
     if kind not in FORMATS.names:
@@ -257,8 +259,9 @@ def _read_folder(path: Path) -> pa.Table:
 
 
 def _read_text(file: Path) -> str:
+    require_file(file, DataError)
     try:
-        return file.read_text(encoding="utf-8")
+        return read_text(file)
     except UnicodeDecodeError:
         raise DataError(f"{file} is not UTF-8; convert it.") from None
 
