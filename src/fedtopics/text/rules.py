@@ -16,7 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING
 
 from fedtopics.text.languages import DETECT, WordsOfLanguages, language_name, stop_words
-from fedtopics.text.words import PATTERNS, named_pattern, normal, splitter, splitter_of_marks
+from fedtopics.text.words import (
+    LISTS,
+    PATTERNS,
+    compile_pattern,
+    named_pattern,
+    normal,
+    splitter,
+    splitter_of_marks,
+)
 
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
@@ -87,8 +95,11 @@ class TextRules(BaseModel):
 
     @field_validator("token_pattern")
     @classmethod
-    def _by_name(cls, value: str) -> str:
-        return named_pattern(value)
+    def _usable_pattern(cls, value: str) -> str:
+        name = named_pattern(value)
+        if name not in (*PATTERNS, LISTS):
+            compile_pattern(name)
+        return name
 
     @field_validator("languages", mode="before")
     @classmethod
