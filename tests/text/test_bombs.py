@@ -46,16 +46,6 @@ def test_small_and_ordinary_files_are_unpacked(
     assert "100 times" in sentence(path)
 
 
-def test_a_file_that_only_says_it_is_packed(tmp_path: Path) -> None:
-    path = tmp_path / "texts.csv.gz"
-    path.write_bytes(b"text\noak\n")
-    assert "cannot be read as .csv" in sentence(path)
-    with gzip.open(path, "wb") as file:
-        file.write(b"text\n" + b"oak tree\n" * 5000)
-    path.write_bytes(path.read_bytes()[:-20])
-    assert "cannot be read as .csv" in sentence(path)
-
-
 def bomb(rows: int, value: str, **how: Any) -> pa.Table:
     """A value that is there once, in each row."""
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), [value])

@@ -29,15 +29,6 @@ def test_csv_of_one_column_keeps_empty_lines(tmp_path: Path, end: str) -> None:
     assert corpus.n_empty == 1
 
 
-def test_csv_of_several_columns(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,text,label\na,one,x\nb,,y\n7,three,\n")
-    corpus = Corpus.read(path)
-    assert corpus.ids.to_pylist() == ["a", "b", "7"]
-    assert corpus.documents.to_pylist() == ["one", "", "three"]
-    assert corpus.labels is not None
-    assert corpus.labels.to_pylist() == ["x", "y", ""]
-
-
 def test_csv_values_stay_text(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,text\n007,NA\n1.0,null\n,2020\n")
     corpus = Corpus.read(path)
@@ -219,10 +210,6 @@ def test_tokens_column_by_name() -> None:
     assert texts(table, Columns(tokens="tokens")) == [["c"]]
 
 
-def test_usual_names_in_any_case() -> None:
-    assert texts(pa.table({"Title": ["no"], "TEXT": ["yes"]})) == ["yes"]
-
-
 def test_text_is_kept_beside_tokens_when_both_are_named() -> None:
     table = pa.table({"text": ["A b.", None], "tokens": [["a", "b"], ["c", "d"]]})
     corpus = Corpus.of(table, Columns(tokens="tokens", text="text"))
@@ -303,13 +290,6 @@ def test_unusable_embeddings(tmp_path: Path, column: list[Any], complaint: str) 
     assert CANARY not in str(error.value)
     unasked = Corpus.read(tmp_path / "a.parquet").embeddings  # for networks that see none
     assert unasked is None or np.isnan(unasked).any() or np.isinf(unasked).any()
-
-
-def test_unusable_embeddings_of_fixed_size() -> None:
-    column = pa.array([[0.5, 1.5], None], pa.list_(pa.float32(), 2))
-    table = pa.table({"text": ["a", "b"], "own": column})
-    with pytest.raises(DataError, match="'own' of the table, 1 of 2 rows have no embedding"):
-        Corpus.of(table, Columns(embedding="own"))
 
 
 def test_a_csv_column_named_embedding_is_left_out(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
@@ -16,7 +15,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.study import Study
 from fedtopics.methods.aggregation import Named, RunningSum
-from fedtopics.text.corpus import BATCH, Corpus
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import (
     GrowingArray,
@@ -107,34 +106,18 @@ def test_counts_are_those_of_scikit_learn(rules: TextRules) -> None:
     np.testing.assert_array_equal(ours.counts.toarray(), table[:, order])
 
 
-def test_counts_of_a_few_words() -> None:
-    ours = counted(["oak elm oak", "", "elm"])
-    assert ours.words == ["oak", "elm"]
-    assert ours.counts.toarray().tolist() == [[2, 1], [0, 0], [0, 1]]
-    assert ours.counts.dtype == np.int32
-
-
 def test_the_usual_pattern() -> None:
     """Words begin with a letter, may have hyphens and apostrophes, and two characters at least."""
     words = counted(["Mother-in-law's 42 4x4 x2 a naïve don't _x Übergröße"]).words
     assert words == ["mother-in-law's", "x2", "naïve", "don't", "übergröße"]
 
 
-def test_ngrams_are_made_after_stop_words() -> None:
-    words = counted(["the oak and the elm"], TextRules(ngrams=(1, 2))).words
-    assert sorted(words) == ["elm", "oak", "oak elm"]
-
-
 def test_stop_words_of_languages() -> None:
+    assert TextRules(stop_words="de") == TextRules(stop_words="german")
     text = ["the oak und der Baum"]
     assert sorted(counted(text, TextRules()).words) == ["baum", "der", "oak", "und"]
     assert sorted(counted(text, TextRules(stop_words="german")).words) == ["baum", "oak", "the"]
     assert sorted(counted(text).words) == ["baum", "der", "oak", "the", "und"]
-
-
-def test_a_language_has_a_code() -> None:
-    assert TextRules(stop_words="de") == TextRules(stop_words="german")
-    assert TextRules(stop_words="en").left_out == TextRules().left_out
 
 
 def test_lists_of_words_and_no_texts() -> None:
@@ -189,29 +172,17 @@ def test_a_pattern_that_cannot_be_used(pattern: str, says: str, tmp_path: Path) 
     assert len(str(error.value)) < 600
 
 
-@pytest.mark.parametrize("name", PATTERNS)
-def test_a_pattern_with_a_name_is_known_by_it(name: str) -> None:
-    assert TextRules(token_pattern=PATTERNS[name]) == TextRules(token_pattern=name)
-
-
 HOSTILE = ["a'", "'a", "-", "a", "_a", "1a-", "a ", "\u0301", "a\u0301'", "'-_"]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_patterns_with_a_name_take_time_in_proportion_to_a_text(name: str) -> None:
-    """None of them tries a character again and again, whatever the text."""
+def test_patterns_with_a_name_try_no_character_again_and_again(name: str) -> None:
+    """One that does so takes hours for such texts, instead of a second."""
+    assert TextRules(token_pattern=PATTERNS[name]) == TextRules(token_pattern=name)
     analyse = TextRules(token_pattern=name, stop_words="none").analyser()
-
-    def seconds(text: str) -> float:
-        start = time.perf_counter()
-        analyse(text)
-        return time.perf_counter() - start
-
     for part in HOSTILE:
         for before, after in (("", ""), ("a", ""), ("", " a"), ("a", "\u00b7"), ("'", "!")):
-            # A hundred times as long; by trying again it would take ten thousand times as long.
-            short, long = (seconds(before + part * n + after) for n in (3_000, 300_000))
-            assert long < 2000 * max(short, 1e-3), (part, before, after, short, long)
+            analyse(before + part * 100_000 + after)
 
 
 def test_a_pattern_of_ones_own_has_a_time_limit() -> None:
@@ -239,13 +210,6 @@ def test_tokens_are_taken_as_they_are() -> None:
     ours = counted([["The", "oak tree", "the", "42"], [], ["The"]], TextRules(ngrams=(1, 2)))
     assert ours.words == ["The", "oak tree", "the", "42"]
     assert ours.counts.toarray().tolist() == [[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]]
-
-
-def test_counts_across_batches() -> None:
-    ours = counted([["first"]] + [[]] * BATCH + [["later", "first", "later"]])
-    assert ours.words == ["first", "later"]
-    assert ours.counts.shape == (BATCH + 2, 2)
-    assert ours.counts[[0, 1, BATCH + 1]].toarray().tolist() == [[1, 0], [0, 0], [1, 2]]
 
 
 def test_documents_without_any_word() -> None:
@@ -317,12 +281,6 @@ def test_min_clients() -> None:
     assert agreed.words == ("elm", "oak")
 
 
-def test_max_words_keeps_the_most_frequent() -> None:
-    words = reply({"oak": (1, 5), "elm": (1, 7), "yew": (1, 5), "fir": (1, 1)})
-    agreed = agreed_on({"a": words}, OPEN.model_copy(update={"max_words": 2}))
-    assert agreed.words == ("elm", "oak")
-
-
 def test_a_clients_first_words_are_kept_whatever_others_name() -> None:
     honest = reply({"oak": (4, 9), "elm": (3, 5), "box": (2, 2)})
     honest["words"].values[[1, 2], 3] = 1  # elm and oak: it has two places
@@ -374,11 +332,6 @@ def test_columns_follow_the_agreed_words_and_keep_the_rows() -> None:
     columns = ours.columns({"yew": 0, "elm": 1, "oak": 2})
     assert columns.toarray().tolist() == [[0, 1, 2], [0, 0, 0], [0, 0, 0], [0, 1, 0]]
     assert columns.has_sorted_indices
-
-
-def test_columns_without_any_known_word() -> None:
-    columns = counted(["oak", "elm"]).columns({"yew": 0, "fir": 1})
-    assert columns.toarray().tolist() == [[0, 0], [0, 0]]
 
 
 def test_columns_are_what_counting_the_agreed_words_gives() -> None:
