@@ -27,8 +27,8 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.base import EVERYONE, Draw, Moment, T
 from fedtopics.methods.events import RoundReport
 from fedtopics.methods.plan import Site
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 Weights = dict[str, NDArray[Any]]
 Counted = tuple[tuple[str, ...], int]  # whose replies counted in a round, and at which attempt

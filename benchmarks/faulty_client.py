@@ -35,8 +35,8 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.aggregation import Rows
 from fedtopics.methods.base import Moment
 from fedtopics.pki import Identity
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 CANARY = "aubergine"  # stands for a document's word in an error; no output may have it
 FAULTS = (

@@ -32,8 +32,8 @@ from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.pki import Identity
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 FLUSH = 0.3  # seconds for a message to leave
 

@@ -49,8 +49,8 @@ from fedtopics.methods.replies import Field, Template
 from fedtopics.methods.robust import Robust, Rule
 from fedtopics.methods.secret import Secret
 from fedtopics.metrics import coherence_of, purity, topic_similarity
-from fedtopics.text.columns import Columns
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
+from fedtopics.text.tables import Columns
 from quick import made_up_clients, parser_of, results_of
 
 GROUPS = (

@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.rules import TextRules
+from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import VocabularyLimits, agree, count_words, tokens
 from quick import HERE, made_up_clients, parser_of, results_of
 

@@ -33,8 +33,8 @@ from fedtopics.methods.secret import Secret
 from fedtopics.metrics import unique_words
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import CANDIDATES, SHOWN
-from fedtopics.text.columns import Columns
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
+from fedtopics.text.tables import Columns
 from quick import results_of
 
 HERE = Path(__file__).parent

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fedtopics.errors import RunError
+import fedtopics
+from fedtopics import NMF, Columns, Corpus, Policy, Study, TopicModel
+from fedtopics.errors import InputError, ModelError, RunError
+from fedtopics.federation.client_data import read_rules
+from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.run_folder import has_run
+from fedtopics.federation.verify import verify
 from fedtopics.files import (
     TAIL,
     RowFile,
@@ -17,14 +26,77 @@ from fedtopics.files import (
     cut_half_line,
     digest,
     hold,
+    is_used,
     make_folder,
+    open_file,
     open_private,
+    read_bytes,
+    read_text,
     read_toml,
     write_durably,
 )
+from fedtopics.methods.flda.labelled_pairs import read_pairs
+from fedtopics.model.folder import read_labels
+from fedtopics.model.terms import read_terms
+from fedtopics.pki.files import read_certificate
+from fedtopics.privacy.account import Account
+from fedtopics.text.arrivals import Follow
+from fedtopics.text.corpus import column_of
 from tests.helpers.private import open_to_others, open_umask
 
 __all__ = ["open_umask"]
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    """A named pipe that nobody writes to: who opens it waits for ever."""
+    path = tmp_path / "pipe.toml"
+    os.mkfifo(path)
+    return path
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "text": read_text, "bytes": read_bytes, "toml": read_toml, "lines": cut_half_line,
+    "rows": RowFile, "open": open_file, "use": is_used, "study": Study.read, "policy": Policy.read,
+    "rules": read_rules, "documents": Corpus.read, "terms": read_terms, "pairs": read_pairs,
+    "labels": lambda path: read_labels(path, 2), "certificate": read_certificate,
+    "private": lambda path: open_private(path, "a"), "write": lambda path: write_durably(path, b""),
+    "table": lambda path: column_of(path, "text"), "ledger": summarise_ledger,
+    "follow": lambda path: Follow(path, Columns(), print), "account": Account,
+    "seeds": lambda path: NMF(2, seed_topics=path).fit(["oak elm", "elm"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_pipe_or_a_device_is_no_file(name: str, pipe: Path) -> None:
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(InputError, match=re.escape(str(path))):
+            READERS[name](path)
+
+
+def test_a_pipe_in_a_folder_is_no_document_and_no_part_of_a_model(tmp_path: Path) -> None:
+    for name in ("a.txt", "config.json", "events.jsonl", "ledger.jsonl"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=r"a\.txt is a pipe, a socket or a device; name a file\."):
+        Corpus.read(tmp_path)
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        TopicModel.from_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"events\.jsonl is a pipe"):
+        has_run(tmp_path)
+    with pytest.raises(InputError, match=r"ledger\.jsonl is a pipe"):
+        list(verify(tmp_path))
+
+
+def test_every_reader_of_the_package_looks_first() -> None:
+    house = Path(fedtopics.__file__).parent
+    unchecked = re.compile(r"\.read_(text|bytes)\(|(?<![\w.])open\(path|\.open\((\"r|encoding|\))")
+    found = {
+        f"{path.relative_to(house).as_posix()}: {line.strip()}"
+        for path in house.rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if path != house / "files.py" and unchecked.search(line)
+    }
+    assert found == set()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from fedtopics.methods.stop_rules import STOP_RULES
 from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS, register
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.files import FORMATS
+from fedtopics.text.tables import FORMATS
 from tests.helpers import pages
 from tests.helpers.federation import tokens_of
 from tests.helpers.registries import restored

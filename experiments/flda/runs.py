@@ -40,9 +40,9 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
 from fedtopics.methods.events import OnEvent
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
+from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import tokens
 
 PACKAGES = ("fedtopics", "tomotopy", "torch", "numpy", "numba")

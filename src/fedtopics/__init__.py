@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from fedtopics.federation.simulation import train
     from fedtopics.federation.study import Study
     from fedtopics.model.topic_model import TopicModel
-    from fedtopics.text.columns import Columns
     from fedtopics.text.corpus import Corpus
+    from fedtopics.text.tables import Columns
 
 __all__ = [
     "FLDA",
@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "Columns": "text.columns",
+    "Columns": "text.tables",
     "Corpus": "text.corpus",
     "Policy": "federation.policy",
     "Study": "federation.study",

@@ -1,4 +1,7 @@
-"""Files that outlive a crash, written as a whole or not at all, or grown line by line.
+"""Files that are read only if they are files, and written as a whole or not at all, or by lines.
+
+Each path is opened by `open_file`, `read_text` or `read_bytes`, or is checked by `require_file`
+before a library opens it: a pipe would hold the program, a device fill the memory.
 
 What is written here can be read by its owner alone, whatever the umask: folders are made with 0700,
 files with 0600. Whoever is to read a model or a report is let in on purpose, by chmod or a copy.
@@ -10,13 +13,14 @@ import hashlib
 import json
 import math
 import os
+import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from fedtopics.errors import RunError
+from fedtopics.errors import InputError, RunError
 
 try:
     import fcntl
@@ -29,17 +33,45 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 
+def require_file(path: Path, error: type[InputError] = InputError) -> None:
+    """Refuse a path that is there and is neither a regular file nor a folder, as links lead."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return  # whoever opens it says why it cannot be opened
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise error(f"{path} is a pipe, a socket or a device; name a file.")
+
+
+def open_file(path: Path, mode: str = "rb", **how: Any) -> Any:
+    """Open a file that is there; InputError for what is no file. As `open`."""
+    require_file(path)
+    return path.open(mode, **how)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a whole file; InputError for what is no file."""
+    require_file(path)
+    return path.read_bytes()
+
+
+def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """Read a whole file of text; InputError for what is no file."""
+    require_file(path)
+    return path.read_text(encoding, errors)
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file, whoever wrote it; OSError or ValueError if it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors may write the mark
+        return tomllib.loads(read_text(path, "utf-8-sig"))  # editors may write the mark
     except RecursionError:
         raise ValueError("values are nested too deeply") from None
 
 
 def cut_half_line(path: Path) -> None:
     """Take away the half line that a full disk or a crash can leave at the end of a file."""
-    with path.open("rb+") as file:
+    with open_file(path, "rb+") as file:
         end = place = file.seek(0, os.SEEK_END)
         while place > 0:
             place = max(0, place - TAIL)
@@ -61,6 +93,7 @@ def make_folder(folder: Path) -> None:
 
 def open_private(path: Path, mode: str, **how: Any) -> Any:
     """Open a file to write; a new one is for its owner alone. As `open`."""
+    require_file(path)
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, FILE), **how)
 
 
@@ -69,6 +102,7 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
 
     A public one can be read by whom the umask lets. After an OSError the older file is untouched.
     """
+    require_file(path)
     beside = path.with_name(path.name + ".tmp")
     beside.unlink(missing_ok=True)
     create(beside, content, public)
@@ -106,7 +140,7 @@ def copy_folder(source: Path, folder: Path) -> None:
         if path.is_dir():
             make_folder(copy)
         else:
-            write_durably(copy, path.read_bytes())
+            write_durably(copy, read_bytes(path))
 
 
 def hold(folder: Path) -> IO[str]:
@@ -139,7 +173,7 @@ def is_used(path: Path) -> bool | None:
     """Whether a process works with a file, as `show_use` says; None where nobody can know."""
     if fcntl is None:
         return None
-    with path.open("rb") as file:
+    with open_file(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -172,7 +206,7 @@ class RowFile:
         if path.exists():
             cut_half_line(path)
             try:
-                self._rows = [dict(json.loads(line)) for line in path.read_bytes().splitlines()]
+                self._rows = [dict(json.loads(line)) for line in read_bytes(path).splitlines()]
             except (ValueError, TypeError, RecursionError):
                 raise RunError(
                     f"{path} is damaged; take out the line that is no JSON: what it says is done "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 CANARY = "quetzalcoatl"
 

@@ -15,7 +15,7 @@ from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.encoders import PACKAGED
+from fedtopics.text.embeddings import PACKAGED
 from tests.helpers.federation import DIMENSION, subjects, tokens_of
 from tests.helpers.ledgers import left
 

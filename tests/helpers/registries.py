@@ -11,7 +11,7 @@ from fedtopics.methods.registry import METHODS
 from fedtopics.methods.stop_rules import STOP_RULES
 from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS
-from fedtopics.text.files import FORMATS
+from fedtopics.text.tables import FORMATS
 
 REGISTRIES = METHODS, NETWORKS, STOP_RULES, INFERENCES, METRICS, FORMATS
 

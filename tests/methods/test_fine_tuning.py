@@ -31,7 +31,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import Adapter, represent, score
 from fedtopics.networks.trained_encoder import EncoderNetwork, digest, encoder_network, take
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.encoders import SentenceEncoder
+from fedtopics.text.embeddings import SentenceEncoder
 from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.models import edit_config
 
@@ -187,7 +187,7 @@ def test_with_its_own_weights_it_is_the_model(
     folder: Path, network: EncoderNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Some processors embed in bfloat16, which has three digits.
-    monkeypatch.setattr("fedtopics.text.encoders.fast_dtype", lambda: torch.float32)
+    monkeypatch.setattr("fedtopics.text.embeddings.fast_dtype", lambda: torch.float32)
     texts = texts_of(300, 4)  # more than are embedded at a time
     found = network.embed(network.first, network.tokens(texts)).numpy()
     np.testing.assert_allclose(found, SentenceEncoder(str(folder))(texts), atol=1e-5)

@@ -21,8 +21,8 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.grpc_federation import (
     HOST,

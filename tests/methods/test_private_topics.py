@@ -13,7 +13,6 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.bounded import SHARES
-from fedtopics.methods.plan import Site
 from fedtopics.methods.private import clusters, contributions, sketches, words
 from fedtopics.methods.private.settings import PrivateSettings
 from fedtopics.privacy import Budget, Privacy
@@ -281,9 +280,6 @@ def test_a_half_has_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     half = half_of(themed(20), mode="words")
     with pytest.raises(StudyError, match="begin a new run"):
         half.take("embeddings", PUBLIC)
-    capped = planned().model_copy(update={"text": TextRules(repeats="cap")})
-    with pytest.raises(StudyError, match='leave it at "keep"'):
-        capped.client_half(Site("a", themed(20), OPEN_POLICY))
 
 
 def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,8 @@ from fedtopics.methods.plan import Site
 from fedtopics.methods.private.units import counted_once
 from fedtopics.model.card import card, promise
 from fedtopics.privacy import Privacy
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.private_topics import (
     DIMENSION,

@@ -255,7 +255,7 @@ def test_a_suggested_name_says_so_until_somebody_has_looked(
     letters: Reported, opening: Open, tmp_path: Path
 ) -> None:
     summary = json.loads(json.dumps(letters.summary, default=str)) | {
-        "change": None, "examples": None, "repeats": None,
+        "change": None, "examples": None,
     }  # fmt: skip
     summary["topics"][0] |= {"suggested": True}
     opened = opening(write_report(summary, tmp_path / "report.html"))

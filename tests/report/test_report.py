@@ -811,7 +811,7 @@ def test_a_report_with_documents(typed: Typed) -> None:
     typed("run", "study.toml", "--out", "out")
     code, out, _ = typed("report", "out", "--with-documents", "north.csv")
     assert code == 0
-    assert out.endswith("It has beginnings and passages of documents: do not share it.\n")
+    assert out.endswith("It has beginnings of documents: do not share it.\n")
     page = Path("out/report-with-documents.html").read_text()
     texts = [line.split(",")[1] for line in Path("north.csv").read_text().splitlines()[1:]]
     assert any(text in page for text in texts)

@@ -15,8 +15,8 @@ import pytest
 from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.federation.study import Study
 from fedtopics.text.arrivals import Arrivals, ArrivalSettings, Follow
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 NUMBERS = ArrivalSettings()
 MONTHS = ArrivalSettings(period="month", begin=date(2024, 1, 15))
@@ -61,12 +61,6 @@ def test_a_round_takes_so_many_more() -> None:
     assert numbers(came.used()) == [0, 1, 2, 3, 4]
 
 
-def test_a_client_that_was_away_takes_what_piled_up() -> None:
-    came = arrivals(numbered(7), slices(2))
-    assert numbers(came.take(1, 1)) == [0, 1]
-    assert numbers(came.take(3, 1)) == [2, 3, 4, 5]
-
-
 def test_a_round_that_is_asked_for_twice_takes_the_same() -> None:
     came = arrivals(numbered(5), slices(2))
     assert taken(came, 2) == [[0, 1], [2, 3]]
@@ -97,12 +91,6 @@ def test_without_anything_else_every_round_takes_all() -> None:
 )
 def test_a_column_of_rounds(values: list[Any]) -> None:
     assert taken(arrivals(with_rounds(values)), 4) == [[1, 3], [0, 4], [2], []]
-
-
-def test_a_column_of_rounds_of_a_csv(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("text,week\ndocument0,2\ndocument1,1\ndocument2,2\n")
-    corpus = Corpus.read(tmp_path / "a.csv", Columns(rounds="week"))
-    assert taken(arrivals(corpus), 2) == [[1], [0, 2]]
 
 
 def test_a_column_of_rounds_wins_over_slices() -> None:
@@ -136,6 +124,8 @@ def test_a_column_of_times(period: Any, begin: str, days: dict[str, int], kind: 
 def test_what_is_older_than_the_beginning_is_of_round_1() -> None:
     times = ["2023-12-31", "1969-07-20", "2024-01-01 10:00", "2024-02-01T00:00:00"]
     assert taken(arrivals(with_rounds(times), MONTHS), 2) == [[0, 1, 2], [3]]
+    zones = ["2024-02-01T10:00:00.5Z", "2024-01-31 23:59:59+02:00", "2024-03-01"]
+    assert taken(arrivals(with_rounds(zones), MONTHS), 3) == [[1], [0], [2]], "as days are named"
     assert taken(arrivals(with_rounds([-3, 0, 1, 2])), 2) == [[0, 1, 2], [3]]
 
 
@@ -202,12 +192,6 @@ def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
     assert taken(again, 3) == taken(whole, 3) == [[0, 1], [2, 3], [4, 5]]
     rounds = [json.loads(line)["round"] for line in state.read_text().splitlines()]
     assert rounds == [1, 2, 3], "a round that is asked for twice is written once"
-
-
-def test_a_round_that_was_not_used_is_not_kept(tmp_path: Path) -> None:
-    state = tmp_path / "arrivals.jsonl"
-    assert numbers(arrivals(numbered(7), slices(2), folder=state.parent).take(1, 3)) == [0, 1]
-    assert not state.exists()
 
 
 def test_the_state_holds_no_document(tmp_path: Path) -> None:
@@ -329,12 +313,6 @@ def test_a_folder_that_grows(tmp_path: Path) -> None:
     assert again.take(3) == []
 
 
-def test_a_path_that_is_not_there_yet(tmp_path: Path) -> None:
-    grown = Growing(tmp_path / "none.csv")
-    assert len(grown.came.take(1, 1)) == len(grown.came.used()) == 0
-    assert grown.reasons == []
-
-
 @pytest.mark.parametrize(
     ("name", "first", "spoilt"),
     [
@@ -381,8 +359,3 @@ def test_a_file_that_shrank(tmp_path: Path) -> None:
         "the file has 1 documents, fewer than the 2 that rounds have used; add rows at its end "
         "only."
     )
-
-
-def test_times_are_of_the_day_that_they_name() -> None:
-    times = ["2024-02-01T10:00:00.5Z", "2024-01-31 23:59:59+02:00", "2024-03-01"]
-    assert taken(arrivals(with_rounds(times), MONTHS), 3) == [[1], [0], [2]]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics.errors import DataError
-from fedtopics.text import files
+from fedtopics.text import tables
 from fedtopics.text.corpus import Corpus
 
 
@@ -28,7 +28,7 @@ def sentence(path: Path) -> str:
 def test_what_unpacks_to_a_thousand_times_its_size(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "UNPACKED", 1 << 20)
+    monkeypatch.setattr(tables, "UNPACKED", 1 << 20)
     path = tmp_path / name
     with gzip.open(path, "wb") as file:
         file.write(b"text\n" + b"a\n" * (4 << 20))
@@ -42,18 +42,8 @@ def test_small_and_ordinary_files_are_unpacked(
     with gzip.open(path, "wb") as file:
         file.write(b"text\n" + b"oak tree\n" * 50_000)  # compresses well, and is small
     assert len(Corpus.read(path)) == 50_000
-    monkeypatch.setattr(files, "UNPACKED", 0)
+    monkeypatch.setattr(tables, "UNPACKED", 0)
     assert "100 times" in sentence(path)
-
-
-def test_a_file_that_only_says_it_is_packed(tmp_path: Path) -> None:
-    path = tmp_path / "texts.csv.gz"
-    path.write_bytes(b"text\noak\n")
-    assert "cannot be read as .csv" in sentence(path)
-    with gzip.open(path, "wb") as file:
-        file.write(b"text\n" + b"oak tree\n" * 5000)
-    path.write_bytes(path.read_bytes()[:-20])
-    assert "cannot be read as .csv" in sentence(path)
 
 
 def bomb(rows: int, value: str, **how: Any) -> pa.Table:
@@ -79,7 +69,7 @@ def test_a_parquet_whose_rows_are_one(
     table: pa.Table, how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused before its rows are in the memory, a few at a time."""
-    monkeypatch.setattr(files, "UNPACKED", 1 << 20)
+    monkeypatch.setattr(tables, "UNPACKED", 1 << 20)
     path = tmp_path / "bomb.parquet"
     pq.write_table(table, path, compression="zstd", **how)
     assert path.stat().st_size < 20_000
@@ -93,7 +83,7 @@ def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def full(path: Path) -> Any:
         raise pa.ArrowMemoryError("malloc of size 3 failed")
 
-    monkeypatch.setattr(files.FORMATS, "find", lambda kind: full)
+    monkeypatch.setattr(tables.FORMATS, "find", lambda kind: full)
     path = tmp_path / "texts.parquet"
     path.write_bytes(b"")
     assert "needs more memory than there is" in sentence(path)

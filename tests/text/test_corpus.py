@@ -12,8 +12,8 @@ import pyarrow.parquet
 import pytest
 
 from fedtopics.errors import DataError
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import BATCH, Corpus
+from fedtopics.text.tables import Columns
 from tests.helpers.documents import CANARY
 
 # What Python programs hold
@@ -76,11 +76,6 @@ def test_only_empty_documents() -> None:
     assert Corpus.of([[], []]).documents.to_pylist() == [[], []]
 
 
-def test_a_batch_of_empty_token_lists() -> None:
-    corpus = Corpus.of([[]] * BATCH + [["one"]])
-    assert (len(corpus), corpus.n_empty) == (BATCH + 1, BATCH)
-
-
 def test_a_batch_of_nothing() -> None:
     assert Corpus.of([None] * BATCH).n_empty == BATCH
     corpus = Corpus.of([None] * BATCH + ["one"])
@@ -92,11 +87,6 @@ def test_batches_keep_the_order() -> None:
     batches = list(Corpus.of(given).batches())
     assert [len(batch) for batch in batches] == [BATCH, 3]
     assert [text for batch in batches for text in batch] == given
-
-
-def test_a_corpus_stays_itself() -> None:
-    corpus = Corpus.of(["one"])
-    assert Corpus.of(corpus) is corpus
 
 
 # What is shown of it

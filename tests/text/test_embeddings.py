@@ -19,15 +19,19 @@ import pyarrow as pa
 import pytest
 
 from fedtopics.errors import DataError, FedTopicsError, StudyError
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import (
+    PACKAGED,
     STEP,
     EmbeddingSettings,
+    SentenceEncoder,
+    Vectors,
     cache_folder,
     document_embeddings,
+    fast_dtype,
+    same_model,
 )
-from fedtopics.text.encoders import PACKAGED, SentenceEncoder, Vectors, fast_dtype, same_model
+from fedtopics.text.tables import Columns
 from tests.helpers.encoders import Digits, unit
 
 CANARY = "quetzalcoatl"
@@ -165,7 +169,7 @@ def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
-        monkeypatch.setattr("fedtopics.text.encoders.HUB_PATIENCE", 0.2)
+        monkeypatch.setattr("fedtopics.text.embeddings.HUB_PATIENCE", 0.2)
         with pytest.raises(StudyError, match="'nobody/no-such-model' cannot be loaded"):
             SentenceEncoder("nobody/no-such-model")
         silent.settimeout(0)
@@ -285,30 +289,17 @@ def without_cache(folder: Path) -> str:
     return str(warning.message)
 
 
-def test_a_damaged_cache_does_not_stop_the_work(tmp_path: Path) -> None:
-    document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
-    cache_file(tmp_path).write_bytes(b"no database" * 1000)
-    assert str(cache_file(tmp_path)) in without_cache(tmp_path)
-
-
-def test_a_cache_that_cannot_be_written_does_not_stop_the_work(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_used_does_not_stop_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    without_cache(tmp_path / "file" / "cache")
     document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
     with sqlite3.connect(cache_file(tmp_path)) as database:
         database.execute(
             "CREATE TRIGGER full BEFORE INSERT ON embeddings BEGIN SELECT RAISE(ABORT, 'full'); END"
         )
     assert "(full)" in without_cache(tmp_path)
-
-
-def test_a_cache_folder_that_is_a_file_does_not_stop_the_work(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    without_cache(tmp_path / "file" / "cache")
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
-def test_a_read_only_cache_folder_does_not_stop_the_work(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    without_cache(tmp_path / "cache")
+    cache_file(tmp_path).write_bytes(b"no database" * 1000)
+    assert str(cache_file(tmp_path)) in without_cache(tmp_path)
 
 
 def test_values_of_a_wrong_length_are_computed_anew(tmp_path: Path) -> None:
@@ -354,12 +345,6 @@ def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
     cosines = vectors @ vectors.T
     assert cosines[0, 1] > 0.5 > 0.2 > cosines[0, 2]
-
-
-def test_related_words_are_close(minilm: SentenceEncoder) -> None:
-    words = Corpus.of(["river", "lake", "tax"])
-    river, lake, tax = document_embeddings(words, EmbeddingSettings(), encoder=minilm)
-    assert river @ lake > river @ tax
 
 
 def test_a_copied_model_is_the_same_and_other_weights_are_not(

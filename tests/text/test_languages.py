@@ -6,31 +6,9 @@ import importlib.util
 
 import pytest
 
-from fedtopics.errors import DataError, FedTopicsError
-from fedtopics.text.cleaning import cleaner
-from fedtopics.text.corpus import Corpus
+from fedtopics.errors import FedTopicsError
 from fedtopics.text.languages import _lemma, check_installed, find_likely, stop_words
 from fedtopics.text.rules import TextRules
-from fedtopics.text.samples import READ, check_spaces, language_shares
-from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN
-
-
-@pytest.mark.parametrize("language", ALL)
-def test_texts_are_of_their_language(language: str) -> None:
-    assert language_shares(Corpus.of(ALL[language] * 5), cleaner("auto", "drop")) == {language: 1}
-
-
-def test_shares_are_of_clear_texts() -> None:
-    texts = [*GERMAN * 6, *ENGLISH * 2, "", "42", "boiler"]
-    assert language_shares(Corpus.of(texts), str) == {"german": 0.75, "english": 0.25}
-    assert language_shares(Corpus.of(["", "42"]), str) == {}
-
-
-def test_of_a_book_the_beginning_is_read() -> None:
-    read: list[int] = []
-    texts = [10 * READ * "Wald "] * 3 + ["<p>" + READ * "x"]
-    language_shares(Corpus.of(texts), lambda text: str(read.append(len(text))))
-    assert read == [READ] * 4
 
 
 def test_a_short_text_may_be_of_several_languages() -> None:
@@ -43,19 +21,6 @@ def test_stop_words_of_scripts_without_spaces_are_words() -> None:
     assert {"我们", "的"} <= stop_words("chinese")
     assert "และ" in stop_words("thai")
     assert not stop_words("khmer")
-
-
-def test_scripts_without_spaces_are_refused_in_a_sentence() -> None:
-    corpus = Corpus.of([*CHINESE * 3, *ENGLISH * 6])
-    says = r"^\d+% of the documents are in scripts without spaces .* 'fedtopics\[languages\]'"
-    with pytest.raises(DataError, match=says) as error:
-        check_spaces(corpus, ("english",), str)
-    assert "公园" not in str(error.value)
-    check_spaces(corpus, ("detect",), str)
-    check_spaces(corpus, ("chinese",), str)
-    check_spaces(Corpus.of([["公园", "樱花"]]), (), str)
-    check_spaces(Corpus.of([*ENGLISH * 10, CHINESE[0]]), (), str)  # fewer than 5 %
-    check_spaces(Corpus.of([""]), (), str)
 
 
 def test_words_that_are_too_long_are_not_kept_in_memory() -> None:

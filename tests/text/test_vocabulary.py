@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.study import Study
 from fedtopics.methods.aggregation import Named, RunningSum
-from fedtopics.text.corpus import BATCH, Corpus
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import (
+    GrowingArray,
     Vocabulary,
     VocabularyLimits,
     WordCounts,
     agree,
     count_words,
     fingerprint,
+    set_aside,
 )
 from fedtopics.text.words import PATTERNS
+from tests.helpers.studies import read
 
 TEXTS = [
     "The ketch, the sloop and the yawl: a ketch sails.",
@@ -102,34 +106,18 @@ def test_counts_are_those_of_scikit_learn(rules: TextRules) -> None:
     np.testing.assert_array_equal(ours.counts.toarray(), table[:, order])
 
 
-def test_counts_of_a_few_words() -> None:
-    ours = counted(["oak elm oak", "", "elm"])
-    assert ours.words == ["oak", "elm"]
-    assert ours.counts.toarray().tolist() == [[2, 1], [0, 0], [0, 1]]
-    assert ours.counts.dtype == np.int32
-
-
 def test_the_usual_pattern() -> None:
     """Words begin with a letter, may have hyphens and apostrophes, and two characters at least."""
     words = counted(["Mother-in-law's 42 4x4 x2 a naïve don't _x Übergröße"]).words
     assert words == ["mother-in-law's", "x2", "naïve", "don't", "übergröße"]
 
 
-def test_ngrams_are_made_after_stop_words() -> None:
-    words = counted(["the oak and the elm"], TextRules(ngrams=(1, 2))).words
-    assert sorted(words) == ["elm", "oak", "oak elm"]
-
-
 def test_stop_words_of_languages() -> None:
+    assert TextRules(stop_words="de") == TextRules(stop_words="german")
     text = ["the oak und der Baum"]
     assert sorted(counted(text, TextRules()).words) == ["baum", "der", "oak", "und"]
     assert sorted(counted(text, TextRules(stop_words="german")).words) == ["baum", "oak", "the"]
     assert sorted(counted(text).words) == ["baum", "der", "oak", "the", "und"]
-
-
-def test_a_language_has_a_code() -> None:
-    assert TextRules(stop_words="de") == TextRules(stop_words="german")
-    assert TextRules(stop_words="en").left_out == TextRules().left_out
 
 
 def test_lists_of_words_and_no_texts() -> None:
@@ -161,49 +149,52 @@ def test_rules_that_cannot_be(text: dict[str, Any], message: str) -> None:
         Study.make(text=text)
 
 
-def test_a_pattern_that_is_none() -> None:
-    with pytest.raises(StudyError, match=r"token_pattern '\(' is no valid pattern"):
-        counted(["oak"], TextRules(token_pattern="("))  # noqa: S106
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-def test_a_pattern_with_a_name_is_known_by_it(name: str) -> None:
-    assert TextRules(token_pattern=PATTERNS[name]) == TextRules(token_pattern=name)
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("(", "is no valid regular expression"),
+        ("(?:" * 5000 + "a" + ")" * 5000, "is no valid regular expression"),
+        ("a{99999999999}", "is no valid regular expression"),
+        ("(?R)", "is no valid regular expression"),
+        (r"#(\w+)", r"has a group that captures; write \(\?:\.\.\.\)"),
+        (r"(?P<word>\w+)", "has a group that captures"),
+        (r"(a)(b)", "has a group that captures"),
+        (r"(?:[aeiou]|[aeiou]{2})+t", "takes too long for a short text; simplify it"),
+        (r"(?:\w|\w\w)+!", "takes too long for a short text"),
+    ],
+)
+def test_a_pattern_that_cannot_be_used(pattern: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=says):
+        TextRules(token_pattern=pattern)
+    with pytest.raises(StudyError, match=says) as error:
+        read(tmp_path, f"[text]\ntoken_pattern = '{pattern}'\n")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 600
 
 
 HOSTILE = ["a'", "'a", "-", "a", "_a", "1a-", "a ", "\u0301", "a\u0301'", "'-_"]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_patterns_with_a_name_take_time_in_proportion_to_a_text(name: str) -> None:
-    """None of them tries a character again and again, whatever the text."""
+def test_patterns_with_a_name_try_no_character_again_and_again(name: str) -> None:
+    """One that does so takes hours for such texts, instead of a second."""
+    assert TextRules(token_pattern=PATTERNS[name]) == TextRules(token_pattern=name)
     analyse = TextRules(token_pattern=name, stop_words="none").analyser()
-
-    def seconds(text: str) -> float:
-        start = time.perf_counter()
-        analyse(text)
-        return time.perf_counter() - start
-
     for part in HOSTILE:
         for before, after in (("", ""), ("a", ""), ("", " a"), ("a", "\u00b7"), ("'", "!")):
-            # A hundred times as long; by trying again it would take ten thousand times as long.
-            short, long = (seconds(before + part * n + after) for n in (3_000, 300_000))
-            assert long < 2000 * max(short, 1e-3), (part, before, after, short, long)
+            analyse(before + part * 100_000 + after)
 
 
-@pytest.mark.parametrize("pattern", [r"(?:a+)+b", r"(?:\w|\w\w)+!", r"(a|a)*c"])
-def test_a_pattern_of_ones_own_has_a_time_limit(pattern: str) -> None:
+def test_a_pattern_of_ones_own_has_a_time_limit() -> None:
     text = "a" * 5_000 + " c!b"
     with pytest.raises(DataError, match="in document 3 takes more than 1 s") as caught:
-        counted(["oak", "elm", text], TextRules(token_pattern=pattern))
+        counted(["oak", "elm", text], TextRules(token_pattern=r"(?:a+)+b"))  # noqa: S106
     assert "aaa" not in str(caught.value)
 
 
 def test_a_pattern_of_ones_own_finds_what_re_finds() -> None:
-    rules = TextRules(token_pattern=r"#(\w+)", stop_words="none")  # noqa: S106
+    rules = TextRules(token_pattern=r"(?<=#)\w+", stop_words="none")  # noqa: S106
     assert counted(["oak #Elm and #fir"], rules).words == ["elm", "fir"]
-    with pytest.raises(StudyError, match="has more than one group"):
-        counted(["oak"], TextRules(token_pattern=r"(a)(b)"))  # noqa: S106
 
 
 def test_what_is_too_long_or_does_not_print_is_no_word() -> None:
@@ -219,13 +210,6 @@ def test_tokens_are_taken_as_they_are() -> None:
     ours = counted([["The", "oak tree", "the", "42"], [], ["The"]], TextRules(ngrams=(1, 2)))
     assert ours.words == ["The", "oak tree", "the", "42"]
     assert ours.counts.toarray().tolist() == [[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]]
-
-
-def test_counts_across_batches() -> None:
-    ours = counted([["first"]] + [[]] * BATCH + [["later", "first", "later"]])
-    assert ours.words == ["first", "later"]
-    assert ours.counts.shape == (BATCH + 2, 2)
-    assert ours.counts[[0, 1, BATCH + 1]].toarray().tolist() == [[1, 0], [0, 0], [1, 2]]
 
 
 def test_documents_without_any_word() -> None:
@@ -297,12 +281,6 @@ def test_min_clients() -> None:
     assert agreed.words == ("elm", "oak")
 
 
-def test_max_words_keeps_the_most_frequent() -> None:
-    words = reply({"oak": (1, 5), "elm": (1, 7), "yew": (1, 5), "fir": (1, 1)})
-    agreed = agreed_on({"a": words}, OPEN.model_copy(update={"max_words": 2}))
-    assert agreed.words == ("elm", "oak")
-
-
 def test_a_clients_first_words_are_kept_whatever_others_name() -> None:
     honest = reply({"oak": (4, 9), "elm": (3, 5), "box": (2, 2)})
     honest["words"].values[[1, 2], 3] = 1  # elm and oak: it has two places
@@ -356,11 +334,6 @@ def test_columns_follow_the_agreed_words_and_keep_the_rows() -> None:
     assert columns.has_sorted_indices
 
 
-def test_columns_without_any_known_word() -> None:
-    columns = counted(["oak", "elm"]).columns({"yew": 0, "fir": 1})
-    assert columns.toarray().tolist() == [[0, 0], [0, 0]]
-
-
 def test_columns_are_what_counting_the_agreed_words_gives() -> None:
     known = {"yawl": 0, "oak": 1, "zebra": 2, "and": 3}
     columns = counted(TEXTS).columns(known).toarray()
@@ -382,3 +355,46 @@ def test_the_clients_together_count_what_one_would() -> None:
     np.testing.assert_array_equal(agreed.occurrences, alone.occurrences)
     rows = [counted(texts).columns(agreed.index).toarray() for texts in clients.values()]
     np.testing.assert_array_equal(np.concatenate(rows), united.columns(agreed.index).toarray())
+
+
+# Arrays that lie in a file
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few bytes be large."""
+    monkeypatch.setattr("fedtopics.text.vocabulary.LARGE", 16)
+
+
+@pytest.mark.usefixtures("small")
+def test_an_array_grows_across_the_limit() -> None:
+    growing = GrowingArray(np.int32)
+    parts = [np.arange(2), np.arange(9), np.zeros(0), np.arange(1)]
+    for number, part in enumerate(parts, 1):
+        growing.append(part)
+        found = growing.array()
+        assert found.dtype == np.int32
+        assert found.tolist() == np.concatenate(parts[:number]).tolist()
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_large_lies_in_a_file_without_a_name() -> None:
+    matrix = sparse.random_array((30, 40), density=0.3, rng=np.random.default_rng(0), format="csr")
+    aside = set_aside(matrix)
+    if (maps := Path("/proc/self/maps")).exists():  # on Linux
+        assert maps.read_text(encoding="utf-8").count("(deleted)") >= 2
+    assert (aside[[3, 4, 9]] != matrix[[3, 4, 9]]).nnz == 0
+    aside.data[0] = 7  # as an array in memory
+    assert aside[np.repeat(True, 30)].data[0] == 7
+
+
+@pytest.mark.parametrize("limit", [16, 1 << 20])
+def test_counts_are_the_same_in_a_file(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtopics.text.vocabulary.LARGE", limit)
+    rows = [["tea", "milk", "tea"], [], ["sun"] * 9, ["milk", "sun"]] * 3000
+    counted = count_words(Corpus.of(rows), TextRules())
+    assert counted.words == ["tea", "milk", "sun"]
+    assert counted.counts[:4].toarray().tolist() == [[2, 1, 0], [0, 0, 0], [0, 0, 9], [0, 1, 1]]
+    assert counted.counts.shape == (12_000, 3)
+    assert counted.counts.sum() == 14 * 3000
+    assert counted.counts.indices.dtype == np.int32

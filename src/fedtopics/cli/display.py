@@ -18,7 +18,7 @@ from rich.text import Text
 
 from fedtopics.federation.progress import Bar, Display, Lines, Seen
 from fedtopics.harmless import as_json, for_terminal
-from fedtopics.methods.sentences import sentence_on_texts
+from fedtopics.text.checks import language_sentence
 
 # Commands import what needs torch when they run: --help answers at once.
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class RoundProgress:
             say(topic_news(event))
         elif kind in ("chosen", "claimed", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
-        elif text := sentence_on_texts(event):
+        elif text := language_sentence(event):
             say(text)
 
 
@@ -152,7 +152,7 @@ def sentence(event: Mapping[str, Any]) -> str:
     if kind == "suspected" and event["left_out"]:
         kind = "suspected and left out"
     said = _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
-    return said or sentence_on_texts(event)
+    return said or language_sentence(event)
 
 
 def _listed(value: Any) -> Any:

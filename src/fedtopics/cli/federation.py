@@ -185,14 +185,14 @@ def _dry_run(
     """Read documents and policy; return what holds a server's study against them."""
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.client import GrpcParticipation
-    from fedtopics.methods.sentences import sentence_on_texts
+    from fedtopics.text.checks import language_sentence
 
     rules = Policy() if policy is None else Policy.read(policy)
     corpus = Corpus.read(data, Columns(**columns))
     told: list[str] = []
 
     def look() -> str:
-        tell = lambda event: told.append(sentence_on_texts(event))  # noqa: E731
+        tell = lambda event: told.append(language_sentence(event))  # noqa: E731
         GrpcParticipation(address, identity, corpus, rules, None, "", tell, dry_run=True).run()
         return "; ".join(filter(None, told))
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from fedtopics.cli.display import console, say, sentence, status, topic_news
 from fedtopics.cli.privacy import show_exposure
 from fedtopics.federation.progress import Lines, Seen
-from fedtopics.methods.sentences import sentence_on_texts
+from fedtopics.text.checks import language_sentence
 
 if TYPE_CHECKING:
     from fedtopics.engines.links import Member
@@ -180,7 +180,7 @@ class PeerNews(ServerNews):
 
 def client_sentence(event: dict[str, Any]) -> str:
     """Say what an event of a client's part tells in one sentence, "" of others."""
-    return _NEWS.get(event["event"], "").format_map(event) or sentence_on_texts(event)
+    return _NEWS.get(event["event"], "").format_map(event) or language_sentence(event)
 
 
 def show_offer(event: dict[str, Any], what: str) -> None:

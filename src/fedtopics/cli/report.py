@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--with-documents",
     type=FOLDER,
-    help="File of one's own documents, for examples and repeated passages; not to be shared.",
+    help="File of one's own documents, for examples and a map; not to be shared.",
 )
 @click.option("--with-text", is_flag=True, help="On their map they say how they begin.")
 @click.option("--text", help="Column of the text, of that file.")
@@ -71,7 +71,7 @@ def report(
     page = write(run, out or run / name, dated, min_documents=min_documents, **own)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
-        say("It has beginnings and passages of documents: do not share it.")
+        say("It has beginnings of documents: do not share it.")
 
 
 def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:

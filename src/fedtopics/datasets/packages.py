@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from fedtopics.errors import DataError
+from fedtopics.files import read_bytes
 from fedtopics.text.corpus import Corpus
 
 # Those that come with torch may be missing; then the next ones take their place.
@@ -76,7 +77,7 @@ def _root(name: str) -> Path | None:
 
 def _documentation(path: Path, inside: Path) -> Iterator[tuple[str, str]]:
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(read_bytes(path))
     except (SyntaxError, ValueError):  # templates, files of another Python version
         return
     module = ".".join(inside.with_suffix("").parts)

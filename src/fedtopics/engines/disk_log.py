@@ -20,7 +20,7 @@ from zlib import crc32
 
 from fedtopics.engines.log import Entry, Log, chained
 from fedtopics.errors import RunError
-from fedtopics.files import make_folder, open_private
+from fedtopics.files import make_folder, open_file, open_private, read_text
 
 MAGIC = b"fedtlog1"
 HEAD = struct.Struct(">8sQQQQ?16s32s32s")  # then: view, normal, committed, index, ...
@@ -83,7 +83,7 @@ class DiskLog(Log):
     def _read(self, path: Path, last: bool) -> bool:
         """Take over a segment; False if it ends before its time."""
         number, size = int(path.stem), path.stat().st_size
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = _checked(file, HEAD)
             if head is None:
                 self.doubtful |= not last or size > HEAD.size + CHECK.size
@@ -184,7 +184,7 @@ class DiskLog(Log):
             return self._recent[index]
         place = self._place(index)
         path = self._path(place.segment)
-        with path.open("rb") as file:
+        with open_file(path) as file:
             file.seek(place.offset)
             content = file.read(place.size)
         if sha256(content).digest() != place.content_digest:
@@ -292,6 +292,6 @@ def _is_whole(file: BinaryIO, size: int) -> bool:
 def _boot() -> bytes:
     """Return a name of the time since the machine was started; another one where it is not told."""
     try:
-        return bytes.fromhex(BOOT.read_text("ascii").strip().replace("-", ""))
+        return bytes.fromhex(read_text(BOOT, "ascii").strip().replace("-", ""))
     except (OSError, ValueError):
         return os.urandom(16)

@@ -19,7 +19,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
 from fedtopics.errors import FederationError
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import make_folder, read_text, write_durably
 
 IDLE = 1800.0  # seconds without a message, after which it ends: others may compute that long
 LOOK = 0.05  # seconds between two attempts to reach it
@@ -86,7 +86,7 @@ def answer_messages(
 
 def _connect(folder: Path) -> Connection | None:
     try:
-        note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
+        note = json.loads(read_text(folder / _NOTE))
         os.kill(note["process"], 0)  # or another one may have its port by now
         return Client(("127.0.0.1", note["port"]), authkey=bytes.fromhex(note["key"]))
     except (OSError, EOFError, AuthenticationError, ValueError, KeyError):

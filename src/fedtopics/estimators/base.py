@@ -24,9 +24,9 @@ from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
 from fedtopics.methods.events import OnEvent
-from fedtopics.methods.sentences import sentence_on_texts
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.folder import checked_names
+from fedtopics.text.checks import language_sentence
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
@@ -284,8 +284,8 @@ class TopicEstimator(
 
             def on_event(event: dict[str, Any]) -> None:
                 show(event)
-                if event["event"] in ("languages", "one form") and event["advice"]:
-                    warnings.warn(sentence_on_texts(event), stacklevel=6)
+                if event["event"] == "languages" and event["advice"]:
+                    warnings.warn(language_sentence(event), stacklevel=6)
                 if self.callback is not None:
                     self.callback(event)
 

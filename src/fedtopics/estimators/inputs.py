@@ -18,9 +18,8 @@ from fedtopics.errors import DataError, InputError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.pki.names import CLIENT_NAME
-from fedtopics.text.columns import find_column
 from fedtopics.text.corpus import Corpus, is_table
-from fedtopics.text.files import read_table
+from fedtopics.text.tables import find_column, read_table
 
 CLIENT_NAMES = ("client", "clients")  # columns that say whose row it is
 LONGEST = 56  # characters of a name that is made here, which a number may follow

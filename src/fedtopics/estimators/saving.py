@@ -14,7 +14,7 @@ import numpy as np
 
 from fedtopics.errors import ModelError
 from fedtopics.estimators.changed import ChangedTopics
-from fedtopics.files import write_durably
+from fedtopics.files import read_text, write_durably
 from fedtopics.harmless import as_json
 from fedtopics.model.folder import model_folder
 from fedtopics.model.topic_model import TopicModel
@@ -112,7 +112,7 @@ def _plain(value: Any) -> Any:
 def _read(path: Path) -> dict[str, Any]:
     """Return what is saved beside a model, nothing where the model alone is; refuse what is not."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError):

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from fedtopics.errors import RunError
+from fedtopics.files import read_bytes
 from fedtopics.harmless import visible
 
 AUDIT = "audit.json"  # in a run's folder, or beside a study's file
@@ -66,7 +67,7 @@ class Audit:
             If it is none, or of another study.
         """
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
             found = _Written.model_validate_json(content)
         except (OSError, ValidationError):
             raise RunError(

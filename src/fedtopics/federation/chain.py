@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedtopics.files import FILE
+from fedtopics.files import FILE, open_file, read_bytes
 
 Sign = Callable[[bytes], bytes]
 FIRST = ""  # what the first line has for the digest of the one before
@@ -63,7 +63,7 @@ def read_signature(line: bytes, what: bytes = LINE) -> tuple[bytes, bytes]:
 
 def lines_of(path: Path) -> Iterator[bytes]:
     """Yield a ledger's lines without their line breaks."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for line in file:
             yield line.removesuffix(b"\n")
 
@@ -85,7 +85,7 @@ class Head:
     def read(cls, ledger: Path) -> Head | None:
         """Return the head of a ledger; None if there is none, or half of one."""
         try:
-            written = head_path(ledger).read_bytes().rstrip()
+            written = read_bytes(head_path(ledger)).rstrip()
             content = json.loads(written)
             return cls(int(content["lines"]), str(content["sha256"]), written)
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
@@ -98,7 +98,7 @@ class HeadFile:
     def __init__(self, ledger: Path, sign: Sign) -> None:
         path = head_path(ledger)
         path.touch(FILE)
-        self._file = path.open("r+b", buffering=0)
+        self._file = open_file(path, "r+b", buffering=0)
         self._sign = sign
 
     def write(self, lines: int, sha256: str) -> None:

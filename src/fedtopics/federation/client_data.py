@@ -12,9 +12,9 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.about import Line
 from fedtopics.federation.study_file import explain
 from fedtopics.files import read_toml
-from fedtopics.text.columns import Columns
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
+from fedtopics.text.tables import Columns
 
 
 class ClientData(BaseModel):

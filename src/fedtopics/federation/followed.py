@@ -23,7 +23,7 @@ from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.run_folder import BEFORE, EVENTS
 from fedtopics.federation.run_status import RunStatus, Standing
 from fedtopics.federation.study import Study
-from fedtopics.files import is_used
+from fedtopics.files import is_used, open_file, read_bytes
 from fedtopics.methods.registry import find_method
 from fedtopics.model.shown_words import USUAL
 from fedtopics.model.topics import Count
@@ -124,7 +124,7 @@ class FollowedRun:
         """Read what has happened since; return how the run stands."""
         self._path = self._find()
         try:
-            with self._path.open("rb") as file:
+            with open_file(self._path) as file:
                 number = self._path.stat().st_ino
                 if self._file not in (-1, number):  # another run, in the same folder
                     self._begin()
@@ -175,7 +175,7 @@ class FollowedRun:
         agreement = self._place / "agreement.json"
         if self._study is None or not agreement.exists():
             return Forming(why=NONE_YET)
-        agreed = json.loads(agreement.read_bytes())
+        agreed = json.loads(read_bytes(agreement))
         settings: Any = self._study.method
         if "chosen" in agreed:  # by a rule
             settings = find_method(agreed["chosen"]["name"]).settings(**agreed["chosen"])
@@ -188,7 +188,7 @@ class FollowedRun:
         if self._forming.round == int(path.stem):
             return self._forming
         vocabulary = Vocabulary.of(agreed)
-        masses = method.topics_of(settings, len(vocabulary), load(path.read_bytes()))
+        masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
         shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
         columns = USUAL.order(shares, vocabulary.frequency, SHOWN)
         words = (tuple(vocabulary.words[i] for i in row) for row in columns)
@@ -196,5 +196,5 @@ class FollowedRun:
 
 
 def _of_model(path: Path) -> Forming:
-    rows: list[Mapping[str, Any]] = json.loads(path.read_bytes())
+    rows: list[Mapping[str, Any]] = json.loads(read_bytes(path))
     return Forming(tuple(tuple(map(str, row["words"][:SHOWN])) for row in rows))

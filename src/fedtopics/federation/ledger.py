@@ -31,7 +31,7 @@ from fedtopics.federation.chain import (
     unsigned,
     write_line,
 )
-from fedtopics.files import cut_half_line, make_folder, open_private
+from fedtopics.files import cut_half_line, make_folder, open_file, open_private, read_bytes
 from fedtopics.methods.aggregation import Named, Payload, Rows, SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.text.corpus import Corpus
@@ -190,7 +190,7 @@ class Ledger:
     def kept(self, folder: Path, *names: str) -> None:
         """Write down what is in files of the run's folder, by their SHA-256."""
         for name in names if self._file is not None else ():
-            content = (folder / name).read_bytes()
+            content = read_bytes(folder / name)
             sha256 = hashlib.sha256(content).hexdigest()
             self._add("kept", file=name, bytes=len(content), sha256=sha256)
 
@@ -232,7 +232,7 @@ def find_ledgers(folder: Path) -> dict[str, Path]:
 
 def client_of(path: Path) -> str:
     """Return whose ledger it is, as a line says, or its folder's name where none does."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for line in file:
             try:
                 return str(json.loads(line)["client"])
@@ -279,7 +279,7 @@ def is_seeded(path: Path) -> bool:
 
 def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
     """Give each line to `take`, in their order; RunError if one is not of `Ledger`."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 take(json.loads(line))

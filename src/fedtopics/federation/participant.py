@@ -34,6 +34,7 @@ from fedtopics.methods.events import (
     Embedding,
     Event,
     Joined,
+    Languages,
     ModelReceived,
     Narrowed,
     OnEvent,
@@ -45,15 +46,14 @@ from fedtopics.methods.plan import Site
 from fedtopics.methods.private.units import authors
 from fedtopics.methods.registry import versions
 from fedtopics.methods.secret import Secret
-from fedtopics.methods.texts import look_at_texts
 from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.secure.door import MaskedDoor
 from fedtopics.text.arrivals import Follow
+from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.embeddings import check_embeddings
-from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.embeddings import check_embeddings, sentence_encoder
 
 UNSIGNED = (
     "Participants do not sign here. That each is who it says, that there are as many as who adds "
@@ -309,8 +309,9 @@ class Participation:
         if not grows:
             check_times(corpus, method.over_time)
         check_here(study)
-        if languages := look_at_texts(self.name, corpus, study.text):
-            self.notify(languages)
+        shares, advice = check_texts(corpus, study.text)
+        if shares:
+            self.notify(Languages(self.name, shares, advice))
         asked = method.method_name, method.max_rounds, documents, study.text, clients
         policy.check_study(self.name, *asked)
         needed = method.embedding_of(corpus)

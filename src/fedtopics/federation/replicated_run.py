@@ -21,7 +21,7 @@ from fedtopics.engines.states import digest_of, majority, read, written
 from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import make_folder, read_bytes, read_text, write_durably
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import CaughtUp
 
@@ -102,7 +102,7 @@ class ReplicatedRun(RunFolder):
     def kept(self) -> bytes:
         """Return what was agreed before the first round, as it was kept."""
         path = Path(self.folder or "") / "agreement.json"
-        return path.read_bytes() if path.exists() else b""
+        return read_bytes(path) if path.exists() else b""
 
     def due(self, round_: int) -> bool:
         """As of `RunFolder`; and whenever most have signed the state."""
@@ -136,7 +136,7 @@ class ReplicatedRun(RunFolder):
         path = Path(self.folder or "") / SIGNED
         if not path.exists():
             return None
-        content = path.read_bytes()
+        content = read_bytes(path)
         try:
             signed = _read_signed(content)
             return State(signed["index"], signed["digest"], content)
@@ -180,7 +180,7 @@ def _read_signed(content: bytes) -> dict[str, Any]:
 def run_of(folder: Path) -> bytes | None:
     """Return which run a folder is of."""
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        return bytes.fromhex(json.loads((folder / RUN).read_text(encoding="utf-8"))["run"])
+        return bytes.fromhex(json.loads(read_text(folder / RUN))["run"])
     return None
 
 

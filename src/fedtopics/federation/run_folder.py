@@ -26,7 +26,10 @@ from fedtopics.federation.study import Study
 from fedtopics.files import (
     cut_half_line,
     make_folder,
+    open_file,
     open_private,
+    read_bytes,
+    read_text,
     show_use,
     write_durably,
 )
@@ -66,7 +69,7 @@ def has_run(folder: Path) -> bool:
     events = folder / EVENTS
     if not events.exists():
         return False
-    with events.open("rb") as file:
+    with open_file(events) as file:
         return file.readline().endswith(b"\n")
 
 
@@ -126,7 +129,7 @@ class RunFolder:
     def _check_study(self, events: Path) -> float:
         """Refuse a run of another study; return when it began."""
         try:
-            with events.open(encoding="utf-8") as file:
+            with open_file(events, "r", encoding="utf-8") as file:
                 line = json.loads(file.readline())
             first, started = line["study"], float(line["time"])
         except (ValueError, LookupError, TypeError, RecursionError):
@@ -164,7 +167,7 @@ class RunFolder:
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
         with suppress(ValueError, RecursionError):
-            content = json.loads((self.folder / f"{name}.json").read_bytes())
+            content = json.loads(read_bytes(self.folder / f"{name}.json"))
             if isinstance(content, dict) and content.pop(DIGEST, "") == self._digest(content):
                 return content
         raise RunError(f"{self.folder / name}.json is damaged; begin a new run.")
@@ -224,8 +227,8 @@ class RunFolder:
             return None
         path = digests[-1].with_suffix(".safetensors")
         try:
-            data = path.read_bytes()
-            if hashlib.sha256(data).hexdigest() != digests[-1].read_text().strip():
+            data = read_bytes(path)
+            if hashlib.sha256(data).hexdigest() != read_text(digests[-1]).strip():
                 raise ValueError
             arrays = load(data)
             size = int.from_bytes(data[:8], "little")

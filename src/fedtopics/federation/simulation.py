@@ -23,15 +23,16 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.promises import told_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
+from fedtopics.files import open_file, read_bytes
 from fedtopics.methods.events import Embedding, Event, Finished, Languages, OnEvent
 from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site
 from fedtopics.methods.robust import Robust
 from fedtopics.methods.secret import Secret
-from fedtopics.methods.texts import look_at_texts
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
+from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
 
 
@@ -116,7 +117,7 @@ class _Simulation:
             waits = study.registration.takes_new_documents
             documents = policy.min_documents if waits else len(corpus)
             policy.check_study(name, method.method_name, method.max_rounds, documents)
-        languages = [self._look_at_texts(*item) for item in self.documents.items()]
+        languages = [self._languages(*item) for item in self.documents.items()]
         half = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
@@ -164,11 +165,12 @@ class _Simulation:
         )  # fmt: skip
         return Door(name, self.study.client_half(site), policy, ledger)
 
-    def _look_at_texts(self, name: str, corpus: Corpus) -> Languages | None:
+    def _languages(self, name: str, corpus: Corpus) -> Languages | None:
         try:
-            return look_at_texts(name, corpus, self.study.text)
+            shares, advice = check_texts(corpus, self.study.text)
         except DataError as error:
             raise DataError(f"Client {name!r}: {error}") from None
+        return Languages(name, shares, advice) if shares else None
 
     def _notify(self, event: Event) -> None:
         if self.on_event is not None:
@@ -231,9 +233,9 @@ def run_folder(
 def _is_of(folder: Path, identity: str, digests: Mapping[str, str]) -> bool:
     """Whether a run is of a study and of documents; of one whose files are damaged, no."""
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        with (folder / "events.jsonl").open(encoding="utf-8") as file:
+        with open_file(folder / "events.jsonl", "r", encoding="utf-8") as file:
             study = json.loads(file.readline())["study"]
-        documents = json.loads((folder / "documents.json").read_bytes())
+        documents = json.loads(read_bytes(folder / "documents.json"))
         return bool(study == identity and documents | digests == documents)
     return False
 

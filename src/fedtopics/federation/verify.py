@@ -26,6 +26,7 @@ from fedtopics.federation.chain import read_signature as signature_of
 from fedtopics.federation.ledger import SEEDED, find_ledgers
 from fedtopics.federation.promises import in_the_clear
 from fedtopics.federation.study import Study
+from fedtopics.files import read_bytes, read_text
 from fedtopics.pki.files import UNREADABLE, fingerprint
 from fedtopics.pki.identity import common_name
 from fedtopics.pki.signing import has_signed
@@ -104,7 +105,7 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
         raise RunError(
             f"There is no ledger in {folder}; name the folder of a client's part in a run."
         )
-    trusted = None if certificate is None else _Key.of(certificate.read_bytes(), str(certificate))
+    trusted = None if certificate is None else _Key.of(read_bytes(certificate), str(certificate))
     for client, path in ledgers.items():
         lines = list(_read(path))
         yield _chain(path, lines)
@@ -259,7 +260,7 @@ def _files(folder: Path, lines: Sequence[_Line]) -> Iterator[Check]:
         if not path.is_file():
             yield Check("file", False, f"{path} is missing, which line {line.number} has.")
             continue
-        same = hashlib.sha256(path.read_bytes()).hexdigest() == line.content.get("sha256")
+        same = hashlib.sha256(read_bytes(path)).hexdigest() == line.content.get("sha256")
         is_it = "is as" if same else "is not as"
         yield Check("file", same, f"{path} {is_it} line {line.number} of the ledger has it.")
 
@@ -341,7 +342,7 @@ def _is_within(spent: Any, most: Any) -> bool:
 def _said_of_privacy(config: Path) -> dict[str, Any] | None:
     """Return what a model says; nothing of one that is not there, or cannot be read."""
     try:
-        found = json.loads(config.read_text("utf-8"))["info"]["privacy"]
+        found = json.loads(read_text(config))["info"]["privacy"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
     return found if isinstance(found, dict) else {}

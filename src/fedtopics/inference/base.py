@@ -11,7 +11,7 @@ from scipy import sparse
 
 from fedtopics.extras import Registry
 from fedtopics.networks import find_network
-from fedtopics.text.encoders import Encoder, Vectors
+from fedtopics.text.embeddings import Encoder, Vectors
 
 Readout = Literal["mean", "root"]
 Weights = dict[str, Any]

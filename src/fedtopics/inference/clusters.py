@@ -24,8 +24,7 @@ from fedtopics.inference.points import (
     of_unit_length,
     softmax,
 )
-from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.encoders import Encoder, Vectors
+from fedtopics.text.embeddings import EmbeddingSettings, Encoder, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible

@@ -13,7 +13,7 @@ from scipy import sparse
 from fedtopics.errors import StudyError
 from fedtopics.inference.base import Inference, Layout, Shared, Weights, find
 from fedtopics.networks import NETWORKS
-from fedtopics.text.encoders import Encoder, Vectors
+from fedtopics.text.embeddings import Encoder, Vectors
 
 PARTS = "parts"  # among the weights
 

@@ -17,7 +17,7 @@ from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.points import Numbers, Points
 from fedtopics.networks import Adapter, represent, score
 from fedtopics.networks.trained_encoder import TunedEncoder
-from fedtopics.text.encoders import Encoder
+from fedtopics.text.embeddings import Encoder
 
 LENGTH = 10.0
 """Of embeddings beside Student's t, to which points that are less than 1 apart are alike.

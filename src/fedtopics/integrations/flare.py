@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ from fedtopics.federation.participant import Participation
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_file import explain
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import make_folder, read_toml, write_durably
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
     JobContext,
@@ -179,7 +178,7 @@ def _checked(run: str) -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     """Read a TOML file whose paths are relative to it."""
-    settings = tomllib.loads(file.read_text(encoding="utf-8"))
+    settings = read_toml(file)
     for key in {"data", "policy", "out", "identity"} & settings.keys():
         settings[key] = file.parent.resolve() / str(settings[key])
     return settings

@@ -18,7 +18,7 @@ from fedtopics.cli.options import FOLDER
 from fedtopics.cli.report import show_run
 from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
 from fedtopics.extras import require
-from fedtopics.files import copy_folder, make_folder, write_durably
+from fedtopics.files import copy_folder, make_folder, read_text, write_durably
 from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
     if resume:
         if not note.exists():
             raise RunError(f"There is no submitted run in {folder} to resume; leave out --resume.")
-        name = str(json.loads(note.read_text(encoding="utf-8"))["run"])
+        name = str(json.loads(read_text(note))["run"])
     elif note.exists():
         raise RunError(
             f"There is a run in {folder} already; go on with --resume, or name another folder."
@@ -197,4 +197,4 @@ def _sentence_of(name: str, sentence: str) -> str:
 
 
 def _read(file: Path) -> str:
-    return file.read_text(encoding="utf-8").strip() if file.exists() else ""
+    return read_text(file).strip() if file.exists() else ""

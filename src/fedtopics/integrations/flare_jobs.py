@@ -21,7 +21,7 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 from nvflare.recipe import SimEnv
 
 from fedtopics.errors import FederationError, RunError
-from fedtopics.files import write_durably
+from fedtopics.files import read_bytes, read_text, write_durably
 from fedtopics.integrations.flare_carrier import ServerPart, SitePart
 
 # What a site's FLARE has to let run.
@@ -91,7 +91,7 @@ def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
             f"{kit} is no startup kit of FLARE that can submit jobs; name the folder of an admin, "
             "with startup/fed_admin.json in it."
         )
-    subject = x509.load_pem_x509_certificate(certificate.read_bytes()).subject
+    subject = x509.load_pem_x509_certificate(read_bytes(certificate)).subject
     user = str(subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value)
     # Not ProdEnv: when the server dies, that keeps a connection which lets no process end.
     with _quiet():
@@ -126,7 +126,7 @@ def allow(folder: Path) -> Path:
     file = folder / "local" / "resources.json"
     source = file if file.exists() else file.with_name("resources.json.default")
     try:
-        resources = json.loads(source.read_text(encoding="utf-8"))
+        resources = json.loads(read_text(source))
         listed = resources.setdefault("class_allow_list", [])
         listed.extend(entry for entry in ALLOWED if entry not in listed)
     except (OSError, ValueError, AttributeError):

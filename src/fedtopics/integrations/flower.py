@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtopics.engines.resident_process import IDLE, answer_messages, ask, end
 from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.files import read_toml
 from fedtopics.harmless import file_name
 from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
 
@@ -257,7 +257,7 @@ def _run_folder(plan: Study, context: Context) -> Path:
 
 def _folder_name(study: str | Path) -> str:
     """Make the name of a folder of the study's, which the server chose."""
-    return file_name(str(tomllib.loads(Path(study).read_text("utf-8")).get("name", "study")))
+    return file_name(str(read_toml(Path(study)).get("name", "study")))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from fedtopics.methods.replies import (
     WordCounts,
     counts,
 )
-from fedtopics.methods.texts import find_endings
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
@@ -150,8 +149,6 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
         run.keep("agreement", agreed)
     vocabulary, numbers = Vocabulary.of(agreed), agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
-    if endings := find_endings(vocabulary.words, plan.text):
-        run.event(endings)
     of_all = agreed["total"], numbers["training"], agreed["length"]
     counted = continued is None
     known = agreed.get("sizes", {}), counted, agreed.get("least", 1)

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.files import read_text
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.model.shown_words import Reading
 from fedtopics.privacy import Privacy
-from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.embeddings import EmbeddingSettings, sentence_encoder
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import is_word
 
@@ -113,7 +113,7 @@ class Recipe:
                 "public, and this one names none: give a list of the language or the field as "
                 f"words in [method], or let all participants have its embedding model. {error}"
             ) from None
-        pieces = (encoder.folder / "tokenizer.json").read_text("utf-8")
+        pieces = read_text(encoder.folder / "tokenizer.json")
         model = json.loads(pieces)["model"]
         if model.get("type", "WordPiece") != "WordPiece":
             raise StudyError(

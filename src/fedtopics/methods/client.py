@@ -19,13 +19,10 @@ from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.replies import LONGEST
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.texts import find_one_form
 from fedtopics.model.coherence import count_pairs
 from fedtopics.privacy import Noise
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.large_arrays import set_aside
-from fedtopics.text.repeats import find_repeats
-from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint
+from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint, set_aside
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 Documents = NDArray[np.int64]
@@ -230,11 +227,9 @@ class TopicClient(PeriodClient[Settings]):
         """
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}
-        bag = cap(self, self._corpus, self._columns, self.count(self._columns))
+        bag = frequent(self.count(self._columns), self._rarest)
         self.bag = set_aside(bag.astype(np.float32))
         self.__dict__.pop("_counts", None)  # as large as the bag, and not needed any more
-        if one_form := find_one_form(self.name, words, self.bag, self._text):
-            self.site.notify(one_form)
         self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
@@ -347,16 +342,6 @@ def draw_halves(secret: Secret, n_documents: int, least: int) -> list[Documents]
     order = secret.rng("halves of pairs").permutation(n_documents)
     half = n_documents // 2
     return [np.sort(part) for part in np.split(order, [half if half >= least else 0])]
-
-
-def cap(
-    half: TopicClient[Any], corpus: Corpus, words: Mapping[str, int], bag: Any
-) -> sparse.csr_array:
-    """Return the bag of words that enough documents have; without copies if the study caps them."""
-    if half._text.repeats == "cap":
-        rng = half.secret.rng("repeats")
-        bag = find_repeats(corpus, half._text, words, half._rarest, rng).bag(len(words))
-    return frequent(bag, half._rarest)
 
 
 def sum_words(

@@ -66,13 +66,6 @@ class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on
     training: int | None = None  # documents that are not held back
 
 
-class Endings(Event, kind="endings"):  # many agreed words differ by their endings alone
-    words: int  # agreed on
-    share: float  # of them: each is another one and some letters more
-    examples: Sequence[str]  # of the agreed words
-    advice: str
-
-
 class Claimed(Event, kind="claimed"):
     """A client says that it has many times as many documents as the median one."""
 
@@ -335,15 +328,6 @@ class Languages(Event, kind="languages"):  # which ones a client's documents are
     client: str
     languages: Mapping[str, float]  # share of documents, by a sample
     advice: str  # "" where the study's rules fit them
-
-
-class OneForm(Event, kind="one form"):
-    """Of words that differ by their endings, a client's documents have one alone: base forms."""
-
-    client: str
-    families: int  # of words that differ by their endings
-    share: float  # of the agreed words, which are in one
-    advice: str
 
 
 class Unreadable(Event, kind="unreadable"):  # documents cannot be read now

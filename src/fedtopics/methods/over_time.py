@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from fedtopics.errors import DataError
 from fedtopics.methods.groups import Enough, Groups, Guard, as_many
 from fedtopics.model.over_time import Unit, begin_of, missing, times_of
-from fedtopics.text.columns import plain
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import plain
 
 MOST_PERIODS = 1000
 STEPS: dict[Unit, tuple[str, int]] = {

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import make_folder, read_bytes, write_durably
 
 Clustering = tuple[int, int, int]
 """Which start, how many clusters, which half of the documents."""
@@ -31,7 +31,7 @@ class ReleasedLabels:
         self._labels: dict[Clustering, Labels] = {}
         self._earlier: dict[Clustering, tuple[bytes, Labels]] = {}  # than the last question's
         if self._file is not None and self._file.exists():
-            for key, labels in load(self._file.read_bytes()).items():
+            for key, labels in load(read_bytes(self._file)).items():
                 start, number, half = map(int, key.split("-"))
                 self._labels[start, number, half] = labels
 

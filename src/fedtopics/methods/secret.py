@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedtopics.errors import RunError
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import make_folder, read_bytes, write_durably
 
 LENGTH = 32  # bytes
 
@@ -49,7 +49,7 @@ class Secret:
         if not path.exists():
             make_folder(path.parent)
             write_durably(path, os.urandom(LENGTH))
-        key = path.read_bytes()
+        key = read_bytes(path)
         if len(key) != LENGTH:
             raise RunError(
                 f"{path} is no secret of {LENGTH} bytes; restore it, or delete it if this client "

@@ -23,11 +23,16 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.files import read_text
 from fedtopics.methods.events import Embedding
 from fedtopics.methods.plan import Site
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, require_texts
-from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.embeddings import (
+    EmbeddingSettings,
+    document_embeddings,
+    require_texts,
+    sentence_encoder,
+)
 
 N_VIEWS = 2
 NEAREST = 5  # words of which one takes a word's place
@@ -159,7 +164,7 @@ def neighbours(embedding: EmbeddingSettings, model: str | None) -> Neighbours:
     word pieces.
     """
     name = model or embedding.model
-    pieces = json.loads((sentence_encoder(name).folder / "tokenizer.json").read_text("utf-8"))
+    pieces = json.loads(read_text(sentence_encoder(name).folder / "tokenizer.json"))
     known = pieces["model"]["vocab"]
     if not isinstance(known, dict):
         raise StudyError(

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import make_folder, read_bytes, read_text, write_durably
 from fedtopics.harmless import as_json, is_flooded, is_seen, sentence, visible
 from fedtopics.inference import Inference, Weights
 from fedtopics.inference.base import Layout
@@ -234,7 +234,7 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     With them, of which topics they are as they were suggested.
     """
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))  # editors may write the mark
+        rows = json.loads(read_text(path, "utf-8-sig"))  # editors may write the mark
     except FileNotFoundError:
         return {}, frozenset()
     except json.JSONDecodeError as error:
@@ -367,7 +367,7 @@ def _tensors(arrays: Weights) -> Weights:
 
 def _read_arrays(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:
     """Return the arrays by what they belong to, and below that by name."""
-    data = path.read_bytes()
+    data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != digest:
         raise ModelError(f"{path} is damaged or incomplete; copy it again.")
     arrays: dict[str, dict[str, NDArray[Any]]] = {}
@@ -387,7 +387,7 @@ def _write(path: Path, content: Any) -> None:
 
 def _read(path: Path) -> Any:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
         if not isinstance(content, dict):
             raise ValueError
         return content

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.embeddings import EmbeddingSettings
-from fedtopics.text.encoders import sentence_encoder
+from fedtopics.text.embeddings import EmbeddingSettings, sentence_encoder
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import LISTS

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
-from fedtopics.files import read_toml
+from fedtopics.files import read_text, read_toml
 from fedtopics.model.search import columns_of, nearness, occurrences, words_of
 from fedtopics.model.topics import Topics
 
@@ -119,6 +119,6 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
 
 def _of_csv(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for row in csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()):
+    for row in csv.DictReader(read_text(path, "utf-8-sig").splitlines()):
         found.setdefault(row["term"], []).append(row["synonym"])
     return found

@@ -26,7 +26,7 @@ from fedtopics.networks.base import (
     Tensors,
 )
 from fedtopics.networks.kernels import EPSILON, Projection
-from fedtopics.text.encoders import Vectors
+from fedtopics.text.embeddings import Vectors
 
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 

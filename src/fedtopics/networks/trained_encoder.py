@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from fedtopics.errors import StudyError
 from fedtopics.networks.base import Tensors, tensor_shapes
-from fedtopics.text.encoders import SentenceEncoder, Vectors, fast_dtype
+from fedtopics.text.embeddings import SentenceEncoder, Vectors, fast_dtype
 
 BATCH = 256  # texts that are embedded at a time
 _LOCK = Lock()  # a network is lent weights for the time of a call, and torch has one dropout

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from fedtopics.errors import IdentityError
-from fedtopics.files import create, make_folder, write_durably
+from fedtopics.files import create, make_folder, read_bytes, write_durably
 
 # What reading a damaged certificate, or its key, can raise.
 UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
@@ -21,7 +21,7 @@ UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
 def read(path: Path) -> bytes:
     """Read a file; one sentence says why it cannot be read."""
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise IdentityError(f"{path} cannot be read: {error.strerror}.") from None
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy.optimize import brentq
 
 from fedtopics.errors import PolicyError, RunError
-from fedtopics.files import in_turn, write_durably
+from fedtopics.files import in_turn, read_text, write_durably
 from fedtopics.privacy.accounting import ROUNDING, delta_of, mu_of
 from fedtopics.privacy.settings import Privacy
 
@@ -84,7 +84,7 @@ class Account:
 
     def _read(self) -> list[Entry]:
         try:
-            lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
+            lines = read_text(self.path).splitlines() if self.path.exists() else []
             return [Entry.model_validate_json(line) for line in lines]
         except (OSError, UnicodeDecodeError, ValidationError):
             raise RunError(

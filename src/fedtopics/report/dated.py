@@ -14,9 +14,8 @@ from fedtopics.federation.client_data import ClientData
 from fedtopics.model.over_time import Unit
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.run import RunFacts
-from fedtopics.text.columns import Columns, find_column
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.files import read_table
+from fedtopics.text.tables import Columns, find_column, read_table
 
 LONGEST: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days that are cut so
 Rows = list[dict[str, Any]]

@@ -54,10 +54,6 @@ KNOWN = {
     "a topic may be about few documents",
     True: "Of a participant others know that it takes part; a topic may be about few documents",
 }
-REPEATS = {
-    "keep": "Passages that documents have in common count each time.",
-    "cap": "A passage that many documents have in common counts in two of them.",
-}
 NOISY_MODEL = "public words that documents surely have, topics, weights, all of sums with noise"
 OF_PRIVATE = [
     ["a smaller epsilon", "a tighter bound, and more noise in the topics"],
@@ -147,12 +143,11 @@ def _digests(records: Records) -> list[Part]:
 
 
 def _quality(records: Records) -> Parts:
-    repeats = records.study.text.repeats
     return [
         Said(
             f"What is a word says the rule named {records.study.text.token_pattern!r}. "
-            f"{REPEATS[repeats]} A word counts as it stands; nothing about a person is corrected "
-            "or inferred.",
+            "A word counts as it stands, each time; nothing about a person is corrected or "
+            "inferred.",
             f"{records.cited}, [text]",
         ),
         Gap(EACH, "Are the documents accurate and complete enough for the purpose?"),

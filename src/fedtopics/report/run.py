@@ -20,7 +20,7 @@ from fedtopics.federation.ledger import (
     summarise_ledger,
 )
 from fedtopics.federation.policy import Policy
-from fedtopics.files import read_toml
+from fedtopics.files import read_text, read_toml
 from fedtopics.model.folder import model_folder
 
 Rows = list[dict[str, Any]]
@@ -169,7 +169,7 @@ def _study(path: Path) -> dict[str, Any]:
 def _events(path: Path) -> Rows:
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = read_text(path, errors="replace").split("\n")
     try:
         events: Rows = [json.loads(line) for line in lines[:-1]]  # the last may be cut off
         if all(isinstance(event["round"], int) for event in events if event["event"] == "round"):

@@ -65,7 +65,7 @@ def summarise(
         A client's share of a topic is not shown where it stands for fewer documents; by default
         what the usual policy asks for in a reply.
     documents : whatever `Corpus.of` takes, optional
-        Of which examples, repeated passages and a map are shown; such a report is not to be shared.
+        Of which examples and a map are shown; such a report is not to be shared.
     with_text : bool
         Whether documents on the map say how they begin.
     over_time : list of dict, optional
@@ -93,7 +93,7 @@ def summarise(
         "over_time": over_time,
         **_of_model(model),
         **_of_run(model, run),
-        **of_documents(model, run, documents, with_text),
+        **of_documents(model, documents, with_text),
     }
 
 

@@ -20,9 +20,16 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtopics.errors import DataError, RunError
-from fedtopics.files import cut_half_line, make_folder, open_private
-from fedtopics.text.columns import Columns
+from fedtopics.files import (
+    cut_half_line,
+    make_folder,
+    open_private,
+    read_bytes,
+    read_text,
+    require_file,
+)
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 
 Period = Literal["day", "week", "month", "quarter", "year"]
 MONTHS: dict[Period, int] = {"month": 1, "quarter": 3, "year": 12}
@@ -64,6 +71,7 @@ class Follow:
     """
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
+        require_file(path, DataError)
         self._path = path
         self._columns = columns
         self._notify = notify
@@ -87,7 +95,7 @@ class Follow:
         return self._last
 
     def _complete_rows(self) -> Corpus:
-        data = self._path.read_bytes()
+        data = read_bytes(self._path)
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
             return self._last  # no row yet, or a header alone
@@ -172,7 +180,7 @@ def _read_state(path: Path) -> dict[Key, int]:
         return {}
     cut_half_line(path)
     try:
-        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        lines = [json.loads(line) for line in read_text(path).splitlines()]
         return {key: int(line["round"]) for line in lines for key in line["documents"]}
     except (ValueError, LookupError, TypeError):
         raise RunError(

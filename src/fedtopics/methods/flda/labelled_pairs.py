@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, RunError
-from fedtopics.files import write_durably
+from fedtopics.files import open_file, read_text, write_durably
 from fedtopics.harmless import for_csv
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
@@ -68,7 +68,7 @@ def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
 
 def _read_round(path: Path) -> dict[str, list[Topic]]:
     try:
-        sent = json.loads(path.read_text("utf-8"))
+        sent = json.loads(read_text(path))
         return {
             name: [
                 {str(word): float(weight) for word, weight in topic.items()}
@@ -142,7 +142,7 @@ def read_pairs(path: str | Path) -> list[TopicPair]:
     """
     path = Path(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_file(path, "r", encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = next(reader, [])
             rows = [(reader.line_num, row) for row in reader if row]

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from fedtopics.errors import StudyError
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import make_folder, require_file, write_durably
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.aggregation import optimizer_state, restore_optimizer
 from fedtopics.methods.fstc.pseudo_labels import (
@@ -257,6 +257,7 @@ class Trainer:
     @torch.no_grad()
     def restore(self, path: Path, round_: int) -> None:
         """Restore what `save` wrote after a round."""
+        require_file(path)
         tensors = load_file(path)
         weights = below("weights", tensors)
         for name, weight in self.weights.items():

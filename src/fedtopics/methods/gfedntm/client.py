@@ -20,7 +20,7 @@ from fedtopics.methods.mixture.client import MixtureSums
 from fedtopics.methods.plan import Plan, Site
 from fedtopics.networks import Batch, Tensors, batch_weights, to_arrays, to_tensors
 from fedtopics.networks.passes import finish_all, run_through
-from fedtopics.text.encoders import Vectors
+from fedtopics.text.embeddings import Vectors
 
 
 class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSettings]):

@@ -23,7 +23,7 @@ from fedtopics.networks import (
 )
 from fedtopics.networks.base import to_arrays, to_tensor, to_tensors
 from fedtopics.networks.passes import ClientPass, autograd_leaves, gradients, run_through
-from fedtopics.text.encoders import Vectors
+from fedtopics.text.embeddings import Vectors
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fedtopics.methods.warm_start import WarmStart
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, Tensors
-from fedtopics.text.encoders import same_model
+from fedtopics.text.embeddings import same_model
 
 AVERAGES = "averages"  # name of the running sums in a model, beside what is computed from them
 PROBES = 2, 3  # vocabulary sizes: shapes of two such networks differ along the axis of words

@@ -27,18 +27,12 @@ NOISE = "with this client's part of the noise"
 class NoisyClient(TopicClient[TopicSettings]):
     """A client's documents, and its part of the noise.
 
-    Raise StudyError for a study that caps repeats: what a document adds depended on others.
     Embeddings that come with documents are taken as they are; each has to be of its text alone.
     """
 
     def __init__(self, plan: Plan[TopicSettings], site: Site) -> None:
         self.recipe = plan.settings.recipe
         super().__init__(plan, site)
-        if plan.text.repeats == "cap":
-            raise StudyError(
-                'repeats = "cap" looks for what documents have in common, and a bound for each '
-                'document needs that it counts by itself; leave it at "keep".'
-            )
         self._privacy = plan.privacy
         rows, self._weights = counted_once(site.corpus, plan.privacy)
         if len(rows) < len(site.corpus):

@@ -11,20 +11,17 @@ import pytest
 from fedtopics.errors import DataError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.sentences import sentence_on_texts
-from fedtopics.methods.texts import look_at_texts
+from fedtopics.text.checks import (
+    READ,
+    check_spaces,
+    check_texts,
+    language_sentence,
+    language_shares,
+)
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.languages import stop_words
-from fedtopics.text.rules import TextRules
+from fedtopics.text.rules import TextRules, cleaner
 from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN
-
-WORDS = (
-    "fund plant walk paint repair report train farm sail boat garden harvest market bridge forest "
-    "river mountain letter window kitchen school teacher doctor engine wheel street tower castle "
-    "island meadow orchard barn hammer basket bottle lantern"
-)
-STEMS = WORDS.split()
-PLAIN = "oak elm fir ash yew bay sea sky"  # differ from no word by an ending
 
 
 def trained(clients: dict[str, Any], **text: Any) -> tuple[Any, list[dict[str, Any]]]:
@@ -67,7 +64,7 @@ def test_a_model_on_disk_reads_texts_as_in_training(tmp_path: Path) -> None:
 
 def test_languages_that_the_study_does_not_have_are_told_to_their_client() -> None:
     _, events = trained({"north": GERMAN * 6, "south": ENGLISH * 6})
-    told = {e["client"]: sentence_on_texts(e) for e in events if e["event"] == "languages"}
+    told = {e["client"]: language_sentence(e) for e in events if e["event"] == "languages"}
     assert told["south"] == "documents of south are in English (100%)"
     assert told["north"] == (
         "documents of north are in German (100%); stop words of English are left out and those of "
@@ -83,9 +80,7 @@ def test_lists_of_words_and_no_stop_words_get_no_advice() -> None:
         (Corpus.of(GERMAN * 5), TextRules(stop_words="de")),
         (Corpus.of(GERMAN * 5), TextRules(languages=["en", "de"])),
     ]:
-        event = look_at_texts("north", corpus, rules)
-        assert event is not None
-        assert (event.languages, event.advice) == ({"german": 1.0}, "")
+        assert check_texts(corpus, rules) == ({"german": 1.0}, "")
 
 
 def test_a_script_without_spaces_ends_before_anything_leaves() -> None:
@@ -93,32 +88,32 @@ def test_a_script_without_spaces_ends_before_anything_leaves() -> None:
         trained({"east": CHINESE * 5})
 
 
-def documents(forms: list[str], n: int = 60) -> list[str]:
-    rng = np.random.default_rng(len(forms))
-    drawn = (rng.choice(STEMS, 24) for _ in range(n))
-    return [" ".join([PLAIN, *(stem + rng.choice(forms) for stem in each)]) for each in drawn]
+@pytest.mark.parametrize("language", ALL)
+def test_texts_are_of_their_language(language: str) -> None:
+    assert language_shares(Corpus.of(ALL[language] * 5), cleaner("auto", "drop")) == {language: 1}
 
 
-def test_before_round_1_people_hear_of_words_that_differ_by_their_endings() -> None:
-    clients = {"lemmas": documents([""]), "raw": documents(["", "s", "ing"])}
-    _, events = trained(clients)
-    kinds = [event["event"] for event in events]
-    assert kinds.index("vocabulary") < kinds.index("endings") < kinds.index("round")
-    [endings] = [event for event in events if event["event"] == "endings"]
-    share = 108 / 116
-    assert (endings["words"], endings["share"]) == (116, share)
-    assert len(endings["examples"]) == 3
-    assert sentence_on_texts(endings).startswith(
-        "93% of the 116 agreed words differ from another by their ending alone, such as "
-    )
-    assert sentence_on_texts(endings).endswith("make the lists of base forms")
-    [one] = [event for event in events if event["event"] == "one form"]
-    assert (one["client"], one["families"], one["share"]) == ("lemmas", 36, share)
-    assert "documents of lemmas have two more seldom" in sentence_on_texts(one)
+def test_shares_are_of_clear_texts() -> None:
+    texts = [*GERMAN * 6, *ENGLISH * 2, "", "42", "boiler"]
+    assert language_shares(Corpus.of(texts), str) == {"german": 0.75, "english": 0.25}
+    assert language_shares(Corpus.of(["", "42"]), str) == {}
 
 
-def test_base_forms_end_what_the_warning_is_about() -> None:
-    clients = {"lemmas": documents([""]), "raw": documents(["", "s"])}
-    model, events = trained(clients, languages="en", lemmas=True)
-    assert set(model.vocabulary.words) == {*STEMS, *PLAIN.split()}
-    assert not [e for e in events if e["event"] in ("endings", "one form")]
+def test_of_a_book_the_beginning_is_read() -> None:
+    read: list[int] = []
+    texts = [10 * READ * "Wald "] * 3 + ["<p>" + READ * "x"]
+    language_shares(Corpus.of(texts), lambda text: str(read.append(len(text))))
+    assert read == [READ] * 4
+
+
+def test_scripts_without_spaces_are_refused_in_a_sentence() -> None:
+    corpus = Corpus.of([*CHINESE * 3, *ENGLISH * 6])
+    says = r"^\d+% of the documents are in scripts without spaces .* 'fedtopics\[languages\]'"
+    with pytest.raises(DataError, match=says) as error:
+        check_spaces(corpus, ("english",), str)
+    assert "公园" not in str(error.value)
+    check_spaces(corpus, ("detect",), str)
+    check_spaces(corpus, ("chinese",), str)
+    check_spaces(Corpus.of([["公园", "樱花"]]), (), str)
+    check_spaces(Corpus.of([*ENGLISH * 10, CHINESE[0]]), (), str)  # fewer than 5 %
+    check_spaces(Corpus.of([""]), (), str)

@@ -1,0 +1,112 @@
+"""What a client is told of its texts before anything leaves: their languages, and missing spaces.
+
+A sample of the documents is looked at, here alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from fedtopics.errors import DataError
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.languages import (
+    BEGINNING,
+    DETECT,
+    INSTALL,
+    check_installed,
+    find_likely,
+    is_unspaced,
+    unspaced_runs,
+)
+from fedtopics.text.rules import TextRules, cleaner
+
+SAMPLE = 300  # documents that tell a client's languages
+READ = 1 << 17  # characters of each, mark-up among them: a document can be a book
+CLEAR = 10  # documents, each clearly of one language
+LEAST = 0.05  # share of documents in a language that is named, or in a script without spaces
+MANY = 0.1  # share of documents in a language that the rules do not have
+HAS = 0.5  # of a text's letters, in a script without spaces
+
+
+def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str]:
+    """Return the share of documents in each language, and what to do if the rules do not fit.
+
+    Nothing of both where nobody can tell. Nothing leaves the client.
+
+    Raises
+    ------
+    DataError
+        If texts have no spaces between words, and the rules name no language of such.
+    FedTopicsError
+        If a package is missing that the rules' languages need.
+    """
+    check_installed(rules.languages, rules.lemmas)
+    clean = cleaner(rules.html, rules.addresses)
+    check_spaces(corpus, rules.languages, clean)
+    shares = language_shares(corpus, clean) if find_spec("py3langid") else {}
+    taken = rules.languages or (rules.stop_words,)
+    other = [name for name, share in shares.items() if name not in taken and share >= MANY]
+    if not other or corpus.is_tokenised or taken[0] in (DETECT, "none"):
+        return shares, ""
+    return shares, (
+        f"stop words of {_listed(taken)} are left out and those of {_listed(other)} are not;"
+        f' set languages in the study\'s [text], as in "detect", which needs {INSTALL}'
+    )
+
+
+def language_sentence(event: Mapping[str, Any]) -> str:
+    """Say which languages the documents of an event "languages" are in; "" of other events."""
+    if event["event"] != "languages":
+        return ""
+    shares = (f"{name.title()} ({share:.0%})" for name, share in event["languages"].items())
+    said = f"documents of {event['client']} are in {', '.join(shares)}"
+    return f"{said}; {event['advice']}" if event["advice"] else said
+
+
+def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, float]:
+    """Return the share of documents in each language, by a sample; largest first, at least 5 %.
+
+    Documents that may well be of several languages do not count, and too few tell nothing.
+    """
+    likely = [find_likely(text) for text in _sample(corpus, clean)]
+    found = Counter(first for first, *others in likely if not others)
+    if (n := found.total()) < CLEAR:
+        return {}
+    return {name: count / n for name, count in found.most_common() if count >= LEAST * n}
+
+
+def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str], str]) -> None:
+    """Raise DataError where texts without spaces between words would become a word a clause.
+
+    Documents that are lists of words, and fewer than 5 % of them, are taken as they are.
+    """
+    if corpus.is_tokenised or is_unspaced(languages):
+        return
+    texts, runs = _sample(corpus, clean), unspaced_runs()
+    unspaced = sum(
+        sum(map(len, runs.findall(text))) > HAS * sum(map(str.isalpha, text)) for text in texts
+    )
+    if unspaced >= max(LEAST * len(texts), 1):
+        raise DataError(
+            f"{unspaced / len(texts):.0%} of the documents are in scripts without spaces between "
+            'words, such as Chinese or Thai: set languages in the study\'s [text], as in "zh" or '
+            f'"detect", and install {INSTALL} at each client; or give lists of words.'
+        )
+
+
+def _sample(corpus: Corpus, clean: Callable[[str], str]) -> list[str]:
+    """Return some hundred texts from the beginning to the end of a corpus, without empty ones."""
+    rows = np.unique(np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(np.int64))
+    texts = (
+        clean(text[:READ])[:BEGINNING] for batch in corpus.take(rows).texts() for text in batch
+    )
+    return [text for text in texts if any(map(str.isalpha, text))]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(map(str.title, names))
