@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedtopics.errors import IdentityError, RunError, StudyError
-from fedtopics.federation.audited import AUDIT, Audit
+from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.chain import HEAD, Head, digest_of_line, head_path, lines_of
 from fedtopics.federation.chain import read_signature as signature_of
 from fedtopics.federation.ledger import SEEDED, find_ledgers
