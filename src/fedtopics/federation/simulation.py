@@ -125,7 +125,7 @@ class _Simulation:
             run.describe(study, start)
             for found in filter(None, languages):
                 self._notify(found)
-            ledgers = {name: self._ledger(name, folder) for name in self.documents}
+            ledgers = {name: self._ledger(name, folder, resume) for name in self.documents}
             for ledger in ledgers.values():
                 files.callback(ledger.close)
             if folder is not None:
@@ -142,9 +142,10 @@ class _Simulation:
             run.event(Finished())
             return model
 
-    def _ledger(self, name: str, folder: Path | None) -> Ledger:
+    def _ledger(self, name: str, folder: Path | None, begun: bool) -> Ledger:
         path = folder and client_folder(folder, name) / "ledger.jsonl"
-        return Ledger(self.study.registration.name, self.study.fingerprint, path)
+        method, study = self.study.registration.name, self.study.fingerprint
+        return Ledger(method, study, path, begun=begun)
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
         def on_progress(done: int, documents: int) -> None:

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
 from fedtopics.federation.audit import AUDIT, Audit
-from fedtopics.federation.chain import Head
 from fedtopics.federation.ledger import (
     SEEDED,
+    Head,
     client_of,
     find_ledgers,
     read_ledger,
