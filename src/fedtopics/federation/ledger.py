@@ -122,9 +122,9 @@ class Ledger:
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
     `last` is the last answer in this run; `sums` says over which clients masked sums were opened,
     by turn and function; `asked` how sums with noise were asked for, by their names. Each line says
-    if the client's secret is `seeded`, by the study, and if replies are `seen` by whoever adds, and
-    is signed by `sign`. RunError if the file is not as the client left it, or is missing where the
-    run was `begun` before.
+    if the client's secret is `seeded`, by the study, and if replies are `seen` by whoever adds.
+    RunError if the file is not as the client left it, by the head and whether `is_own` takes its
+    signature, or is missing where the client has `begun` before.
     """
 
     def __init__(
@@ -174,6 +174,7 @@ class Ledger:
         self._file = open_private(path, "ab")
         head_path(path).touch(FILE)
         self._head = head_path(path).open("r+b", buffering=0)
+        self._write_head()
 
     @property
     def is_kept(self) -> bool:
