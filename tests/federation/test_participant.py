@@ -18,8 +18,8 @@ from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import proposal, serve
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
 from fedtopics.methods.events import Reconnecting
 from fedtopics.pki import Identity

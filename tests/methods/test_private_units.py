@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.promises import told_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private.units import counted_once
 from fedtopics.model.card import card, promise

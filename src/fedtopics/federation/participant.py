@@ -19,7 +19,6 @@ from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, RunError
 from fedtopics.extras import VERSION
-from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
@@ -29,6 +28,7 @@ from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
 from fedtopics.federation.run_folder import began_unmasked, has_run
 from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
 from fedtopics.federation.study import Study, unmasked
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, hold, make_folder, write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.events import (

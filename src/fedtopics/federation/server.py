@@ -27,10 +27,10 @@ from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
-from fedtopics.federation.client_data import client_names
 from fedtopics.federation.promises import told_of
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
 from fedtopics.federation.study import Study, is_grouped
+from fedtopics.federation.study_tables import client_names
 from fedtopics.files import hold
 from fedtopics.methods.base import Clients
 from fedtopics.methods.events import Event, Finished, OnEvent

@@ -16,13 +16,13 @@ from typing import Any
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError, RunError
-from fedtopics.federation.client_data import client_names
 from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.promises import told_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import client_names
 from fedtopics.methods.events import Embedding, Event, Finished, Languages, OnEvent
 from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site

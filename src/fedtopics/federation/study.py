@@ -19,12 +19,17 @@ from pydantic import (
 )
 
 from fedtopics.errors import StudyError
-from fedtopics.federation.about import About, Line
-from fedtopics.federation.client_data import ClientData, check_different, resolve_paths
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.promises import check_privacy, with_privacy
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study_file import as_toml, explain
+from fedtopics.federation.study_tables import (
+    About,
+    ClientData,
+    FederationSettings,
+    Line,
+    check_different,
+    resolve_paths,
+)
 from fedtopics.files import digest, read_toml
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site

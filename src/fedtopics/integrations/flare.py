@@ -22,11 +22,11 @@ from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
-from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_file import explain
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import make_folder, write_durably
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
