@@ -23,7 +23,6 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.promises import check_here
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
 from fedtopics.federation.run_folder import began_unmasked, has_run
 from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
@@ -310,7 +309,10 @@ class Participation:
         authors(corpus, study.privacy)
         if not grows:
             check_times(corpus, method.over_time)
-        check_here(study)
+        if study.privacy is None:
+            study.method.check(study.text)
+        else:
+            study.method.recipe.public_words(study.text)
         if languages := look_at_texts(self.name, corpus, study.text):
             self.notify(languages)
         asked = method.method_name, method.max_rounds, documents, study.text, clients

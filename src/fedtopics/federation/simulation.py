@@ -19,7 +19,6 @@ from fedtopics.errors import DataError, InputError, RunError
 from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.promises import told_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import client_names
@@ -137,7 +136,7 @@ class _Simulation:
             clients = LocalClients(doors, turns, at_once, robust, run.event, study.masked)
             model = half.train(clients, run)
             model = model if start is None else start.credited(model)
-            model = replace(model, info={**model.info, **told_of(study, seeded=True)})
+            model = replace(model, info={**model.info, **study.privacy_summary(seeded=True)})
             model = run.save(model.with_client_names(client_names(study.clients, model.documents)))
             run.event(Finished())
             return model
