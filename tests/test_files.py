@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -20,6 +21,7 @@ from fedtopics.files import (
     make_folder,
     open_private,
     read_toml,
+    shortened,
     write_durably,
 )
 from tests.helpers.private import open_to_others, open_umask
@@ -145,8 +147,9 @@ def test_toml_of_an_editor_that_marks_it(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "a.toml") == {"a": 1}
 
 
-def test_a_digest_is_short_and_stays() -> None:
-    assert digest("tea") == "a9f74d1ec36ebdeb"
+def test_a_digest_has_all_bits_and_is_shortened_for_people_alone() -> None:
+    assert shortened(digest("tea")) == digest("tea")[:16]
+    assert digest("tea") == hashlib.sha256(b"tea").hexdigest()
 
 
 def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:

@@ -207,6 +207,11 @@ def test_a_client_computes_the_fingerprint_itself() -> None:
     plan = planned()
     with pytest.raises(FederationError, match=r"The server calls its study beef, what it sent is"):
         looking(plan, fingerprint="beef")
+    for place in (16, 63):  # what people are shown is the same, or all but the last digit
+        digit = "1" if plan.fingerprint[place] == "0" else "0"
+        alike = plan.fingerprint[:place] + digit + plan.fingerprint[place + 1 :]
+        with pytest.raises(FederationError, match="The server calls its study"):
+            looking(plan, fingerprint=alike)
     changed = plan.agreed | {"seed": 7}
     with pytest.raises(FederationError, match="The server calls its study"):
         looking(plan, study=changed)

@@ -229,6 +229,15 @@ def test_files_that_are_others_than_the_ledger_names(ledger: Path) -> None:
     assert faults(ledger) == ["study", "file", "file"]
 
 
+def test_a_study_whose_fingerprint_begins_alike(ledger: Path) -> None:
+    lines = ledger.read_text().splitlines()
+    told = json.loads(lines[-1])
+    assert len(bytes.fromhex(told["study"])) == 32
+    told["study"] = told["study"][:-1] + ("1" if told["study"].endswith("0") else "0")
+    ledger.write_text("\n".join([*lines[:-1], json.dumps(told)]) + "\n")
+    assert "study" in faults(ledger)
+
+
 def test_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="There is no ledger in"):
         list(verify(tmp_path))

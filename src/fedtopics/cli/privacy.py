@@ -12,7 +12,7 @@ from fedtopics.cli import options
 from fedtopics.cli.display import console, embedding_status, print_json, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import StudyError
-from fedtopics.files import write_durably
+from fedtopics.files import shortened, write_durably
 
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
@@ -41,7 +41,7 @@ def budget(policy: Path, as_json: bool) -> None:
     for entry in account.entries:
         promised = entry.privacy
         numbers = f"{promised.epsilon:g}", f"{promised.delta:g}"
-        table.add_row(entry.date, entry.study, entry.run[:8], *numbers, promised.unit)
+        table.add_row(entry.date, shortened(entry.study), entry.run[:8], *numbers, promised.unit)
     if account.entries:
         console.print(table)
     say(
