@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -10,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fedtopics.federation.study_tables import read_rules
 
 import fedtopics
 from fedtopics import NMF, Columns, Corpus, Policy, Study, TopicModel
 from fedtopics.errors import InputError, ModelError, RunError
-from fedtopics.federation.client_data import read_rules
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.verify import verify
@@ -33,6 +34,7 @@ from fedtopics.files import (
     read_bytes,
     read_text,
     read_toml,
+    shortened,
     write_durably,
 )
 from fedtopics.methods.flda.labelled_pairs import read_pairs
@@ -217,8 +219,9 @@ def test_toml_of_an_editor_that_marks_it(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "a.toml") == {"a": 1}
 
 
-def test_a_digest_is_short_and_stays() -> None:
-    assert digest("tea") == "a9f74d1ec36ebdeb"
+def test_a_digest_has_all_bits_and_is_shortened_for_people_alone() -> None:
+    assert shortened(digest("tea")) == digest("tea")[:16]
+    assert digest("tea") == hashlib.sha256(b"tea").hexdigest()
 
 
 def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import click
 from pydantic import BaseModel
 
 from fedtopics import cli
-from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.metrics import METRICS
 

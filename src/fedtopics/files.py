@@ -29,6 +29,7 @@ except ImportError:  # Windows
 
 FOLDER, FILE = 0o700, 0o600  # who may do what with them: the owner everything
 TAIL = 1 << 16  # bytes
+SHOWN = 16  # characters of a fingerprint
 T = TypeVar("T")
 Row = dict[str, Any]
 
@@ -193,8 +194,13 @@ def in_turn(path: Path) -> Iterator[None]:
 
 
 def digest(content: str) -> str:
-    """Return 16 characters that differ where the content does."""
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    """Return the SHA-256 of a text, in 64 hexadecimal digits."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def shortened(fingerprint: str) -> str:
+    """Return what people read of a fingerprint; programs compare all of it."""
+    return fingerprint[:SHOWN]
 
 
 class RowFile:

@@ -59,11 +59,9 @@ def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
     data = study.parent / "documents"
     code, out, _ = typed("audit", study, "--data", data, "--shadows", 4, "-o", written)
     assert code == 0
-    said = json.loads(written.read_text())
-    found, read = said["attacks"], said["read"]
-    assert found["all but one known"]["auc"] == 1
-    assert f"{found['transcript']['auc']:.3f}" in out
-    assert f"reads {read['documents']} of {read['documents']} documents" in " ".join(out.split())
+    found = json.loads(written.read_text())
+    assert (found["shadows"], found["documents"]) == (4, 4 * 140)
+    assert f"AUC of {found['auc']:.3f} (.500 by chance)" in " ".join(out.split())
 
 
 def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:

@@ -18,8 +18,8 @@ from fedtopics.cli import display, members, privacy
 from fedtopics.cli.display import Terminal
 from fedtopics.cli.participant import print_event
 from fedtopics.errors import FederationError
-from fedtopics.federation.about import About
 from fedtopics.federation.exposure import Shown
+from fedtopics.federation.study_tables import About
 from fedtopics.harmless import for_terminal
 from tests.helpers.command_line import Typed, typist
 from tests.helpers.hostile import NO_WORDS, unchecked

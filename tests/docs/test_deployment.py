@@ -14,7 +14,7 @@ import click
 import pytest
 
 from fedtopics import cli, errors
-from fedtopics.federation.settings import FederationSettings
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.events import Event, RoundEnded, RoundReport, StatusChange
 
 ROOT = Path(__file__).parents[2]

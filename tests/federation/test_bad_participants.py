@@ -14,8 +14,8 @@ from fedtopics.engines import adder
 from fedtopics.errors import FederationError
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.aggregation import Named, Rows
 from tests.helpers.federation import subjects
 from tests.helpers.grpc_federation import HOST, Outcome, federated

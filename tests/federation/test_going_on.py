@@ -14,9 +14,9 @@ from fedtopics.engines import adder
 from fedtopics.errors import FederationError, RunError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.server import serve
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits, study, subjects

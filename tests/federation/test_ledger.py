@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,13 +15,13 @@ from fedtopics.errors import RunError
 from fedtopics.federation.ledger import (
     Ledger,
     bytes_by_round,
-    digest_of,
     find_ledgers,
+    head_path,
     is_seeded,
     is_seen,
     summarise_ledger,
 )
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.aggregation import Named, Rows, digest_of
 from fedtopics.methods.base import Moment
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.doors import Echo, door
@@ -209,6 +210,59 @@ def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
             "north": run / "ledger.jsonl",
             "south": run / "clients/south/ledger.jsonl",
         }
+
+
+def cut(ledger: Path) -> None:
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:2]))
+
+
+def change(ledger: Path) -> None:
+    ledger.write_bytes(ledger.read_bytes().replace(b'"echo"', b'"ecko"', 1))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (cut, "its head says 3 lines, and there are 2"),
+        (change, "line 2 does not follow the one before"),
+        (lambda ledger: ledger.unlink(), "its head says 3 lines, and there are 0"),
+        (lambda ledger: head_path(ledger).unlink(), "ledger.head beside it is missing or damaged"),
+    ],
+)
+def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
+    tmp_path: Path, spoil: Callable[[Path], None], fault: str
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    half = Echo(documents=1)
+    for turn in (1, 2, 3):
+        door(half, path=path).call("echo", {"round": turn})
+    spoil(path)
+    before = path.read_bytes() if path.exists() else b""
+    with pytest.raises(RunError, match=f"is not as this client left it: {fault}. Nothing was sent"):
+        door(half, path=path)
+    assert (path.read_bytes() if path.exists() else b"") == before
+
+
+def test_a_ledger_that_is_gone_with_its_head(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger("gfedntm", "0123abcd", path).close()
+    with pytest.raises(RunError, match="it has no lines any more"):
+        Ledger("gfedntm", "0123abcd", path, begun=True)
+
+
+def test_a_head_that_somebody_else_signed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger("gfedntm", "0123abcd", path, sign=lambda content: b"north" + content)
+    ledger.came(Moment(1), "gradients", "5ha", 1000)
+    ledger.close()
+
+    def is_of(name: bytes) -> Callable[[bytes, bytes], bool]:
+        return lambda content, signature: signature == name + content
+
+    Ledger("gfedntm", "0123abcd", path, is_own=is_of(b"north")).close()
+    with pytest.raises(RunError, match="its head is not signed with this client's key"):
+        Ledger("gfedntm", "0123abcd", path, is_own=is_of(b"south"))
 
 
 def test_no_path_no_ledger() -> None:

@@ -18,8 +18,9 @@ from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import proposal, serve
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
+from fedtopics.federation.verify import verify
 from fedtopics.methods.events import Reconnecting
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
@@ -55,6 +56,23 @@ def test_each_study_has_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert joined(planned(name="reports", seed=9)) == home / "reports"
     assert Study.read(home / "letters/study.toml").fingerprint == first.fingerprint
     assert Study.read(home / "letters/study.toml").name == "letters"
+
+
+@pytest.mark.parametrize("spoilt", ["cut", "deleted", "deleted with its head"])
+def test_a_client_whose_ledger_was_changed_does_not_go_on(tmp_path: Path, spoilt: str) -> None:
+    joined(planned(), tmp_path)
+    ledger = tmp_path / "ledger.jsonl"
+    if spoilt == "cut":
+        ledger.write_bytes(ledger.read_bytes().splitlines(keepends=True)[0])
+    else:
+        ledger.unlink()
+    if spoilt == "deleted with its head":
+        (tmp_path / "ledger.head").unlink()
+    with pytest.raises(
+        RunError, match=r"Nothing was sent. Put it and ledger.head back from a copy"
+    ):
+        joined(planned(), tmp_path)
+    assert any(check.holds is False for check in verify(tmp_path))
 
 
 def looked(plan: Study, policy: Policy, signed: bool = True) -> dict[str, Any]:
@@ -189,6 +207,11 @@ def test_a_client_computes_the_fingerprint_itself() -> None:
     plan = planned()
     with pytest.raises(FederationError, match=r"The server calls its study beef, what it sent is"):
         looking(plan, fingerprint="beef")
+    for place in (16, 63):  # what people are shown is the same, or all but the last digit
+        digit = "1" if plan.fingerprint[place] == "0" else "0"
+        alike = plan.fingerprint[:place] + digit + plan.fingerprint[place + 1 :]
+        with pytest.raises(FederationError, match="The server calls its study"):
+            looking(plan, fingerprint=alike)
     changed = plan.agreed | {"seed": 7}
     with pytest.raises(FederationError, match="The server calls its study"):
         looking(plan, study=changed)

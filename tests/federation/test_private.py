@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.sweep import sweep
 from fedtopics.pki import create, issue
 from fedtopics.report import find_run, summarise, write_report

@@ -9,8 +9,8 @@ import pytest
 
 from fedtopics.engines import adder
 from fedtopics.federation.server import serve
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clustered import CLUSTERED, FSCCL
 from tests.helpers.clusters import blobs, spread, trained

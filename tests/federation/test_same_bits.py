@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.robust import Rule
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clustered import CLUSTERED

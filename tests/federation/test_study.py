@@ -128,6 +128,7 @@ def test_fingerprint_is_of_what_is_agreed_on() -> None:
         {"clients": clients, "text": {"lowercase": False}},
         {"clients": clients, "vocabulary": {"max_words": 10}},
     ]
+    assert len(bytes.fromhex(first)) == 32, "all bits of a SHA-256"
     assert {Study.make(**given).fingerprint for given in same} == {first}
     assert len({first, *(Study.make(**given).fingerprint for given in others)}) == 10
 

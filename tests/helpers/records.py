@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedtopics.federation.chain import Sign, unsigned
-from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.ledger import Ledger, Sign, unsigned
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.base import Moment

@@ -15,9 +15,9 @@ from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import serve
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow

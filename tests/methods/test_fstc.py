@@ -22,9 +22,9 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.server import serve
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.client import ALL
 from fedtopics.methods.fstc import training as fstc_training

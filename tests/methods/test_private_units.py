@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.promises import told_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.plan import Site
 from fedtopics.methods.private.units import counted_once
 from fedtopics.model.card import card, promise
@@ -140,7 +139,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert abs(model.documents["all"] - 3000) < 300, "authors, not documents"
     assert model.transform(corpora["a"]).shape == (4000, 3)
     assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
-    told = replace(model, info={**model.info, **told_of(plan)})
+    told = replace(model, info={**model.info, **plan.privacy_summary()})
     assert "for each author of a client, of whose documents 3 count at most: eps" in promise(told)
     assert "- Authors, counted with noise: " in card(told)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fedtopics.federation.promises import told_of
 from fedtopics.federation.study import Study
 from fedtopics.model.card import card, promise
 from fedtopics.model.topic_model import TopicModel
@@ -38,4 +37,4 @@ def test_noise_from_a_seed_is_no_bound(model: TopicModel) -> None:
 
 def test_nothing_is_promised_without(model: TopicModel) -> None:
     assert promise(model) == ""
-    assert told_of(Study(method={"name": "lda"})) == {"masked": False}
+    assert Study(method={"name": "lda"}).privacy_summary() == {"masked": False}

@@ -16,7 +16,7 @@ from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import proposal, serve
-from fedtopics.federation.settings import FederationSettings
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.text.vocabulary import fingerprint

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation.audited import Audit
+from fedtopics.federation.audit import Audit
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
@@ -71,14 +71,12 @@ def checked(folder: Path) -> dict[str, bool | None]:
 
 
 def audit(folder: Path, study: str) -> Path:
-    attacks = {
-        "ratio": {"auc": 0.512, "found": 0.014, "documents": 3200},
-        "allowed by epsilon": {"auc": 0.7, "found": 0.2, "documents": 0},
-    }
-    read = {"recall": 0.218, "guessing": 0.217, "wholly": 0, "documents": 1200}
-    found = {"study": study, "shadows": 16, "false": 0.01, "attacks": attacks, "read": read}
+    found = {
+        "study": study, "shadows": 16, "documents": 3200, "auc": 0.512, "found": 0.014,
+        "allowed": [0.7, 0.2],
+    }  # fmt: skip
     path = folder / "audit.json"
-    path.write_text(json.dumps(found | {"more": []}))
+    path.write_text(json.dumps(found))
     return path
 
 
@@ -177,11 +175,11 @@ def test_an_audit_is_quoted(north: Path, tmp_path: Path) -> None:
         if isinstance(part, Table) and part.head[0] == "attack"
     ]  # fmt: skip
     assert [list(row) for row in table.rows] == [
-        ["ratio", "0.512", "1.4%", "3,200"], ["allowed by epsilon", "0.700", "20.0%", "-"],
+        ["membership, by the model", "0.512", "1.4%", "3,200"],
+        ["allowed by epsilon", "0.700", "20.0%", "-"],
     ]  # fmt: skip
     assert "fedtopics audit STUDY" not in asked(form, "3.1")
     assert digest in str(form)
-    assert "read 0 of 1,200 wholly, and 21.8% of their words; 21.7% by guessing" in str(form)
     (check,) = [check for check in verify(north) if check.what == "audit"]
     assert check.holds
     assert digest in check.text
@@ -195,7 +193,7 @@ def test_an_audit_of_another_study(north: Path) -> None:
         assess(north)
     assert checked(north)["audit"] is False
     path.write_text("{}")
-    with pytest.raises(RunError, match="is no audit; write one with: fedtopics audit STUDY"):
+    with pytest.raises(RunError, match="is not an audit; write one with: fedtopics audit STUDY"):
         assess(north)
 
 

@@ -13,7 +13,7 @@ from fedtopics.engines.local import LocalClients
 from fedtopics.engines.states import EVERY
 from fedtopics.federation import run_folder
 from fedtopics.federation.server import serve
-from fedtopics.federation.settings import FederationSettings
+from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.aggregation import Rows
 from fedtopics.methods.replies import Announced, Field, Template, sums
 from fedtopics.model.topic_model import TopicModel

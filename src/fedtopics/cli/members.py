@@ -12,6 +12,7 @@ from rich.text import Text
 from fedtopics.cli.display import console, say, sentence, status, topic_news
 from fedtopics.cli.privacy import show_exposure
 from fedtopics.federation.progress import Lines, Seen
+from fedtopics.files import shortened
 from fedtopics.text.checks import language_sentence
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _NEWS = {
     "roster": "the keys of all masks, to be compared by telephone: {digest}",
     "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
     "unreadable": "the documents cannot be read now: {reason}",
-    "joined": "joined study {fingerprint}",
+    "joined": "joined study {fingerprint:.16}",
     "refused": "the server says: {reason}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "allowed": "the policy allows this; nothing has left. Join with the same command without "
@@ -188,7 +189,7 @@ def show_offer(event: dict[str, Any], what: str) -> None:
     study = event["study"]
     network = f" with {study.method.network}" if hasattr(study.method, "network") else ""
     say(
-        f"{what} {study.fingerprint}: {study.method.method_name}{network}, "
+        f"{what} {shortened(study.fingerprint)}: {study.method.method_name}{network}, "
         f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
     )
     for name, text in study.about.rows():

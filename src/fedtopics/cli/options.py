@@ -109,7 +109,7 @@ def columns(
 
 
 def _read(rules: Path | None) -> TextRules | None:
-    from fedtopics.federation.client_data import read_rules
+    from fedtopics.federation.study_tables import read_rules
 
     return None if rules is None else read_rules(rules)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +12,10 @@ from fedtopics.cli import options
 from fedtopics.cli.display import console, embedding_status, print_json, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import StudyError
-from fedtopics.files import write_durably
+from fedtopics.files import shortened, write_durably
 
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
-
-EXPLAINED = (
-    "model: likelihood of a document by the model alone. model and others: beside models of which "
-    "it is known who was there. transcript: likewise, by all that left ({seen}). all but one "
-    "known: the transcript, by who knows all other documents. canaries: made-up documents of words "
-    "that do not belong together. By chance, AUC is .500 and 1.0% are found."
-)
 
 
 @click.command()
@@ -50,7 +41,7 @@ def budget(policy: Path, as_json: bool) -> None:
     for entry in account.entries:
         promised = entry.privacy
         numbers = f"{promised.epsilon:g}", f"{promised.delta:g}"
-        table.add_row(entry.date, entry.study, entry.run[:8], *numbers, promised.unit)
+        table.add_row(entry.date, shortened(entry.study), entry.run[:8], *numbers, promised.unit)
     if account.entries:
         console.print(table)
     say(
@@ -136,13 +127,13 @@ def audit(
     columns: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Attack a study with one's own documents: say what its model, and all that leaves, tell.
+    """Attack a study's model with one's own documents, to see whether it tells which were in it.
 
     STUDY is the study's file, or the folder of a run. It is trained several times in this process,
     each time on half of the documents; nothing leaves.
     """
     from fedtopics import Columns, Corpus, Study
-    from fedtopics.federation.audit import FALSE, allowed
+    from fedtopics.federation.audit import FALSE_POSITIVES
     from fedtopics.federation.audit import audit as attack
 
     plan = Study.read(study / "study.toml" if study.is_dir() else study)
@@ -154,26 +145,16 @@ def audit(
             plan, corpus, shadows,
             on_progress=lambda done, of: shown.update(f"Trained {done} of {of} models"),
         )  # fmt: skip
-    most = allowed(plan.privacy)
-    guesses = {**found.members} | ({"allowed by epsilon": most} if most is not None else {})
-    plain = {name: asdict(each) for name, each in guesses.items()}
-    result = {"study": plan.fingerprint, "shadows": shadows, "false": FALSE, "attacks": plain}
-    result |= {"masked": plan.masked, "read": asdict(found.read)}
     if out is not None:
-        write_durably(out, (json.dumps(result, indent=1) + "\n").encode())
+        write_durably(out, (found.model_dump_json(indent=1) + "\n").encode())
     if as_json:
-        print_json(result)
+        print_json(found.model_dump())
         return
-    table = Table("attack", box=None, pad_edge=False)
-    for title in ("AUC", f"found, at {FALSE:.0%} false", "tried"):
-        table.add_column(title, justify="right")
-    for name, each in guesses.items():
-        tried = f"{each.documents:,}" if each.documents else "-"
-        table.add_row(name, f"{each.auc:.3f}", f"{each.found:.1%}", tried)
-    console.print(table)
-    say(EXPLAINED.format(seen="totals" if plan.masked else "each client's replies"))
-    read = found.read
     say(
-        f"Who knows all other documents reads {read.wholly:,} of {read.documents:,} documents "
-        f"wholly, and {read.recall:.1%} of their words; {read.guessing:.1%} by guessing."
+        "By the model, the attack tells documents that were in it from others with an AUC of "
+        f"{found.auc:.3f} (.500 by chance). It finds {found.found:.1%} of them at "
+        f"{FALSE_POSITIVES:.0%} false positives ({found.documents:,} trials)."
     )
+    if found.allowed is not None:
+        auc, share = found.allowed
+        say(f"By the study's epsilon no attack does better than AUC {auc:.3f} and {share:.1%}.")

@@ -19,6 +19,7 @@ from fedtopics.engines.links import SERVER
 from fedtopics.engines.transport import first_offer
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.files import shortened
 from fedtopics.harmless import sentence
 from fedtopics.methods.registry import versions
 from fedtopics.pki import Identity
@@ -187,7 +188,8 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
     if apart := abs(ahead) > CLOCK:
         text = f"the server's clock is {ahead:+.0f} s from this one; set the wrong one right"
     yield Finding("clock", not apart, text)
-    text = f"{proposal.method}, study {proposal.fingerprint}, {identity.name} is one of its clients"
+    study = shortened(proposal.fingerprint)
+    text = f"{proposal.method}, study {study}, {identity.name} is one of its clients"
     yield Finding("study", True, text)
     with suppress(StudyError):  # that of another version may not be readable
         yield _masks(proposal)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fedtopics.errors import DataError, PolicyError
-from fedtopics.federation.ledger import Ledger, digest_of, flat_fields
+from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.aggregation import Named, Payload
+from fedtopics.methods.aggregation import Named, Payload, digest_of, flat_fields
 from fedtopics.methods.base import Moment
 from fedtopics.methods.client import TopicClient
 from fedtopics.text.words import LONGEST_WORD, is_word

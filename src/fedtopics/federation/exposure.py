@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.federation.door import Door
-from fedtopics.federation.ledger import Ledger, flat_fields
+from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study, plan_of
+from fedtopics.methods.aggregation import flat_fields
 from fedtopics.methods.base import Moment
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret

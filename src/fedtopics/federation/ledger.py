@@ -1,7 +1,9 @@
 """The ledger: what left a client and what came, a line each, and what can be read from it.
 
-Lines are chained and, where there is a certificate, signed: see `chain`. Besides what "left" and
-"came" they say when a process "began", by whose certificate, and which files it has "kept".
+A line is JSON whose first key, "before", has the digest of the line before. Other lines say when a
+process "began", and which files it has "kept". The head, a file of one line beside the ledger, has
+the number of lines and the digest of the last one, signed where there is a key: by it all lines are
+vouched for, and it is noticed if some are cut off at the end.
 """
 
 from __future__ import annotations
@@ -9,36 +11,106 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
+from typing import IO, Any, NamedTuple
 
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
-from fedtopics.federation.chain import (
-    FIRST,
-    Head,
-    HeadFile,
-    Sign,
-    digest_of_line,
-    lines_of,
-    unsigned,
-    write_line,
+from fedtopics.files import (
+    FILE,
+    cut_half_line,
+    make_folder,
+    open_file,
+    open_private,
+    read_bytes,
 )
-from fedtopics.files import cut_half_line, make_folder, open_file, open_private, read_bytes
-from fedtopics.methods.aggregation import Named, Payload, Rows, SharedPayload
+from fedtopics.methods.aggregation import Payload, describe, flat_fields
 from fedtopics.methods.base import Moment
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 
+Sign = Callable[[bytes], bytes]
+HEAD_SIZE = 512  # bytes: written over at once, so that a process that is killed leaves a whole one
 FEW_WORDS = 20  # that a line lists
 SEEDED = "from the study's seed"  # what all know
+DAMAGES = ValueError, LookupError, TypeError, AttributeError, RecursionError
+
+
+def unsigned(content: bytes) -> bytes:
+    """Sign nothing, where there is no key."""
+    return b""
+
+
+class Line(NamedTuple):
+    """A line of a ledger, and the digest that the next one has; no content if it is damaged."""
+
+    number: int
+    content: Mapping[str, Any]
+    sha256: str
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """Yield the lines of a ledger; none if there is no file."""
+    with suppress(FileNotFoundError), open_file(path) as file:
+        for number, raw in enumerate((line.removesuffix(b"\n") for line in file), 1):
+            try:
+                content = json.loads(raw)
+            except (ValueError, RecursionError):
+                content = {}
+            content = content if isinstance(content, dict) else {}
+            yield Line(number, content, hashlib.sha256(raw).hexdigest())
+
+
+def chain_of(lines: Iterable[Line]) -> tuple[list[str], int]:
+    """Return lines' digests, from that of line 0, and which line is the first not to follow."""
+    digests, broken = [""], 0
+    for line in lines:
+        broken = broken or (line.content.get("before") != digests[-1]) * line.number
+        digests.append(line.sha256)
+    return digests, broken
+
+
+def head_path(ledger: Path) -> Path:
+    """Return where the head of a ledger is."""
+    return ledger.with_suffix(".head")
+
+
+@dataclass(frozen=True)
+class Head:
+    """How many lines a ledger has, the digest of the last, and a signature of both."""
+
+    lines: int
+    sha256: str
+    signature: bytes = b""
+
+    @classmethod
+    def read(cls, ledger: Path) -> Head | None:
+        """Return the head of a ledger; None if there is none, or half of one."""
+        try:
+            plain = json.loads(read_bytes(head_path(ledger)))
+            signature = b64decode(plain.get("signature", ""), validate=True)
+            return cls(max(0, int(plain["lines"])), str(plain["sha256"]), signature)
+        except (OSError, *DAMAGES):
+            return None
+
+    @property
+    def signed(self) -> bytes:
+        """What the signature is of."""
+        return f"fedtopics ledger of {self.lines} lines, the last {self.sha256}".encode()
+
+    def fault(self, digests: Sequence[str]) -> str:
+        """Say in which way lines are not those that it counts; nothing if they are, or more."""
+        if self.lines >= len(digests):
+            return f"its head says {self.lines:,} lines, and there are {len(digests) - 1:,}"
+        same = digests[self.lines] == self.sha256
+        return "" if same else f"line {self.lines:,} is not the one of its head"
 
 
 @dataclass(frozen=True)
@@ -57,13 +129,15 @@ class Ledger:
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
     `last` is the last answer in this run; `sums` says over which clients masked sums were opened,
     by turn and function; `asked` how sums with noise were asked for, by their names. Each line says
-    if the client's secret is `seeded`, by the study, and if replies are `seen` by whoever adds, and
-    is signed by `sign`. RunError if the file that is there is damaged.
+    if the client's secret is `seeded`, by the study, and if replies are `seen` by whoever adds.
+    RunError if the file is not as the client left it, by the head and whether `is_own` takes its
+    signature, or is missing where the client has `begun` before.
     """
 
     def __init__(
         self, method: str, study: str, path: Path | None = None, run: str = "",
-        seeded: bool = False, sign: Sign = unsigned, seen: bool = False,
+        seeded: bool = False, sign: Sign = unsigned, seen: bool = False, begun: bool = False,
+        is_own: Callable[[bytes, bytes], bool] = lambda signed, signature: True,
     ) -> None:  # fmt: skip
         self._method = method
         self._study = study
@@ -77,33 +151,37 @@ class Ledger:
         self.asked: dict[str, str] = {}
         self.last = Answer(Moment(0))
         self._replies: dict[tuple[int, str], str] = {}  # digests of the last ones, by turn
-        self._lines, self._before = 0, FIRST
-        self._doubt: dict[str, Any] = {}
+        self._lines, self._before = 0, ""
         if path is not None:
-            make_folder(path.parent)
-            if path.exists():
-                cut_half_line(path)
-                read_ledger(path, self._recall)
-                self._go_on(path)
-            self._file, self._head = open_private(path, "ab"), HeadFile(path, self._sign)
-            if not self._doubt:
-                self._head.write(self._lines, self._before)
+            self._open(path, begun, is_own)
 
-    def _go_on(self, path: Path) -> None:
-        """Take up the chain; if the head knows of other lines, the next line will say so for good.
-
-        They were cut off or changed, or lost when power failed.
-        """
-        head, at_head, chained = Head.read(path), FIRST, False
-        for self._lines, line in enumerate(lines_of(path), 1):
-            self._before = digest_of_line(line)
-            chained = line.startswith(b'{"before": ')
-            if head is not None and self._lines == head.lines:
-                at_head = self._before
-        if head is None and chained:
-            self._doubt = {"doubt": {"lines": None}}
-        elif head is not None and head.sha256 != at_head:
-            self._doubt = {"doubt": {"lines": head.lines, "sha256": head.sha256}}
+    def _open(self, path: Path, begun: bool, is_own: Callable[[bytes, bytes], bool]) -> None:
+        """Take up the chain, if it is as it was left."""
+        make_folder(path.parent)
+        if path.exists():
+            cut_half_line(path)
+            read_ledger(path, self._recall)
+        (digests, broken), head = chain_of(lines_of(path)), Head.read(path)
+        self._lines, self._before = len(digests) - 1, digests[-1]
+        fault = head.fault(digests) if head else ""
+        if not self._lines and begun:
+            fault = "it has no lines any more"
+        elif self._lines and head is None:
+            fault = f"{head_path(path).name} beside it is missing or damaged"
+        elif broken and not fault:
+            fault = f"line {broken:,} does not follow the one before"
+        elif head and not fault and not is_own(head.signed, head.signature):
+            fault = "its head is not signed with this client's key"
+        if fault:
+            raise RunError(
+                f"The ledger {path} is not as this client left it: {fault}. Nothing was sent. Put "
+                f"it and {head_path(path).name} back from a copy. If there is none, find out who "
+                "changed it, or whether power failed, and begin in another folder."
+            )
+        self._file = open_private(path, "ab")
+        head_path(path).touch(FILE)
+        self._head = open_file(head_path(path), "r+b", buffering=0)
+        self._write_head()
 
     @property
     def is_kept(self) -> bool:
@@ -125,37 +203,26 @@ class Ledger:
         if self._file is None:
             self._remember(Answer(moment, function), {**payload, **noted})
             return True
-        fields = {}
-        content = hashlib.sha256()
-        total = 0
+        fields, content, total = {}, hashlib.sha256(), 0
         for name, value in flat_fields(reply):
-            data, shape, dtype = _describe(value)
+            data, shape, dtype = describe(value)
             fields[name] = {"shape": shape, "dtype": dtype, "bytes": len(data)}
             content.update(name.encode())
             content.update(data)
             total += len(data)
         answer = Answer(moment, function, digest, content.hexdigest())
         before = self._replies.get((moment.turn, function), answer.reply)
-        if (moment == self.last.moment and answer != self.last) or (
-            once and answer.reply != before
-        ):
+        is_other = moment == self.last.moment and answer != self.last
+        if is_other or (once and answer.reply != before):
             return False
+        masks = {"masked": True} if getattr(payload, "masked", False) else {}
         self._add(
-            "left",
-            client=client,
-            round=payload.get("round", 0),
-            function=function,
-            moment=astuple(moment),
-            payload=digest,
-            **_words(payload),
-            **({"masked": True} if getattr(payload, "masked", False) else {}),
-            **_sum(payload),
-            **noted,
-            documents=reply.get("documents", summed),
-            fields=fields,
-            bytes=total,
+            "left", client=client, round=payload.get("round", 0), function=function,
+            moment=astuple(moment), payload=digest, **_words(payload), **masks,
+            **{name: payload[name] for name in ("called", "counted") if name in payload},
+            **noted, documents=reply.get("documents", summed), fields=fields, bytes=total,
             sha256=answer.reply,
-        )
+        )  # fmt: skip
         self._remember(answer, {**payload, **noted})
         return True
 
@@ -199,12 +266,19 @@ class Ledger:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         of = {"study": self._study, "run": self.run, "method": self._method}
-        told = {"time": now, "what": what, **of, **self._always, **self._doubt, **content}
-        line = write_line(self._before, told, self._sign)
+        told = {"before": self._before, "time": now, "what": what, **of, **self._always, **content}
+        line = json.dumps(told).encode()
         self._file.write(line + b"\n")
         self._file.flush()
-        self._lines, self._before, self._doubt = self._lines + 1, digest_of_line(line), {}
-        self._head.write(self._lines, self._before)
+        self._lines, self._before = self._lines + 1, hashlib.sha256(line).hexdigest()
+        self._write_head()
+
+    def _write_head(self) -> None:
+        head = {"lines": self._lines, "sha256": self._before}
+        if signature := self._sign(Head(**head).signed):
+            head["signature"] = b64encode(signature).decode()
+        self._head.seek(0)
+        self._head.write(json.dumps(head).encode().ljust(HEAD_SIZE - 1) + b"\n")
 
     def _recall(self, line: Mapping[str, Any]) -> None:
         if line["what"] != "left":
@@ -232,13 +306,8 @@ def find_ledgers(folder: Path) -> dict[str, Path]:
 
 def client_of(path: Path) -> str:
     """Return whose ledger it is, as a line says, or its folder's name where none does."""
-    with open_file(path) as file:
-        for line in file:
-            try:
-                return str(json.loads(line)["client"])
-            except (ValueError, LookupError, TypeError, RecursionError):
-                continue
-    return path.resolve().parent.name
+    named = (line.content["client"] for line in lines_of(path) if "client" in line.content)
+    return str(next(named, path.resolve().parent.name))
 
 
 def summarise_ledger(path: Path) -> list[dict[str, Any]]:
@@ -248,7 +317,28 @@ def summarise_ledger(path: Path) -> list[dict[str, Any]]:
     """
     rows: dict[str, dict[str, Any]] = {}
     read_ledger(path, partial(_add_line, rows))
-    return list(rows.values())
+    nothing = {"documents": 0, "masked": False}
+    return [row if row["replies"] else row | nothing for row in rows.values()]
+
+
+def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
+    if line["what"] not in ("left", "came"):
+        return
+    name = line["function"]
+    counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
+    start = {"function": name, "method": line["method"], "fields": [], "documents": math.inf}
+    row = rows.setdefault(name, start | counts | {"masked": True})  # all of it left in masked sums
+    if line["what"] == "came":
+        row["totals"] += 1
+        row["bytes_of_totals"] += line["bytes"]
+        return
+    row["fields"] = sorted({*row["fields"], *line["fields"]})
+    row["masked"] &= line.get("masked", False)
+    row["documents"] = min(row["documents"], line["documents"] or 0)
+    row["replies"] += 1
+    values = sum(math.prod(field["shape"]) for field in line["fields"].values())
+    row["values"] = max(row["values"], values)
+    row["bytes"] += line["bytes"]
 
 
 def bytes_by_round(path: Path) -> dict[int, int]:
@@ -265,77 +355,29 @@ def bytes_by_round(path: Path) -> dict[int, int]:
 
 def is_seen(path: Path) -> bool:
     """Whether whoever added saw a reply, as a study had no masks; raise as above."""
-    seen = []
-    read_ledger(path, lambda line: seen.append(line.get("masked") is False))
-    return any(seen)
+    return _has(path, "masked", False)
 
 
 def is_seeded(path: Path) -> bool:
     """Whether draws that went into a reply followed from the study's seed; raise as above."""
-    seeded = []
-    read_ledger(path, lambda line: seeded.append(line.get("secret") == SEEDED))
-    return any(seeded)
+    return _has(path, "secret", SEEDED)
+
+
+def _has(path: Path, key: str, value: Any) -> bool:
+    found: list[bool] = []
+    read_ledger(path, lambda line: found.append(line.get(key) == value))
+    return any(found)
 
 
 def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
     """Give each line to `take`, in their order; RunError if one is not of `Ledger`."""
-    with open_file(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                take(json.loads(line))
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-                raise RunError(f"Line {number} of the ledger {path} is damaged.") from None
-
-
-def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
-    if line["what"] not in ("left", "came"):
-        return
-    name = line["function"]
-    counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
-    start = {"function": name, "method": line["method"], "fields": [], "documents": 0}
-    start["masked"] = False  # whether what left of it left in masked sums alone
-    row = rows.setdefault(name, start | counts)
-    if line["what"] == "came":
-        row["totals"] += 1
-        row["bytes_of_totals"] += line["bytes"]
-        return
-    row["fields"] = sorted({*row["fields"], *line["fields"]})
-    row["masked"] = line.get("masked", False) and (row["masked"] or not row["replies"])
-    documents = line["documents"] or 0
-    row["documents"] = min(row["documents"], documents) if row["replies"] else documents
-    row["replies"] += 1
-    values = sum(math.prod(field["shape"]) for field in line["fields"].values())
-    row["values"] = max(row["values"], values)
-    row["bytes"] += line["bytes"]
-
-
-def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield values of plain data under dotted names, maps, sparse rows and counts in parts."""
-    for name, value in reply.items():
-        if isinstance(value, Mapping):
-            yield from flat_fields(value, f"{prefix}{name}.")
-        elif isinstance(value, Rows):
-            yield f"{prefix}{name}.index", value.index
-            yield f"{prefix}{name}.values", value.values
-        elif isinstance(value, Named):
-            yield f"{prefix}{name}.names", value.names
-            yield f"{prefix}{name}.values", value.values
-        else:
-            yield prefix + name, value
-
-
-def digest_of(payload: Payload) -> str:
-    """Return the SHA-256 of a payload: of its names, kinds, shapes and values."""
-    if isinstance(payload, SharedPayload) and payload.digest:
-        return payload.digest
-    content = hashlib.sha256()
-    for name, value in flat_fields(payload):
-        data, shape, dtype = _describe(value)
-        content.update(json.dumps([name, shape, dtype, len(data)]).encode())
-        content.update(data)
-    if isinstance(payload, SharedPayload):
-        payload.digest = content.hexdigest()
-    return content.hexdigest()
+    for line in lines_of(path):
+        try:
+            if not line.content:
+                raise ValueError
+            take(line.content)
+        except DAMAGES:
+            raise RunError(f"Line {line.number} of the ledger {path} is damaged.") from None
 
 
 def _words(payload: Payload) -> dict[str, Any]:
@@ -345,17 +387,3 @@ def _words(payload: Payload) -> dict[str, Any]:
         return {}
     few = len(words) <= FEW_WORDS
     return {"words": words if few else {"number": len(words), "fingerprint": fingerprint(words)}}
-
-
-def _sum(payload: Payload) -> dict[str, Any]:
-    """Return which sum was opened, and whose replies are in it."""
-    return {name: payload[name] for name in ("called", "counted") if name in payload}
-
-
-def _describe(value: Any) -> tuple[memoryview, list[int], str]:
-    if isinstance(value, np.ndarray):
-        flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-        return flat.data, list(value.shape), str(value.dtype)
-    shape = [len(value)] if isinstance(value, list) else []
-    kind = type(value[0]).__name__ if isinstance(value, list) and value else type(value).__name__
-    return memoryview(json.dumps(value).encode()), shape, kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,16 +19,15 @@ from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, RunError
 from fedtopics.extras import VERSION
-from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.promises import check_here
-from fedtopics.federation.replicated_run import ReplicatedRun, begin
+from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
 from fedtopics.federation.run_folder import began_unmasked, has_run
 from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
 from fedtopics.federation.study import Study, unmasked
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, hold, make_folder, write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.events import (
@@ -245,21 +245,22 @@ class Participation:
         if self.holds:
             self._held = self._held or hold(self.out)
         state = self.out / "state"
+        begun = run_of(state) is not None
         if self._secret_from_seed:
             secret = Secret.from_seed(study.seed, self.name)
         else:
             secret = Secret.keep(state / "secret").of_run(study.fingerprint, run)
         self._account(study, run.hex(), secret)
         write_durably(self.out / "study.toml", study.to_toml().encode())
-        begin(state, run)
-        path = self.out / "ledger.jsonl"
-        seeded, method = self._secret_from_seed, study.registration.name
-        signs, seen = self.signatures, not study.masked
-        self._ledger = Ledger(method, study.fingerprint, path, run.hex(), seeded, signs.sign, seen)
-        policy = self.policy_in(study)
+        signs, seen, policy = self.signatures, not study.masked, self.policy_in(study)
+        self._ledger = Ledger(
+            study.registration.name, study.fingerprint, self.out / "ledger.jsonl", run.hex(),
+            self._secret_from_seed, signs.sign, seen, begun, partial(signs.fits, self.name),
+        )  # fmt: skip
         held = policy.model_dump(mode="json")
         self._ledger.began(self.name, signs.certificate, held, self.corpus, policy.spent)
         self._ledger.kept(self.out, "study.toml")
+        begin(state, run)  # from now on there is a ledger, or it was taken away
         model = self._embedding_model
         self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         site = Site(
@@ -308,7 +309,10 @@ class Participation:
         authors(corpus, study.privacy)
         if not grows:
             check_times(corpus, method.over_time)
-        check_here(study)
+        if study.privacy is None:
+            study.method.check(study.text)
+        else:
+            study.method.recipe.public_words(study.text)
         shares, advice = check_texts(corpus, study.text)
         if shares:
             self.notify(Languages(self.name, shares, advice))

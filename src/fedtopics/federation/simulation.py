@@ -16,13 +16,12 @@ from typing import Any
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError, RunError
-from fedtopics.federation.client_data import client_names
 from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.promises import told_of
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import client_names
 from fedtopics.files import open_file, read_bytes
 from fedtopics.methods.events import Embedding, Event, Finished, Languages, OnEvent
 from fedtopics.methods.over_time import check_times
@@ -126,7 +125,7 @@ class _Simulation:
             run.describe(study, start)
             for found in filter(None, languages):
                 self._notify(found)
-            ledgers = {name: self._ledger(name, folder) for name in self.documents}
+            ledgers = {name: self._ledger(name, folder, resume) for name in self.documents}
             for ledger in ledgers.values():
                 files.callback(ledger.close)
             if folder is not None:
@@ -138,14 +137,15 @@ class _Simulation:
             clients = LocalClients(doors, turns, at_once, robust, run.event, study.masked)
             model = half.train(clients, run)
             model = model if start is None else start.credited(model)
-            model = replace(model, info={**model.info, **told_of(study, seeded=True)})
+            model = replace(model, info={**model.info, **study.privacy_summary(seeded=True)})
             model = run.save(model.with_client_names(client_names(study.clients, model.documents)))
             run.event(Finished())
             return model
 
-    def _ledger(self, name: str, folder: Path | None) -> Ledger:
+    def _ledger(self, name: str, folder: Path | None, begun: bool) -> Ledger:
         path = folder and client_folder(folder, name) / "ledger.jsonl"
-        return Ledger(self.study.registration.name, self.study.fingerprint, path)
+        method, study = self.study.registration.name, self.study.fingerprint
+        return Ledger(method, study, path, begun=begun)
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
         def on_progress(done: int, documents: int) -> None:

@@ -19,12 +19,17 @@ from pydantic import (
 )
 
 from fedtopics.errors import StudyError
-from fedtopics.federation.about import About, Line
-from fedtopics.federation.client_data import ClientData, check_different, resolve_paths
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.promises import check_privacy, with_privacy
-from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.study_file import as_toml, explain
+from fedtopics.federation.study_privacy import check_privacy, with_privacy
+from fedtopics.federation.study_tables import (
+    About,
+    ClientData,
+    FederationSettings,
+    Line,
+    check_different,
+    resolve_paths,
+)
 from fedtopics.files import digest, read_toml
 from fedtopics.methods.client import TopicClient
 from fedtopics.methods.plan import Plan, Site
@@ -32,6 +37,7 @@ from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.methods.settings import TopicSettings
 from fedtopics.methods.training import Trainer
 from fedtopics.methods.warm_start import WarmStart
+from fedtopics.model.topics import TrainingInfo
 from fedtopics.pki.names import check_client_name
 from fedtopics.privacy import Privacy
 from fedtopics.secure.groups import GROUPED
@@ -121,7 +127,7 @@ class Study(BaseModel):
         if self.secure and (reason := _hindrance(self)):
             raise ValueError(f"secure = true cannot be: {reason}; leave it out, or change that")
         if self.privacy is not None:
-            check_privacy(self)
+            check_privacy(self.method, len(self.clients), self.masked, self.federation.robust)
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
             raise ValueError(
                 "with n-grams, words of a document are not in its order: set coherence to "
@@ -196,6 +202,22 @@ class Study(BaseModel):
     def registration(self) -> Method:
         """What is registered of the study's method; with privacy, what adds noise in its place."""
         return find_method("private" if self.privacy else self.method.method_name)
+
+    @property
+    def in_the_clear(self) -> list[str]:
+        """What all see one by one of each client, though replies are masked; sorted names."""
+        exchanges = self.registration.exchanges(self.method)
+        return sorted(each.function for each in exchanges if each.seen_by_all)
+
+    def privacy_summary(self, seeded: bool = False) -> TrainingInfo:
+        """Return what a model says of masks, and of the bound for each document."""
+        info: TrainingInfo = {} if seeded else {"masked": self.masked}
+        if info.get("masked"):
+            info["clear"] = self.in_the_clear
+        if self.privacy is not None:
+            bound: Any = self.privacy.told | {"seeded": seeded}
+            info["privacy"] = bound
+        return info
 
     def server_half(self, start: WarmStart | None = None) -> Trainer:
         """Make the server's half of the method; StudyError if it cannot begin with the model."""

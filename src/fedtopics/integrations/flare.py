@@ -21,12 +21,12 @@ from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
-from fedtopics.federation.client_data import ClientData
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_file import explain
-from fedtopics.files import make_folder, read_toml, write_durably
+from fedtopics.federation.study_tables import ClientData
+from fedtopics.files import make_folder, read_toml, shortened, write_durably
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
     JobContext,
@@ -213,4 +213,6 @@ def make_study_job(
         table = study.clients[name].model_dump(mode="json", exclude_none=True)
         clients[name] = table | {"out": str(folder), "secret_from_seed": True}
     server = StudyServer(run, "" if out is None else str(out), resume)
-    return make_job(f"fedtopics-{study.fingerprint}", server, StudySite(run), clients, file)
+    return make_job(
+        f"fedtopics-{shortened(study.fingerprint)}", server, StudySite(run), clients, file
+    )

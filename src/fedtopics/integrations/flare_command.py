@@ -96,8 +96,8 @@ def allow(
     to prove its name by its own.
     """
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
-    from fedtopics.federation.client_data import ClientData
     from fedtopics.federation.policy import Policy
+    from fedtopics.federation.study_tables import ClientData
     from fedtopics.integrations.flare import SITE_FILE
     from fedtopics.integrations.flare_jobs import allow as allow_in
     from fedtopics.pki import Signer

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid, ServerApp
 
     from fedtopics.engines.transport import Transport
-    from fedtopics.federation.client_data import ClientData
     from fedtopics.federation.study import Study
+    from fedtopics.federation.study_tables import ClientData
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
 ENDED = 5.0  # seconds that a resident process stays when its client has the model
@@ -226,8 +226,8 @@ def client_data(config: Mapping[str, Any]) -> ClientData:
     """Read where documents are from a node configuration; a `StudyError` if it is of no use."""
     from pydantic import ValidationError
 
-    from fedtopics.federation.client_data import ClientData
     from fedtopics.federation.study_file import explain
+    from fedtopics.federation.study_tables import ClientData
 
     try:
         return ClientData(**{key.replace("-", "_"): value for key, value in config.items()})

@@ -6,7 +6,9 @@ imported where networks need it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -59,6 +61,45 @@ class Named:
     def columns(cls, n: int) -> Named:
         """Return one of so many columns, without names."""
         return cls([], np.zeros((0, n), np.int64))
+
+
+def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield values of plain data under dotted names, maps, sparse rows and counts in parts."""
+    for name, value in reply.items():
+        if isinstance(value, Mapping):
+            yield from flat_fields(value, f"{prefix}{name}.")
+        elif isinstance(value, Rows):
+            yield f"{prefix}{name}.index", value.index
+            yield f"{prefix}{name}.values", value.values
+        elif isinstance(value, Named):
+            yield f"{prefix}{name}.names", value.names
+            yield f"{prefix}{name}.values", value.values
+        else:
+            yield prefix + name, value
+
+
+def digest_of(payload: Payload) -> str:
+    """Return the SHA-256 of a payload: of its names, kinds, shapes and values."""
+    if isinstance(payload, SharedPayload) and payload.digest:
+        return payload.digest
+    content = hashlib.sha256()
+    for name, value in flat_fields(payload):
+        data, shape, dtype = describe(value)
+        content.update(json.dumps([name, shape, dtype, len(data)]).encode())
+        content.update(data)
+    if isinstance(payload, SharedPayload):
+        payload.digest = content.hexdigest()
+    return content.hexdigest()
+
+
+def describe(value: Any) -> tuple[memoryview, list[int], str]:
+    """Return the bytes, the shape and the kind of a value of a payload."""
+    if isinstance(value, np.ndarray):
+        flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        return flat.data, list(value.shape), str(value.dtype)
+    shape = [len(value)] if isinstance(value, list) else []
+    kind = type(value[0]).__name__ if isinstance(value, list) and value else type(value).__name__
+    return memoryview(json.dumps(value).encode()), shape, kind
 
 
 class RunningSum:

@@ -96,7 +96,7 @@ class WarmStart:
             digest.update(np.ascontiguousarray(self.topics).tobytes())
         else:
             digest.update(fingerprint_of(self.model).encode())
-        return digest.hexdigest()[:16]
+        return digest.hexdigest()
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def fingerprint_of(model: TopicModel) -> str:
             array = np.asarray(tensor)
             digest.update(f"\n{owner}/{name} {array.shape} {array.dtype}\n".encode())
             digest.update(array.tobytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()
 
 
 def _method(model: TopicModel) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedtopics.extras import VERSION
+from fedtopics.files import shortened
 from fedtopics.harmless import for_html, for_markdown, visible
 from fedtopics.model.labels import shown_label
 from fedtopics.model.topics import Topics
@@ -39,7 +40,8 @@ def card(model: Topics) -> str:
                 f"- Method: {told['method']}{network}, {told['rounds']} rounds, seed {told['seed']}"
             ]
         ),
-        f"- Vocabulary: {len(model.vocabulary)} words, fingerprint {model.vocabulary.fingerprint}",
+        f"- Vocabulary: {len(model.vocabulary)} words, fingerprint "
+        f"{shortened(model.vocabulary.fingerprint)}",
         f"- {counted}: {total}",
         *_unclear(model),
         *(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.client_data import ClientData
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.model.over_time import Unit
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.run import RunFacts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import exp
 
+from fedtopics.federation.audit import FALSE_POSITIVES
 from fedtopics.report import known
 from fedtopics.report.form import Gap, Part, Said, Table
 from fedtopics.report.records import EACH, PROGRAM, LedgerFacts, Parts, Records
@@ -99,21 +100,20 @@ def attacked(records: Records) -> Parts:
                 "audit STUDY --data FILE -o audit.json, and write this form again with --audit.",
             )
         ]
-    read = audit.reading
-    tried = {name: f"{each.documents:,}" for name, each in audit.attacks.items() if each.documents}
-    rows = [
-        [name, f"{each.auc:.3f}", f"{each.found:.1%}", tried.get(name, "-")]
-        for name, each in audit.attacks.items()
-    ]
-    head = ["attack", "AUC (.500 by chance)", f"found, at {audit.false:.0%} false", "tried on"]
+    found = [["membership, by the model", audit.auc, audit.found, f"{audit.documents:,}"]]
+    if audit.allowed is not None:
+        found.append(["allowed by epsilon", *audit.allowed, "-"])
+    rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, auc, share, tried in found]
+    title = f"found, at {FALSE_POSITIVES:.0%} false"
     return [
         Said(
             f"An audit trained {audit.shadows:,} models of this study on halves of one "
-            "participant's documents, and tried to tell which of them were there from each model, "
-            "and from what others saw of its training. Who knows all other documents read "
-            f"{read.wholly:,} of {read.documents:,} wholly, and {read.recall:.1%} of their words; "
-            f"{read.guessing:.1%} by guessing.",
+            "participant's documents, and tried to tell from each model which of them it was "
+            "trained on.",
             f"{audit.path.name}, SHA-256 {audit.sha256}",
         ),
-        Table(head, rows, f"{audit.path.name}; what attacks are: {DOCS}"),
-    ]
+        Table(
+            ["attack", "AUC (.500 by chance)", title, "tried on"], rows,
+            f"{audit.path.name}; what attacks are: {DOCS}",
+        ),
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
-from fedtopics.federation.about import About
+from fedtopics.federation.study_tables import About
 from fedtopics.model.card import counted_units, promise
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.run import RunFacts

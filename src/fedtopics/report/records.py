@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
-from fedtopics.federation.audited import AUDIT, Audit
-from fedtopics.federation.chain import Head
+from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import (
     SEEDED,
+    Head,
     client_of,
     find_ledgers,
     read_ledger,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedtopics.errors import RunError
-from fedtopics.federation.about import About
 from fedtopics.federation.ledger import (
     bytes_by_round,
     find_ledgers,
@@ -20,6 +19,7 @@ from fedtopics.federation.ledger import (
     summarise_ledger,
 )
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.study_tables import About
 from fedtopics.files import read_text, read_toml
 from fedtopics.model.folder import model_folder
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.extras import VERSION
-from fedtopics.federation.about import About
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.study_tables import About
 from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
 from fedtopics.model.card import counted_units, merger, promise

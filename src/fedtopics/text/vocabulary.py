@@ -86,7 +86,7 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Short digest of the words and their order; models and calls carry it."""
+        """SHA-256 of the words and their order; models and calls carry it."""
         return fingerprint(self.words)
 
     @property

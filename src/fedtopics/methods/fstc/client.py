@@ -122,7 +122,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._clusters = shares.argmax(1)
         self._first_labels = np.eye(n)[self._clusters] if kind is Centres else shares
         digest = hashlib.sha256(b"".join(array.tobytes() for _, array in sorted(weights.items())))
-        self._file = f"fstc-{digest.hexdigest()[:16]}"
+        self._file = f"fstc-{digest.hexdigest()}"
         self._trainer = self._new_trainer()
 
     @leaves(

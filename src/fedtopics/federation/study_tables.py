@@ -1,20 +1,62 @@
-"""Where a client's documents are: the tables [clients.NAME] of a study."""
+"""Tables of a study's file: [about], [clients.NAME] and [federation]."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.about import Line
 from fedtopics.federation.study_file import explain
 from fedtopics.files import read_toml
+from fedtopics.harmless import is_flooded, visible
+from fedtopics.methods.robust import Rule
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
+
+MOST_RECIPIENTS = 20
+
+
+def _one_line(value: str) -> str:
+    if visible(value) != value or is_flooded(value):
+        raise ValueError("this has to be one line of characters that print")
+    return value
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+Recipient = Annotated[Line, Field(min_length=1, max_length=200)]
+
+
+class About(BaseModel):
+    """Why a study is done, who answers for it, who gets what comes of it, and for how long.
+
+    Part of what participants agree on: another purpose is another study. Nothing here is computed
+    with.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    purpose: Line = Field("", max_length=500, description="what the model is for")
+    operator: Line = Field(
+        "", max_length=200, description="who runs the study, and the server if there is one"
+    )
+    recipients: tuple[Recipient, ...] = Field(
+        (), max_length=MOST_RECIPIENTS, description="who gets the model, besides the participants"
+    )
+    retention: Line = Field(
+        "", max_length=500, description="how long the model and the runs' folders are kept"
+    )
+    contact: Line = Field("", max_length=200, description="whom people ask about it")
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield what is said, each with its name."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value:
+                yield name, value if isinstance(value, str) else "; ".join(value)
 
 
 class ClientData(BaseModel):
@@ -98,3 +140,33 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> None:
     model = folder / str(table.get("embedding_model", ""))
     if "embedding_model" in table and model.is_dir():  # else it is a name
         table["embedding_model"] = str(model)
+
+
+class FederationSettings(BaseModel):
+    """How a server on a network treats clients that are away, late or wrong.
+
+    None of it is part of the study's fingerprint: it may be changed before a run is resumed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    min_clients: int | None = Field(
+        None, ge=1, description="fewest clients of a round; by default more than half"
+    )
+    deadline: float = Field(
+        600.0, gt=0, description="seconds for a round; who is later is left out of it"
+    )
+    gather: float = Field(
+        86_400.0, ge=0, description="seconds that the server waits at its start for all clients"
+    )
+    wait: float = Field(
+        3600.0, ge=0, description="seconds that a round waits for min_clients before the run ends"
+    )
+    robust: Rule | None = Field(
+        None,
+        description='what replies come to: their sum ("none"), one that none moves much further '
+        'than others do, for its documents ("clip"), or votes ("trimmed-mean", "median", '
+        '"centred-clip"); by default "clip", with masks "none"',
+    )
+    pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
+    largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
