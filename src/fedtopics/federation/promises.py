@@ -36,8 +36,8 @@ def check_privacy(study: Study) -> None:
         )
     if study.federation.robust not in (None, "none"):
         raise ValueError(
-            "with privacy all clients' parts of the noise are in one sum, and a robust rule looks "
-            "at sums of some: leave out federation.robust"
+            "with privacy each reply holds a part of the noise, and a robust rule looks at replies "
+            "one by one: leave out federation.robust"
         )
     if study.method.clients_per_round is not None:
         raise ValueError("with privacy all clients take part: leave out clients_per_round")
