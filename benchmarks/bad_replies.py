@@ -71,7 +71,7 @@ Studies of five clients with {DOCUMENTS} made-up documents each, of which one se
 about the vocabulary, in each exchange before the first round, in all rounds, or at the end. Of \
 studies in which it could say such a thing: how many end with a model; in how many of these no \
 honest client was blamed or left out of anything; in how many an event names the liar, as its \
-reply is refused, or as it is clipped (rule `clip` alone says so) or claims too many documents. \
+reply is refused, or as it is clipped (rule `clip` alone says so). \
 Then for each rule the worst loss of purity of the honest clients' documents, from the same study \
 without the liar or, if that is lower, where it does not lie, and in how many studies it is more \
 than {CLOSE}. The studies that ended, or did without somebody honest, and those that lost more \
@@ -289,7 +289,7 @@ def measure(task: Task) -> dict[str, Any]:
     return row | said(events)
 
 
-NAMING = ("bad reply", "excluded", "clipped", "claimed")  # events
+NAMING = ("bad reply", "excluded", "clipped")  # events
 
 
 def said(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def line(title: str, rows: list[dict[str, Any]]) -> str:
         len(with_model),
         sum(not row["missing"] and not row["blamed"] for row in with_model),
         sum("bad reply" in row["named"] for row in rows),
-        sum(bool(row["named"].keys() & {"clipped", "claimed"}) for row in rows),
+        sum("clipped" in row["named"] for row in rows),
     )
     cells = [title, *map(str, counts)]
     for rule in RULES:
@@ -330,7 +330,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         row["lost"] = usual[row["method"], row["rule"]] - row["purity"]
     lied = [row for row in rows if row["told"]]
-    head = ["studies", "end", "all in it", "refused", "clipped or claimed", *RULES]
+    head = ["studies", "end", "all in it", "refused", "clipped", *RULES]
     for what in ("lie", "method"):
         yield from ("", f"| {what} | {' | '.join(head)} |", f"| --- |{' ---: |' * len(head)}")
         for name in dict.fromkeys(row[what] for row in lied):

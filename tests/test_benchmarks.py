@@ -37,7 +37,7 @@ def test_a_script_knows_quick(name: str) -> None:
 def test_no_script_is_forgotten() -> None:
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     assert names >= all_quick.WORKERS, "a worker that is gone"
-    assert {"quality", "scale", "time_to_topics", "faults", "solving", "lying"} <= set(SCRIPTS)
+    assert {"quality", "scale", "time_to_topics", "faults", "solving", "blind"} <= set(SCRIPTS)
     assert all_quick.commands().keys() == {*SCRIPTS, *all_quick.EXPERIMENTS}
     assert all(words[-1] == "--quick" for words in all_quick.commands().values())
 

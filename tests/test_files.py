@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fedtopics.federation.study_tables import read_rules
 
 import fedtopics
 from fedtopics import NMF, Columns, Corpus, Policy, Study, TopicModel
 from fedtopics.errors import InputError, ModelError, RunError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.run_folder import has_run
+from fedtopics.federation.study_tables import read_rules
 from fedtopics.federation.verify import verify
 from fedtopics.files import (
     TAIL,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -175,14 +174,6 @@ def synthetic(n: int, n_words: int = 900, topics: int = 12, seed: int = 0) -> li
         drawn = rng.choice(n_words, rng.integers(30, 90), p=theta @ beta)
         texts.append([f"w{word}" for word in drawn])
     return texts
-
-
-def asks() -> bool:
-    """Say whether this version's clients can be called, as before they ran the program."""
-    if "moment" not in signature(Door.call).parameters:
-        return True
-    print("This version's clients run the program themselves: there is no such call.")
-    return False
 
 
 def options(description: str | None) -> argparse.Namespace:

@@ -197,40 +197,6 @@ def test_gradients_from_beyond_hardly_move_the_model(factor: float, tmp_path: Pa
         assert np.isfinite(share).all(), name
 
 
-def test_who_claims_a_thousand_times_as_many_documents_is_left_out(tmp_path: Path) -> None:
-    def claim(function: str, reply: Reply) -> Reply:
-        asked.append(function)
-        return reply | {"documents": 10**9} if function in ("vocabulary", "counted") else reply
-
-    asked: list[str] = []
-    outcome, error, said = with_one_bent(tmp_path, claim)
-    assert (error, said) == (None, [])
-    assert {*asked} == {"vocabulary", "counted"}, "nothing was asked of it any more"
-    for events in (outcome.events, outcome.partners["east"].events):
-        (told,) = events.of("claimed")
-        assert (told["client"], told["documents"], told["left_out"]) == ("west", 10**9, True)
-    assert outcome.model.documents.keys() == {"east", "north", "south"}
-    rounds = outcome.events.of("round")
-    assert all(note["clients"] == ["east", "north", "south"] for note in rounds)
-    assert min(note["documents"] for note in rounds) > 95, "of 100: no minibatch is smaller"
-
-
-def test_a_loss_that_one_client_makes_up_does_not_end_the_training(tmp_path: Path) -> None:
-    def lie(function: str, reply: Reply) -> Reply:
-        if function != "validate":
-            return reply
-        said.append(function)
-        return reply | {"loss": 0.0 if len(said) == 1 else 1.5 * reply["loss"]}
-
-    said: list[str] = []
-    method = {"name": "gfedntm", "hidden": [16, 16], "learning_rate": 0.02, "batch_size": 100}
-    method |= {"validation_share": 0.25, "validate_every": 5, "patience": 2, "max_rounds": 40}
-    outcome, error, bad = with_one_bent(tmp_path, lie, **method)
-    assert (error, bad) == (None, [])
-    assert len(said) >= 6
-    assert outcome.events.of("round")[-1]["round"] == 5 * len(said)
-
-
 def test_where_the_only_client_of_a_round_has_no_document_another_is_drawn(tmp_path: Path) -> None:
     def nothing(function: str, reply: Reply) -> Reply:
         if function != "expected_counts":

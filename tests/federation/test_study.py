@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import StudyError
-from fedtopics.federation.study import Study, check_client_name, is_grouped, unmasked
+from fedtopics.federation.study import Study, check_client_name, unmasked
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from tests.helpers.studies import read
 
@@ -228,8 +228,7 @@ MASKED: list[tuple[dict[str, Any], str, str]] = [  # settings, clients, why not
     ({}, "", "a round has fewer than 3 clients"),
     ({"method": {"clients_per_round": 2}}, "abcd", "a round has fewer than 3 clients"),
     ({"method": {"name": "flda"}}, "abc", "what leaves a client in flda is merged one by one"),
-    ({"federation": {"robust": "median"}}, "abcdefghi", ""),
-    ({"federation": {"robust": "median"}}, "abc", "the median of groups needs 9 clients"),
+    ({"federation": {"robust": "median"}}, "abc", 'federation.robust = "median" looks at replies'),
     ({"federation": {"robust": "clip"}}, "abc", 'federation.robust = "clip" looks at replies'),
     ({"secure": False}, "abc", "the study says so"),
 ]
@@ -249,23 +248,3 @@ def test_masks_are_the_default(given: dict[str, Any], clients: str, why: str) ->
     if why and "secure" not in given and clients:
         with pytest.raises(StudyError, match=f"secure = true cannot be: {why}"):
             Study.make(**given, secure=True, clients={name: {} for name in clients})
-
-
-def test_a_median_beside_masks_is_of_groups_and_agreed_on() -> None:
-    nine = {f"client{number}": {} for number in range(9)}
-    lda = {"name": "lda", "n_components": 3}
-    grouped = Study.make(method=lda, secure=True, clients=nine, federation={"robust": "median"})
-    assert grouped.agreed["robust"] == "median"
-    assert grouped.min_clients == 9
-    offered = Study.of_agreed(grouped.agreed)
-    assert is_grouped(offered)
-    assert offered.fingerprint == grouped.fingerprint
-    added = Study.make(method=lda, secure=True, clients=nine)
-    assert not is_grouped(added)
-    assert added.fingerprint != grouped.fingerprint
-    for few in {"clients": dict([*nine.items()][:8])}, {"method": {**lda, "clients_per_round": 5}}:
-        with pytest.raises(StudyError, match="needs 9 clients in each round"):
-            Study.make(
-                **{"method": lda, "clients": nine, **few}, secure=True,
-                federation={"robust": "median"},
-            )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from fedtopics.engines.local import LocalClients
@@ -15,7 +14,6 @@ from tests.helpers.background import Notes
 from tests.helpers.masked import TEMPLATE, Client, half_of, sends_noise
 from tests.helpers.programs import POLICY, door
 
-CLEARS = POLICY.model_copy(update={"clear_attempt": True})
 Lie = Callable[[int], bool]  # whether it lies in this attempt, counted from 1
 
 
@@ -24,39 +22,30 @@ def always(attempt: int) -> bool:
 
 
 def lies(when: Lie = always) -> dict[str, Any]:
-    """A client that sends noise in some attempts; without masks, documents below 0."""
+    """A client that sends noise in some attempts."""
     attempts = [0]
 
     def noise(client: Client, reply: Payload) -> Payload:
         attempts[0] += 1
         return sends_noise(client, reply) if when(attempts[0]) else reply
 
-    def plain(client: Client, reply: Payload) -> Payload:
-        return {**reply, "documents": -512}
-
-    first = {COMMITTED: noise}
     # The same stage for both kinds of sums: of drawn documents it sends what it has said before.
     whole = lambda client, reply: noise(client, reply) if "said" in reply["masked"] else reply  # noqa: E731
-    return {"changes": first | {ADDED: whole, "drawn": plain, "whole": plain}}
+    return {"changes": {COMMITTED: noise, ADDED: whole}}
 
 
 class Rounds:
     """Rounds of sums in one process."""
 
-    def __init__(
-        self, names: str, liars: Mapping[str, Lie], policy: Policy | Mapping[str, Policy] = POLICY,
-        folder: Path | None = None, **how: Any,
-    ) -> None:  # fmt: skip
-        policies = policy if isinstance(policy, Mapping) else dict.fromkeys(names, policy)
+    def __init__(self, names: str, liars: Mapping[str, Lie], policy: Policy = POLICY) -> None:
         self.doors = {}
         for name in names:
-            ledger = folder and folder / f"{name}.jsonl"
-            of = door(name, half_of(name), ledger, policies[name])
+            of = door(name, half_of(name), None, policy)
             lying = lies(liars[name]) if name in liars else {}
             self.doors[name] = Client(of, name, bytes, **lying)
         self.notes = Notes()
         engine = LocalClients(self.doors, notify=self.notes)
-        self.clients = SecureClients(engine, {"drawn": -1}, self.notes, **how)
+        self.clients = SecureClients(engine, {"drawn": -1}, self.notes)
 
     def round(self, *functions: str, number: int = 1) -> tuple[list[dict[str, Any]], Any]:
         work = lambda: [self.clients.sum(f, TEMPLATE, round=number) for f in functions]  # noqa: E731

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,19 @@ import pytest
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import RunError, StudyError
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.methods.aggregation import Rows
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import EVERYONE, Draw
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
 from fedtopics.methods.minibatches import MinibatchClient
 from fedtopics.methods.training import iterate
+from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers import carriers
+from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import Notes, federated
 from tests.helpers.ledgers import lines_that_left
@@ -55,6 +60,21 @@ def test_the_share_of_the_clients() -> None:
     assert EVERYONE.share(6) == 1.0
     assert Draw(2, 0).share(6) == pytest.approx(1 / 3)
     assert Draw(9, 0).share(6) == 1.0
+
+
+def test_a_draw_that_skips_draws_all_in_the_end() -> None:
+    names = list("abcdefg")
+    draw = Draw(3, seed=4)
+    drawn = [Draw(3, 4, skipped).members(9, names, names) for skipped in (0, 3, 6)]
+    assert drawn[0] == draw.members(9, names, names)
+    assert set(drawn[0]).isdisjoint(drawn[1])
+    assert {*drawn[0], *drawn[1], *drawn[2]} == {*names}
+    for members in drawn:  # as a participant checks it
+        assert Draw(3, 4, 6).members(9, names, members) == members
+    without = Draw(3, 4, without=frozenset("ab")).members(9, names, names)
+    assert without == draw.members(9, names, list("cdefg"))
+    assert Draw(None, 0, without=frozenset("ab")).members(1, names, names) == list("cdefg")
+    assert EVERYONE.members(1, names, names) == names
 
 
 @pytest.mark.parametrize("engine", ["local", "between machines"])
@@ -214,3 +234,48 @@ def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> N
     moments = [line["moment"] for line in lines]
     assert moments == sorted(moments)
     assert len({tuple(moment) for moment in moments}) == len(moments)
+
+
+# Who is drawn, and has nothing
+
+COMPASS = ["east", "north", "south", "west"]
+
+
+def nothing(function: str, reply: Reply) -> Reply:
+    if function != "expected_counts":
+        return reply
+    counts = reply["counts"]
+    none = Rows(counts.index[:0], counts.values[:0], counts.n_rows)
+    return {"counts": none, "bound": 0.0, "documents": 0}
+
+
+def trained_without(
+    names: Collection[str], monkeypatch: pytest.MonkeyPatch, **method: Any
+) -> tuple[TopicModel, Notes]:
+    """LDA of four clients, of whom some have nothing in each round."""
+    for name in names:
+        bend_replies(monkeypatch, name, nothing)
+    small = {"name": "lda", "n_components": 4, "max_rounds": 12, "batch_size": 100} | method
+    plan = Study.make(method=small, vocabulary={"min_document_frequency": 1, "max_words": 200})
+    corpora = subjects(dict.fromkeys(COMPASS, 50))
+    events = Notes()
+    policies = dict.fromkeys(COMPASS, Policy())
+    return train(plan, corpora, policies=policies, on_event=events.append), events
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_where_who_is_drawn_has_no_document_the_next_ones_are_drawn(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, events = trained_without(["north", "west"], monkeypatch, clients_per_round=size)
+    rounds = events.of("round")
+    assert [event["round"] for event in rounds] == [*range(1, 13)]
+    assert all(set(event["clients"]) & {"east", "south"} for event in rounds)
+    assert all(len(event["clients"]) == size for event in rounds)
+    assert np.isfinite(model.beta).all()
+
+
+def test_where_nobody_has_a_document_all_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = "None of east, north, south, west has a document that counts in round 1"
+    with pytest.raises(StudyError, match=expected):
+        trained_without(COMPASS, monkeypatch, clients_per_round=1)

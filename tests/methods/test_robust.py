@@ -1,4 +1,4 @@
-"""What a client can move a sum by, and what most clients say."""
+"""What a client can move a sum by, and the median over clients."""
 
 from __future__ import annotations
 
@@ -16,16 +16,7 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.aggregation import Rows
 from fedtopics.methods.events import Event
 from fedtopics.methods.replies import Field
-from fedtopics.methods.robust import (
-    ABSURD,
-    FAR,
-    Robust,
-    Rule,
-    centred_clip,
-    median,
-    trimmed_mean,
-    weight,
-)
+from fedtopics.methods.robust import ABSURD, FAR, Robust, Rule, weight
 from tests.helpers.federation import assert_same, subjects
 from tests.helpers.sums import add_up
 
@@ -103,7 +94,7 @@ def test_who_goes_further_moves_the_sum_by_three_times_the_usual(rounds_before: 
         sums(usual(e=reply([3.0, 4.0])))
     found = sums(usual(e=reply([-12.0, -16.0])))  # 4 times as far
     assert_allclose(found["x"], [12 - 9, 12 - 12])
-    assert_allclose(found["loss"], 4.75)  # with the rest of its reply
+    assert found["loss"] == 5.0, "a sum, as counts are"
     assert found["documents"] == 50
 
 
@@ -186,31 +177,27 @@ def test_one_absurd_reply_is_news_at_any_time() -> None:
     assert [vars(event)["round"] for event in sums.told] == [16]
 
 
-# What most clients say
+# The median
 
 
-def test_votes_are_those_of_byzfl() -> None:
-    """Computed with ByzFL 0.0.11: TrMean(1), Median(), CenteredClipping(L=1) thrice.
-
-    The latter from the median on, with the median distance as radius each time.
-    """
-    assert_allclose(trimmed_mean(VECTORS), [2.333333333, 1, 3])
-    assert_array_equal(median(VECTORS), [2, 1, 3])
-    assert_allclose(centred_clip(VECTORS), [2.219983944, 1.167928665, 2.730068926])
+def test_the_median_of_each_number() -> None:
+    replies = {n: reply(x, 1) for n, x in zip("abcde", VECTORS, strict=True)}
+    found = Sums("median")(replies)
+    assert_array_equal(found["x"], [10, 5, 15])
+    assert (found["loss"], found["documents"]) == (5.0, 5)
 
 
-@pytest.mark.parametrize("rule", ["trimmed-mean", "median", "centred-clip"])
-def test_a_vote_is_by_client_of_what_a_document_adds(rule: Rule) -> None:
+def test_the_median_is_by_client_of_what_a_document_adds() -> None:
     sizes = dict(zip("abcde", (1, 20, 30, 40, 9), strict=True))
     replies = {n: reply(VECTORS[0] * size, size) for n, size in sizes.items()}
     replies["e"] = reply([1e30, -1e30, 1e30], 9)
-    replies["f"] = reply([0.0, 0.0, 0.0], 0)  # has no vote
-    found = Sums(rule)(replies)
+    replies["f"] = reply([0.0, 0.0, 0.0], 0)  # does not count
+    found = Sums("median")(replies)
     assert found["documents"] == 100
-    assert_allclose(found["x"], VECTORS[0] * 100, rtol=0.3 if rule == "centred-clip" else 1e-12)
+    assert_allclose(found["x"], VECTORS[0] * 100, rtol=1e-12)
 
 
-def test_votes_on_rows_are_on_all_rows_that_somebody_has() -> None:
+def test_the_median_of_rows_is_of_all_rows_that_somebody_has() -> None:
     def rows(*index: int) -> dict[str, Any]:
         there = np.array(index)
         values = np.ones((len(there), 2), np.float32)
@@ -222,14 +209,14 @@ def test_votes_on_rows_are_on_all_rows_that_somebody_has() -> None:
     assert found.values.dtype == np.float32
 
 
-def test_a_vote_is_within_the_bounds_of_a_sum() -> None:
+def test_the_median_is_within_the_bounds_of_a_sum() -> None:
     """A word that most have often, and all together not as often as that would be."""
     template = {"x": Field((3,), np.array([8.0, 2.0, 9.0]), 0)}
     replies = {name: reply([1.0, 1.0, 1.0], 3) for name in "abc"}
     assert_allclose(Sums("median", template)(replies)["x"], [3, 2, 3])
 
 
-def test_a_vote_needs_three() -> None:
+def test_the_median_needs_three() -> None:
     replies = {"a": reply([1.0, 2.0]), "b": reply([3.0, 5.0])}
     assert_same(Sums("median")(replies), add_up(replies))
 
@@ -247,7 +234,7 @@ def test_nobody_is_clipped_in_an_honest_study_whatever_clients_write_about() -> 
     assert_array_equal(models[0].beta, models[1].beta)
 
 
-def test_votes_need_replies() -> None:
+def test_the_median_needs_replies() -> None:
     study = Study.make(federation={"robust": "median"})
     with pytest.raises(RunError, match="at_once has sums; leave one of them out"):
         train(study, [["oak elm"], ["oak ash"]], at_once=True)

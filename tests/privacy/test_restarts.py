@@ -82,13 +82,6 @@ def test_a_masked_sum_is_of_one_turn(tmp_path: Path) -> None:
             sketched(door, Moment(3), masked=True)
 
 
-def test_nothing_leaves_without_masks_where_somebody_lies(tmp_path: Path) -> None:
-    """A reply alone has a part of the noise, whatever a policy allows in other studies."""
-    part = Participation("north", themed(100), Policy(clear_attempt=True), tmp_path)
-    assert not part.policy_in(PLAN).clear_attempt
-    assert part.policy_in(PLAN.model_copy(update={"privacy": None})).clear_attempt
-
-
 def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
     """Whoever says that it is the same would get other noise on the same sums."""
     for _ in range(2):

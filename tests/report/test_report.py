@@ -180,18 +180,6 @@ def test_what_left_masked_counts_once() -> None:
     assert added == LEAVES["secure.add"]
 
 
-@pytest.mark.parametrize(("left_out", "end"), [(True, ", and was left out."), (False, ".")])
-def test_who_said_to_have_many_documents_is_named(left_out: bool, end: str) -> None:
-    claimed = {"client": "west", "documents": 10**9, "times": 5e6, "left_out": left_out}
-    events = [{"event": "round", "round": 1, "seconds": 1.0}, {"event": "claimed", **claimed}]
-    said = (
-        "west said that it has 1,000,000,000 documents, 5,000,000 times as many as the median "
-        f"client{end}"
-    )
-    summary = summarise(made(), RunFacts("run", events=events))
-    assert html(summary).count(said) == markdown(summary).count(said) == 1
-
-
 def test_a_score_that_is_none_is_left_out(tmp_path: Path) -> None:
     page = reported_model(made(), tmp_path)  # of topic 1 there is no NPMI
     assert [row["coherence_npmi"] for row in page.csv] == ["", "0.5", "-0.25"]

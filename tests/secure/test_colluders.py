@@ -67,8 +67,7 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
         PREPARED,
         {
             "context": context, "seed": b"", "called": "whole", "payload": {"round": 1},
-            "groups": [NAMES], "keys": keys, "layout": Layout.of(TEMPLATE, NAMES, FINE),
-            "number": 1,
+            "keys": keys, "layout": Layout.of(TEMPLATE, NAMES, FINE), "number": 1,
         },
         Moment(1, 1, 1),
     )  # fmt: skip
@@ -80,7 +79,7 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
         "there": NAMES,
         "prepared": words,
         "layout": layout,
-        "documents": [150],
+        "documents": 150,
     }
     masked = friend.call(ADDED, asked, Moment(1, 1, 2))
     sent = tell(dict.fromkeys(("abc", "cde"), masked), lists, add_up=True) | {"c": masked}
@@ -108,4 +107,4 @@ def test_one_friend_and_two_lists_of_who_was_lost(clients: Clients) -> None:
 def seed_of(context: bytes, sent: Mapping[str, Payload], counted: Sequence[str]) -> bytes:
     total = masked_total({name: sent[name] for name in counted})
     digests = {name: said["digest"] for name, said in total["said"].items()}
-    return Total(context, total["values"], [counted], digests, {}).seed
+    return Total(context, total["values"], digests, {}).seed

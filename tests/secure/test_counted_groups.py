@@ -1,4 +1,4 @@
-"""A sum of groups is over the clients whose documents were counted for it, whoever is lost."""
+"""A sum by groups of documents is over the clients that were counted for it, whoever is lost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fedtopics.engines import adder
 from fedtopics.secure.adding import CountAgainError, Sums
 from fedtopics.secure.said import ADDED, AGREED, OPENED, PREPARED
 from fedtopics.secure.sum import SecureClients
-from tests.helpers.masked import NAMES, NINE, TEMPLATE, assert_total, left_of, masked
+from tests.helpers.masked import NAMES, TEMPLATE, assert_total, left_of, masked
 from tests.helpers.masked_adder import WHOLE
-from tests.helpers.masked_rounds import CLEARS, Rounds, always
+from tests.helpers.masked_rounds import Rounds
 
 OTHERS = [name for name in NAMES if name != "e"]
 
@@ -80,25 +80,6 @@ def told(rounds: Rounds, name: str) -> list[int]:
     asked = [asked for stage, asked, _ in rounds.doors[name].left if stage in (PREPARED, "whole")]
     groups = [each.get("payload", each)["groups"] for each in asked]
     return [each["least"] for each in groups if "counted" in each]
-
-
-def from_the_second_on(attempt: int) -> bool:
-    return attempt > 1
-
-
-def test_where_more_is_seen_than_a_sum_of_all_small_groups_are_ones_own() -> None:
-    """Sums of some clients, and replies in the clear, are not of enough documents by all's."""
-    assert told(Rounds(NAMES, {}), "a") == [10]
-    assert told(Rounds(NINE, {}, robust="median"), "a") == [0]
-    assert told(Rounds(NINE, {"e": from_the_second_on}), "a") == [10, 0], "in search of who lies"
-    in_the_clear = told(Rounds(NAMES, {"e": from_the_second_on}, CLEARS), "a")
-    assert (in_the_clear[:2], set(in_the_clear[2:])) == ([10, 10], {0})
-
-
-def test_a_count_that_is_void_is_over_who_is_left() -> None:
-    rounds = Rounds(NINE, {"e": always})
-    assert told(rounds, "a") == [10]
-    assert rounds.over("a")["whole 2"] == "acdfgi"
 
 
 def test_who_is_lost_behind_each_count_does_not_have_it_repeated_for_ever(

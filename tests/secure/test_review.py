@@ -36,7 +36,7 @@ def of_three() -> dict[str, Client]:
     return {n: Client(door(n, half_of(n), None, POLICY), n, lambda content: b"") for n in THREE}
 
 
-ASKED = {"context": b"here", "documents": [60]}
+ASKED = {"context": b"here", "documents": 60}
 
 
 def drawn(made: dict[str, Client]) -> Residues:
@@ -44,7 +44,7 @@ def drawn(made: dict[str, Client]) -> Residues:
     keys = {name: made[name].key for name in THREE} | {"a": made["c"].key}
     asked = {
         "context": b"here", "seed": b"", "called": "drawn", "payload": {}, "known": False,
-        "groups": [THREE], "keys": keys, "layout": LAYOUT,
+        "keys": keys, "layout": LAYOUT,
     }  # fmt: skip
     made["b"].call(COMMITTED, asked, Moment(1, 1, 1))
     sent: Residues = made["b"].call(ADDED, ASKED, Moment(1, 1, 2))["masked"]["values"]
@@ -55,13 +55,13 @@ def whole(made: dict[str, Client]) -> Residues:
     """The same without the mask that b itself will tell; the key is that of one sum."""
     keys = {name: made[name].key for name in THREE}
     asked = {
-        "context": b"here", "seed": b"", "called": "whole", "payload": {}, "groups": [THREE],
-        "keys": keys, "layout": LAYOUT, "number": 1,
+        "context": b"here", "seed": b"", "called": "whole", "payload": {}, "keys": keys,
+        "layout": LAYOUT, "number": 1,
     }  # fmt: skip
     prepared = {n: made[n].call(PREPARED, asked, Moment(1, 1, 1))["said"] for n in THREE}
     prepared["a"] = prepared["a"] | {"key": prepared["c"]["key"]}
     adds = {"context": b"here", "there": THREE, "prepared": prepared, "layout": LAYOUT}
-    adds["documents"] = [60]
+    adds["documents"] = 60
     sent: Residues = made["b"].call(ADDED, adds, Moment(1, 1, 2))["masked"]["values"].copy()
     remove_self_mask(sent, own_seed(made["b"]._seeds.own))
     return sent

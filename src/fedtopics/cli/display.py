@@ -65,14 +65,6 @@ _SENTENCES = {
     "roster": "masks of {clients}; their keys, to be compared by telephone: {digest}",
     "voided": "round {round}: masked replies add up to what cannot be ({reason}), and nothing "
     "follows from it",
-    "suspected": "round {round}: at least one of {clients} says what is false",
-    "suspected and left out": "round {round}: at least one of {clients} says what is false; the "
-    "round goes on without them",
-    "in the clear": "round {round}: replies of {clients} leave without masks, as sums were void",
-    "claimed": "{client} says that it has {documents:,} documents, {times:,.0f} times as many as "
-    "the median client",
-    "claimed too many": "{client} says that it has {documents:,} documents, {times:,.0f} times as "
-    "many as the median client, and is left out",
     "excluded": "{client} is excluded: {reason}",
     "old reply": "{client} sent a reply that came too late; it does not count",
     "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
@@ -136,7 +128,7 @@ class RoundProgress:
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
         elif kind == "round" and "topics" in event:
             say(topic_news(event))
-        elif kind in ("chosen", "claimed", "clipped", "continued", "skipped", "stopped"):
+        elif kind in ("chosen", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
         elif text := language_sentence(event):
             say(text)
@@ -147,10 +139,6 @@ def sentence(event: Mapping[str, Any]) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
-    if kind == "claimed" and event["left_out"]:
-        kind = "claimed too many"
-    if kind == "suspected" and event["left_out"]:
-        kind = "suspected and left out"
     said = _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
     return said or language_sentence(event)
 

@@ -18,7 +18,7 @@ from fedtopics.engines.messages import Waiting as Waits
 from fedtopics.engines.node import Node
 from fedtopics.engines.place import Attempt
 from fedtopics.errors import FederationError
-from fedtopics.methods.base import AgainError, Draw
+from fedtopics.methods.base import Draw
 from fedtopics.methods.events import BadReply, Event, Excluded, Repeated, StatusChange, Waiting
 from fedtopics.methods.replies import BAD_REPLIES, Template, check_blame, fewest
 from fedtopics.methods.robust import Robust, Rule
@@ -78,17 +78,13 @@ class Adder:
 
     # Who is there
 
-    def begin(
-        self, turn: int, number: int, attempt: int, draw: Draw, again: AgainError
-    ) -> dict[str, Any]:
+    def begin(self, turn: int, number: int, attempt: int, draw: Draw) -> dict[str, Any]:
         """Wait until enough clients are there; decide who is in an attempt.
 
-        A `FederationError` if too few are there in time. `again` says why the last one was none.
+        A `FederationError` if too few are there in time.
         """
         if self._turn.number != turn:
             self._turn = _Turn(turn)
-        for name, reason in again.without.items() if again.bad else ():
-            self.count(number, name, reason)
         while self._take(0.0):  # news of before: who came back since is not lost in this attempt
             pass
         members, rules = self._node.members, self._rules

@@ -114,18 +114,16 @@ class Exchange(Place):
         """Do a round's exchanges, all of them with the same clients; see `Clients.round`."""
         self.turn += 1
         before = self._node.traffic()
-        again = AgainError()
         left_out: dict[str, str] = {}
         for attempt_number in count(1):
-            left_out |= again.without
             without = replace(draw, without=draw.without | left_out.keys())
-            attempt = self._begin(number, attempt_number, without, again)
+            attempt = self._begin(number, attempt_number, without)
             attempt.missing |= left_out
             self._attempt = attempt
             try:
                 result = work()
-            except AgainError as error:
-                again = error
+            except AgainError as again:
+                left_out |= again.without
                 continue
             finally:
                 self._attempt = None
@@ -134,11 +132,11 @@ class Exchange(Place):
             return result, self._report(attempt, before)
         raise AssertionError
 
-    def _begin(self, number: int, attempt: int, draw: Draw, again: AgainError) -> Attempt:
+    def _begin(self, number: int, attempt: int, draw: Draw) -> Attempt:
         """Take the decision who is in an attempt, or make it."""
         turn = self.turn
         self._node.say(Waiting(turn), self.index + 1, quiet=self._counted)
-        begin = lambda: self._adder.begin(turn, number, attempt, draw, again)  # noqa: E731
+        begin = lambda: self._adder.begin(turn, number, attempt, draw)  # noqa: E731
         begun = self._next(BEGUN, begin, number)
         members, certificates = begun["members"], begun["certificates"]
         if (begun["turn"], begun["attempt"], begun["round"]) != (turn, attempt, number):

@@ -128,8 +128,6 @@ class LocalClients:
                     missing |= self._leave_out(error.faults)
                     self._begin(self._moment.attempt + 1)
                 except AgainError as again:
-                    for name, reason in again.without.items() if again.bad else ():
-                        self._count(name, reason)
                     missing |= again.without
                     self._begin(self._moment.attempt + 1)
         finally:

@@ -41,11 +41,6 @@ class Door:
         """Over which clients sums were opened, in this process or before, by turn and function."""
         return self._ledger.sums
 
-    @property
-    def allows_clear(self) -> bool:
-        """Whether replies may leave without masks where masks hide who lies."""
-        return self._policy.clear_attempt
-
     def call(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
 

@@ -63,11 +63,6 @@ class Policy(BaseModel):
     account: Path | None = Field(
         None, description="where it is written down; by default beside the policy"
     )
-    clear_attempt: bool = Field(
-        False,
-        description="where a client lies in masked sums and none can say which, whether replies "
-        "may leave without masks in a further attempt, in at most three rounds of a run",
-    )
     counts_of_all: bool = Field(
         True,
         description="where sums are masked, whether a group needs min_documents of all clients' "
@@ -130,12 +125,9 @@ class Policy(BaseModel):
         return self.model_copy(update={"min_documents": SEEN_DOCUMENTS})
 
     def of_enough(self, clients: int) -> Policy:
-        """Return the policy where so many clients have to be in each sum, or more by its own.
-
-        No reply leaves without masks then: it has a part of the noise alone.
-        """
+        """Return the policy where so many clients have to be in each sum, or more by its own."""
         least = max(self.min_clients_in_sum, clients)
-        return self.model_copy(update={"min_clients_in_sum": least, "clear_attempt": False})
+        return self.model_copy(update={"min_clients_in_sum": least})
 
     def described(self, seen: bool) -> str:
         """Say what holds in a study, in which replies are seen one by one, or masked."""

@@ -28,13 +28,12 @@ from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
-from fedtopics.federation.study import Study, is_grouped
+from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import client_names
 from fedtopics.files import hold
 from fedtopics.methods.base import Clients
 from fedtopics.methods.events import Event, Finished, OnEvent
 from fedtopics.methods.events import Listening as Listens
-from fedtopics.methods.robust import Rule
 from fedtopics.methods.warm_start import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
@@ -213,8 +212,7 @@ def gathered(study: Study, exchange: Exchange, run: ReplicatedRun) -> Clients:
     if not study.masked:
         return exchange
     drawn = study.registration.drawn(study.method)
-    robust: Rule = "median" if is_grouped(study) else "none"
-    return SecureClients(exchange, drawn, run.event, study.vocabulary, robust, run.ranges)
+    return SecureClients(exchange, drawn, run.event, study.vocabulary, run.ranges)
 
 
 def nonce() -> int:

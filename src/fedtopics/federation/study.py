@@ -40,7 +40,6 @@ from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topics import TrainingInfo
 from fedtopics.pki.names import check_client_name
 from fedtopics.privacy import Privacy
-from fedtopics.secure.groups import GROUPED
 from fedtopics.secure.said import FEWEST
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
@@ -147,7 +146,7 @@ class Study(BaseModel):
         fewest = self.federation.min_clients or min(drawn, len(self.clients)) // 2 + 1
         if self.privacy is not None:  # whose parts of the noise are enough
             fewest = max(fewest, len(self.clients) - len(self.clients) // 3)
-        return max(fewest, GROUPED if is_grouped(self) else FEWEST) if self.masked else fewest
+        return max(fewest, FEWEST) if self.masked else fewest
 
     @property
     def agreed(self) -> dict[str, Any]:
@@ -155,11 +154,10 @@ class Study(BaseModel):
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
         peers = {"peers": addresses(self)} if addresses(self) else {}
         secure = {"secure": True} if self.masked else {}  # studies from before keep their name
-        groups = {"robust": "median"} if is_grouped(self) else {}
         bound = {"privacy": self.privacy.told} if self.privacy else {}
         about = self.about.model_dump(mode="json", exclude_defaults=True)  # likewise
         said = {"about": about} if about else {}
-        return plain | {"clients": sorted(self.clients)} | peers | secure | groups | bound | said
+        return plain | {"clients": sorted(self.clients)} | peers | secure | bound | said
 
     @classmethod
     def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
@@ -168,9 +166,7 @@ class Study(BaseModel):
         if not isinstance(names, list) or not isinstance(peers, Mapping):
             raise StudyError("The study that the server sent names no clients.")
         clients = {str(name): {"address": peers.get(name)} for name in names}
-        settings = {key: value for key, value in plain.items() if key not in ("peers", "robust")}
-        if "robust" in plain:
-            settings["federation"] = {"robust": plain["robust"]}
+        settings = {key: value for key, value in plain.items() if key != "peers"}
         return cls.make(**{"secure": False, **settings, "clients": clients})
 
     @property
@@ -337,23 +333,14 @@ def unmasked(study: Study) -> str:
 def _hindrance(study: Study) -> str:
     """Return why replies cannot be masked, if so."""
     robust, drawn = study.federation.robust, study.method.clients_per_round
-    fewest = GROUPED if robust == "median" else FEWEST
-    clients = fewest if study.secure and not study.clients else len(study.clients)
+    clients = FEWEST if study.secure and not study.clients else len(study.clients)
     if not study.method.adds_up:
         return f"what leaves a client in {study.method.method_name} is merged one by one"
     if min(clients, drawn or clients) < FEWEST:
         return f"a round has fewer than {FEWEST} clients, each of whom could subtract its own reply"
-    if robust not in (None, "none", "median"):
+    if robust not in (None, "none"):
         return f'federation.robust = "{robust}" looks at replies one by one'
-    least = study.federation.min_clients or clients
-    if robust == "median" and min(clients, drawn or clients, least) < GROUPED:
-        return f"the median of groups needs {GROUPED} clients in each round, three groups of three"
     return ""
-
-
-def is_grouped(study: Study) -> bool:
-    """Whether all masked sums are worked in groups, whose median counts."""
-    return study.masked and study.federation.robust == "median"
 
 
 def plan_of(study: Study, start: WarmStart | None = None) -> Plan[Any]:

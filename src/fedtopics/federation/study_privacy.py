@@ -34,8 +34,8 @@ def check_privacy(method: TopicSettings, clients: int, masked: bool, robust: Rul
         )
     if robust not in (None, "none"):
         raise ValueError(
-            "with privacy all clients' parts of the noise are in one sum, and a robust rule looks "
-            "at sums of some: leave out federation.robust"
+            "with privacy each reply holds a part of the noise, and a robust rule looks at replies "
+            "one by one: leave out federation.robust"
         )
     if method.clients_per_round is not None:
         raise ValueError("with privacy all clients take part: leave out clients_per_round")

@@ -164,9 +164,9 @@ class FederationSettings(BaseModel):
     )
     robust: Rule | None = Field(
         None,
-        description='what replies come to: their sum ("none"), one that none moves much further '
-        'than others do, for its documents ("clip"), or votes ("trimmed-mean", "median", '
-        '"centred-clip"); by default "clip", with masks "none"',
+        description='how replies that are not masked are added up: as they are ("none"), with '
+        'outliers bounded ("clip"), or by the median over clients ("median"); by default "clip", '
+        'with masks "none"',
     )
     pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
-from fedtopics.methods.claims import Without, claims
 from fedtopics.methods.events import RoundReport, VocabularyAgreed
 from fedtopics.methods.plan import Plan
 from fedtopics.methods.replies import (
@@ -96,11 +95,11 @@ class Agreement:
         """Add the number of documents: at most what was announced."""
         return {"documents": Announced(self.sizes), **template}
 
-    def loss(self, steers: Literal["", "level", "gain"], passes: int = 1) -> Field:
+    def loss(self, passes: int = 1) -> Field:
         """Return the template of a loss over documents: at most so much a word of all counted."""
         words = self.most(self.vocabulary.occurrences.sum()) if self.counted else np.inf
         most = NATS * passes * words
-        return Field((), most, -most, steers=steers)
+        return Field((), most, -most)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
         """As `Clients.round`, with the clients drawn; before the first round with all.
@@ -134,18 +133,12 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     agreed = run.recall("agreement")
     continued = None if plan.start is None else plan.start.continued
     if agreed is not None:
-        clients = Without(clients, agreed.get("left_out", []))
         adopt(clients, agreed, draw)
     else:
         work = partial(_agree, plan.limits, least_words, draw)
         if continued is not None:
             work = partial(_keep_words, continued, draw)
         agreed = clients.round(0, partial(work, clients))[0]
-        for claim in (claimed := claims(agreed["sizes"])):
-            run.event(claim)
-        if left_out := [claim.client for claim in claimed if claim.left_out]:
-            clients = Without(clients, left_out)
-            agreed = clients.round(0, partial(work, clients))[0] | {"left_out": left_out}
         run.keep("agreement", agreed)
     vocabulary, numbers = Vocabulary.of(agreed), agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))

@@ -151,13 +151,12 @@ class Gathering(Clients, Protocol):
 class AgainError(Exception):
     """A round is to be worked again; all participants raise it at the same place.
 
-    It is `without` some clients, and why; `bad` if their replies were, which counts against them.
+    It is `without` some clients, and why.
     """
 
-    def __init__(self, without: Mapping[str, str] | None = None, bad: bool = False) -> None:
+    def __init__(self, without: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self.without = without or {}
-        self.bad = bad
 
 
 @dataclass(frozen=True)

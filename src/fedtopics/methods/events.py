@@ -66,15 +66,6 @@ class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on
     training: int | None = None  # documents that are not held back
 
 
-class Claimed(Event, kind="claimed"):
-    """A client says that it has many times as many documents as the median one."""
-
-    client: str
-    documents: int
-    times: float
-    left_out: bool  # of the study, as its documents would be nearly all
-
-
 class Chosen(Event, kind="chosen"):  # a rule chose the method
     method: str
     reason: str
@@ -228,21 +219,6 @@ class Voided(Event, kind="voided"):
 
     round: int
     reason: str
-
-
-class Suspected(Event, kind="suspected"):
-    """One of some clients at least says what is false, and masks hide which, but of one alone."""
-
-    clients: Sequence[str]
-    round: int
-    left_out: bool  # of the round
-
-
-class InTheClear(Event, kind="in the clear"):
-    """Replies of an attempt leave without masks, as their clients allow, to find who lies."""
-
-    clients: Sequence[str]
-    round: int
 
 
 class Excluded(BadReply, kind="excluded"):

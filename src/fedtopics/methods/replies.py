@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +60,6 @@ class Field:
         Whether the second half are the summed squares of what the first half sums.
     products : bool
         Whether it is a matrix of summed products of numbers with each other.
-    steers : {"", "level", "gain"}
-        Whether a training goes on by it, a number summed over documents: by how large it is, or by
-        whether it is smaller than before. By `robust` no client decides that alone.
     dtype : {"float64", "float32", "int64"}
     rows : bool
         Whether they come as `Rows`.
@@ -76,7 +73,6 @@ class Field:
     adds_up: bool = False
     squares: bool = False
     products: bool = False
-    steers: Literal["", "level", "gain"] = ""
     dtype: str = "float64"
     rows: bool = False
 

@@ -114,11 +114,6 @@ class TopicSettings(BaseModel):
         return {}
 
     @property
-    def loss_steers(self) -> Literal["", "level"]:
-        """How the training goes on by the loss of a round: by how large it is, or not."""
-        return "level" if "loss" in self.stop_when else ""
-
-    @property
     def unbounded(self) -> str:
         """Why a study with [privacy] cannot have these settings; nothing if it can."""
         return self.UNBOUNDED

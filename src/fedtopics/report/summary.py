@@ -120,7 +120,8 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
         "about": list(About(**run.study.get("about", {})).rows()),
         "rounds": _rounds(run),
         "absences": _absences(run, model),
-        **{"adders": run.adders, "clipped": run.clipped, "claimed": run.of_kind("claimed")},
+        "adders": run.adders,
+        "clipped": run.clipped,
         "left": _left(run, model),
         "settings": _settings(run, model),
     }

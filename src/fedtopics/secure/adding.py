@@ -1,15 +1,9 @@
-"""One masked sum after the other: what is asked, and how it is opened.
-
-Several groups of clients are added up beside each other, with masks within each alone.
-"""
+"""One masked sum after the other: what is asked, and how it is opened."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from fedtopics.errors import FederationError
 from fedtopics.methods.base import AgainError, Gathering
@@ -21,11 +15,11 @@ from fedtopics.secure.fixed import FINE, FRACTION, Layout
 from fedtopics.secure.keys import LENGTH, roster_digest
 from fedtopics.secure.opening import SEALED, SHARE, Opening
 from fedtopics.secure.ranges import Ranges
-from fedtopics.secure.said import FEWEST, Answer, Groups, Masked, Total, context_of
+from fedtopics.secure.said import FEWEST, Answer, Masked, Total, context_of
 from fedtopics.secure.shares import SECRET, threshold
 
-Found = tuple[Sequence[Residues | str], Groups, Layout, Sequence[int]]
-"""Of groups totals, or why there is none; who is in them, and over how many documents they are."""
+Found = tuple[Residues | str, list[str], Layout, int]
+"""A total, or why there is none; who is in it, its layout, and over how many documents it is."""
 
 
 class CountAgainError(Exception):
@@ -72,40 +66,36 @@ class Sums:
 
     # Documents that are drawn anew: masks of pairs
 
-    def drawn(
-        self, asked: Mapping[str, Any], template: Template,
-        groups_of: Callable[[Sequence[str]], Groups],
-    ) -> Found:  # fmt: skip
-        """Return the sums of groups, of replies that are others at each attempt."""
-        members, known, fraction = None, False, FINE
+    def drawn(self, asked: Mapping[str, Any], template: Template) -> Found:
+        """Return the sum of replies that are others at each attempt."""
+        members: list[str] = []
+        known, fraction = False, FINE
         ranges = self._ranges.of(asked["called"])
         while members != self._engine.members:  # who is lost before anything has left is left out
             members = self.members()
-            groups = groups_of(members)
             layout = Layout.of(template, members, fraction, ranges)
-            context = context_of(self._engine.moment, asked["called"], *groups)
+            context = context_of(self._engine.moment, asked["called"], members)
             sizes = {"digest": LENGTH, "fits": 1, "documents": said.COUNT}
             answers = self.ask(
                 said.COMMITTED, context, sizes, self._unchecked,
-                **asked, known=known, groups=groups, keys=self.keys(members), layout=layout,
+                **asked, known=known, keys=self.keys(members), layout=layout,
             )  # fmt: skip
             self._take_products(answers)
-            self._without_refusing(answers)
             known = True
             if said.all_fit(answers):
                 continue
             if ranges:  # all commit to numbers of more bits, or else to coarser ones
-                members, ranges = None, {}
+                members, ranges = [], {}
             elif fraction == FINE:
-                members, fraction = None, FRACTION
+                members, fraction = [], FRACTION
         digests = {name: answers[name]["digest"] for name in members}
-        documents = [said.documents_of(answers, group) for group in groups]
-        field = Masked(self._engine.fits, context, layout.size, groups, digests)
+        documents = said.documents_of(answers, members)
+        field = Masked(self._engine.fits, context, layout.size, digests)
         found = self._engine.sum(
             said.ADDED, {"masked": field}, context=context, documents=documents
         )["masked"]
-        self._unchecked = Total(context, found["values"], groups, digests, field.kept)
-        return np.split(found["values"], len(groups)), groups, layout, documents
+        self._unchecked = Total(context, found["values"], digests, field.kept)
+        return found["values"], members, layout, documents
 
     def check(self) -> None:
         """Check what was not checked along with a later sum."""
@@ -125,85 +115,60 @@ class Sums:
     # The same documents at each attempt: a mask of one's own besides
 
     def whole(
-        self, asked: Mapping[str, Any], template: Template, groups: Groups, parts: bool,
-        number: int, over: Sequence[str] | None = None,
+        self, asked: Mapping[str, Any], template: Template, number: int,
+        over: Sequence[str] | None = None,
     ) -> Found:  # fmt: skip
-        """Return the sums of groups, `parts` of all; of a round's sums by its `number`.
+        """Return the sum of replies of the same documents; of a round's sums by its `number`.
 
         CountAgainError if it is `over` these clients that documents were counted, and some are not
         there now.
         """
         self.check()
         members = self.members()
-        context = context_of(self._engine.moment, asked["called"], *groups)
-        shares = {SEALED * len(group) for group in groups}
-        sizes: dict[str, int | Collection[int]] = {
-            "key": LENGTH, "own": LENGTH, "shares": shares, "fits": 1, "documents": said.COUNT,
+        context = context_of(self._engine.moment, asked["called"], members)
+        sizes = {
+            "key": LENGTH, "own": LENGTH, "shares": SEALED * len(members), "fits": 1,
+            "documents": said.COUNT,
         }  # fmt: skip
         prepared = self.ask(
-            said.PREPARED, context, sizes, **asked, groups=groups, keys=self.keys(members),
+            said.PREPARED, context, sizes, **asked, keys=self.keys(members),
             layout=Layout.of(template, members, FINE), number=number,
         )  # fmt: skip
-        self._without_refusing(prepared)
-        least = 0 if parts else max(threshold(len(members)), FEWEST)
+        least = max(threshold(len(members)), FEWEST)
         there = list(self._engine.members)
-        if len(there) < (len(members) if parts else least):
+        if len(there) < least:
             raise AgainError  # so many would have to be left: now fewer are enough
-        present = groups if parts else [there]
         layout = Layout.of(template, there, FINE if said.all_fit(prepared) else FRACTION)
-        field = Masked(self._engine.fits, context, layout.size, present, least=least)
+        field = Masked(self._engine.fits, context, layout.size, least=least)
         found = self._engine.sum(
             said.ADDED, {"masked": field}, context=context, there=there, prepared=prepared,
-            layout=layout, documents=[said.documents_of(prepared, group) for group in present],
+            layout=layout, documents=said.documents_of(prepared, there),
         )["masked"]  # fmt: skip
-        counted = present if parts else [self.members(least)]
-        if over not in (None, *counted):
+        counted = self.members(least)
+        if over not in (None, counted):
             raise CountAgainError  # before anything is opened
-        digests = {name: found["said"][name]["digest"] for name in chain(*counted)}
-        self._unchecked = Total(context, found["values"], counted, digests, field.kept)
-        documents = [said.documents_of(prepared, group) for group in counted]
+        digests = {name: found["said"][name]["digest"] for name in counted}
+        self._unchecked = Total(context, found["values"], digests, field.kept)
+        documents = said.documents_of(prepared, counted)
         self._take_products(
             self.ask(said.AGREED, context, {}, self._unchecked, documents=documents)
         )
-        openings = [
-            Opening(context, *of, prepared, is_part=parts)
-            for of in zip(groups, present, counted, strict=True)
-        ]
-        # Of a group's members at least one can be lost now.
-        self._open(openings, len(members) - 1 if parts else least)
-        totals = np.split(found["values"], len(groups))
-        opened = [each.opened(total) for each, total in zip(openings, totals, strict=True)]
-        return opened, counted, layout, documents
+        opening = Opening(context, members, there, counted, prepared)
+        self._open(opening, least)
+        return opening.opened(found["values"]), counted, layout, documents
 
-    def _open(self, openings: Sequence[Opening], least: int) -> None:
-        """Learn the masks of who is in sums, and those that they shared with who is not."""
+    def _open(self, opening: Opening, least: int) -> None:
+        """Learn the masks of who is in the sum, and those that they shared with who is not."""
 
-        def ask(
-            stage: str, names: Sequence[Sequence[str]], **sizes: Any
-        ) -> dict[str, dict[str, bytes]]:
-            told = {**sizes, "shares": {SHARE * len(of) for of in names}}
-            context = openings[0].context
-            answers = self.ask(stage, context, told, None, least, openings=openings)
-            for opening, of in zip(openings, names, strict=True):
-                opening.recover(of, answers)
+        def ask(stage: str, names: Sequence[str], **sizes: int) -> dict[str, dict[str, bytes]]:
+            told = {**sizes, "shares": SHARE * len(names)}
+            answers = self.ask(stage, opening.context, told, None, least, opening=opening)
+            opening.recover(names, answers)
             return answers
 
-        opened = ask(said.OPENED, [each.lost for each in openings], own=SECRET)
-        for each in openings:
-            each.take_own(opened)
-        if any(each.silent for each in openings):
-            ask(said.RECOVERED, [each.silent for each in openings])
-
-    def _without_refusing(self, answers: Mapping[str, Mapping[str, bytes]]) -> None:
-        """Leave out whose policies ask for sums over more clients than a group has."""
-        few = [name for name in answers if answers[name]["fits"] == said.REFUSES]
-        if few and len(answers) - len(few) < FEWEST:
-            raise self._engine.disagreement(
-                f"the policies of {', '.join(few)} ask for sums over more clients than groups "
-                "have, by which it is found who says what is false"
-            )
-        if few:
-            raise AgainError(dict.fromkeys(few, "its policy asks for more clients than a group"))
+        opening.take_own(ask(said.OPENED, opening.lost, own=SECRET))
+        if opening.silent:
+            ask(said.RECOVERED, opening.silent)
 
     def ask(
         self, stage: str, context: bytes, sizes: Mapping[str, int | Collection[int]],

@@ -34,18 +34,11 @@ def challenge(context: bytes, total: Residues, digests: Mapping[str, bytes]) -> 
     return hashed.digest()
 
 
-def product(seed: bytes, values: Residues) -> int:
-    """Return the inner product of the challenge and residues, modulo p.
-
-    Those of all members' masked replies add up, modulo p, to that of the total.
-    """
-    return dot_stream(seed, values)[0]
-
-
 def products(seed: bytes, *vectors: Residues) -> list[tuple[int, int]]:
-    """Return two products of each vector, with a challenge and another one that follows from it.
+    """Return two inner products of each vector, modulo p: with a challenge, and one from that.
 
-    With one alone, who adds could try false totals in silence, and in 2^61 tries find one.
+    Those of all members' masked replies add up to those of the total. With one challenge alone,
+    who adds could try false totals in silence, and in 2^61 tries find one.
     """
     seeds = seed, derive(seed, "again")
     return list(zip(*(dot_stream(each, *vectors) for each in seeds), strict=True))

@@ -12,7 +12,6 @@ from fedtopics.engines import exchange
 from fedtopics.errors import PolicyError
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
-from fedtopics.methods.replies import BAD_REPLIES
 from fedtopics.secure import said
 from fedtopics.secure.check import digest
 from fedtopics.secure.counting import Counting
@@ -21,16 +20,14 @@ from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.secure.keys import KeyPair, derive
 from fedtopics.secure.masks import add_self_mask, mask, seeds_of_pairs
 from fedtopics.secure.opening import Opening, Seeds, committed, own_seed
-from fedtopics.secure.said import Groups
 from fedtopics.secure.words import SUMS, Words
 
 Reply = dict[str, Any]
 WRITTEN = (  # signatures differ each time
     "values", "digest", "fits", "product", "own", "shares", "sealed", "same", "names", "length",
-    "rows", "words", "allows", "exceeds",
+    "rows", "words", "exceeds",
 )  # fmt: skip
 LONG = "names", "rows", "words"  # parts that travel as arrays
-PART = " of a group"
 
 
 class Door(exchange.Door, Protocol):
@@ -39,10 +36,6 @@ class Door(exchange.Door, Protocol):
     @property
     def sums(self) -> Mapping[tuple[int, str], list[str]]:
         """Over which clients sums were opened, by turn and function."""
-
-    @property
-    def allows_clear(self) -> bool:
-        """Whether replies may leave without masks where masks hide who lies."""
 
     def leave(
         self, function: str, payload: Mapping[str, Any], moment: Moment, reply: Mapping[str, Any]
@@ -82,14 +75,14 @@ class MaskedDoor:
         self._told_of = told_of
         self._words = Counting(name, self._secret, self._pair)
         self._reply: Reply = {}
-        self._round = self._turn = self._group = 0
+        self._round = 0
         self._asks = False  # whether a stage has asked the door of the documents
         self._masked: Residues | None = None
         self._fits = said.FITS
         self._sum: dict[str, Any] = {}  # which one is opened, and over whom
         self._stages: Mapping[str, Callable[..., Reply]] = {
             said.PREPARED: self._prepare, said.COMMITTED: self._commit, said.ADDED: self._add,
-            said.OPENED: self._open, said.RECOVERED: self._recover, said.CLEAR: self._say_allows,
+            said.OPENED: self._open, said.RECOVERED: self._recover,
             **{stage: partial(self._say_product, stage) for stage in (said.CHECKED, said.AGREED)},
             **{stage: partial(self._say_of_words, stage) for stage in said.WORD_STAGES},
         }  # fmt: skip
@@ -103,7 +96,7 @@ class MaskedDoor:
         """Call a function, masked or not; see `federation.Door.call`."""
         if function not in self._stages:
             return self._door.call(function, payload, moment)
-        self._asks, self._sum, self._turn = False, {}, moment.turn
+        self._asks, self._sum = False, {}
         reply = self._staged(self._door.call, function, payload, moment)
         if not self._asks:  # else the door of the documents has written down what it answered
             self._leave(function, getattr(payload, "digest", ""), moment, reply)
@@ -126,7 +119,6 @@ class MaskedDoor:
         """Do it again so that this client is where it was; nothing leaves."""
         if function not in self._stages:
             return self._door.repeat(function, payload, moment)
-        self._turn = moment.turn
         return self._staged(self._door.repeat, function, payload, moment)
 
     def _staged(
@@ -153,54 +145,46 @@ class MaskedDoor:
 
     def _commit(
         self, ask: Callable[..., None], *, context: bytes, seed: bytes, called: str,
-        payload: Mapping[str, Any], known: bool, groups: Groups, keys: Mapping[str, bytes],
-        layout: Layout,
+        payload: Mapping[str, Any], known: bool, keys: Mapping[str, bytes], layout: Layout,
     ) -> Reply:  # fmt: skip
         """Mask a reply; say what it is, by its digest, if it fits, and what the last one was."""
         last = _product(seed, self._masked)
         if not known:
             ask(called, payload)
-        values, self._group = self._encoded(layout), _place(groups, self._name)
-        group = groups[self._group]
-        of_group = {name: keys[name] for name in group}
-        mask(values, self._name, seeds_of_pairs(self._name, self._pair, of_group, context))
+        values = self._encoded(layout)
+        mask(values, self._name, seeds_of_pairs(self._name, self._pair, keys, context))
         self._masked = values
-        fits = _fits(self._door, groups, group, self._fits)
         return self._signed(
-            said.COMMITTED, context, digest=digest(values, context), fits=fits,
+            said.COMMITTED, context, digest=digest(values, context), fits=self._fits,
             documents=said.count(self._reply), **last,
         )  # fmt: skip
 
     def _prepare(
         self, ask: Callable[..., None], *, context: bytes, seed: bytes, called: str,
-        payload: Mapping[str, Any], groups: Groups, keys: Mapping[str, bytes], layout: Layout,
-        number: int,
+        payload: Mapping[str, Any], keys: Mapping[str, bytes], layout: Layout, number: int,
     ) -> Reply:  # fmt: skip
         """Draw the masks of a sum; give each other client what can open them, if it has to."""
         ask(called, payload)
         self._moment = self._moment[0], f"{called} {number}"  # in a round it may be called again
         self._encoded(layout)
-        self._group = _place(groups, self._name)
-        group = groups[self._group]
-        self._keys, self._seeds = {n: keys[n] for n in group}, Seeds.of(self._secret, context)
-        shares = self._seeds.sealed(self._name, self._pair, self._keys, context)
-        fits = _fits(self._door, groups, group, self._fits)
+        self._keys, self._seeds = keys, Seeds.of(self._secret, context)
+        shares = self._seeds.sealed(self._name, self._pair, keys, context)
         return self._signed(
             said.PREPARED, context, key=self._seeds.key.public, own=committed(self._seeds.own),
-            shares=shares, fits=fits, documents=said.count(self._reply),
+            shares=shares, fits=self._fits, documents=said.count(self._reply),
         )  # fmt: skip
 
     def _add(
-        self, ask: Callable[..., None], *, context: bytes, documents: Sequence[int],
+        self, ask: Callable[..., None], *, context: bytes, documents: int,
         there: Sequence[str] = (), prepared: Mapping[str, Mapping[str, bytes]] | None = None,
         layout: Layout | None = None,
     ) -> Reply:  # fmt: skip
         """Give the masked reply, if the sum is over enough documents."""
-        self._door.check_sum(documents[self._group])
+        self._door.check_sum(documents)
         if prepared is None or layout is None:
             return {"masked": {"values": self._masked}}
         values = self._encoded(layout)
-        keys = {n: prepared[n]["key"] for n in there if n in self._keys}
+        keys = {n: prepared[n]["key"] for n in there}
         mask(values, self._name, seeds_of_pairs(self._name, self._seeds.key, keys, context))
         add_self_mask(values, own_seed(self._seeds.own))
         self._masked = values
@@ -209,60 +193,38 @@ class MaskedDoor:
 
     def _say_product(
         self, stage: str, ask: Callable[..., None], *, context: bytes, seed: bytes,
-        documents: Sequence[int] | None = None,
+        documents: int | None = None,
     ) -> Reply:  # fmt: skip
         """Say what the masked reply was; by the signature also that this client knows the total.
 
         Where the sum is to be opened then, it is not if it has become one over too few documents.
         """
         if documents is not None:
-            self._door.check_sum(documents[self._group])
+            self._door.check_sum(documents)
         return self._signed(stage, context, **_product(seed, self._masked))
 
     def _open(
-        self, ask: Callable[..., None], *, context: bytes, seed: bytes, openings: Sequence[Opening]
-    ) -> Reply:  # fmt: skip
+        self, ask: Callable[..., None], *, context: bytes, seed: bytes, opening: Opening
+    ) -> Reply:
         """Tell the own mask, and shares of what others had in common with who is lost."""
-        opening = _own(openings, self._name)
         turn, called = self._moment
-        counted, sums = list(opening.counted), self._door.sums
-        whole, part = sums.get((turn, called)), sums.get((turn, called + PART))
-        # Behind a sum of all there may be one of a group, of which nobody was lost meanwhile.
-        fits = (
-            part in (None, counted) and (whole is None or {*counted} < {*whole})
-            if opening.is_part
-            else part is None and whole in (None, counted)
-        )
-        if not fits:
+        counted, before = list(opening.counted), self._door.sums.get((turn, called))
+        if before not in (None, counted):
             raise PolicyError(
-                f"Client {self._name!r} was in a sum of {called!r} over "
-                f"{', '.join(part or whole or ())}, and is asked for the same one over "
-                f"{', '.join(counted)}: the difference would tell what one of them sent. "
-                "Begin a new run."
+                f"Client {self._name!r} was in a sum of {called!r} over {', '.join(before)}, "
+                f"and is asked for the same one over {', '.join(counted)}: the difference would "
+                "tell what one of them sent. Begin a new run."
             )
-        called += PART if opening.is_part else ""
         self._sum = {"called": called, "counted": counted}
         shares = opening.shares(opening.lost, self._name, self._pair, self._keys)
         return self._signed(said.OPENED, context, own=self._seeds.own, shares=shares)
 
     def _recover(
-        self, ask: Callable[..., None], *, context: bytes, seed: bytes, openings: Sequence[Opening]
-    ) -> Reply:  # fmt: skip
+        self, ask: Callable[..., None], *, context: bytes, seed: bytes, opening: Opening
+    ) -> Reply:
         """Tell shares of the own masks of who is in the sum, and was lost since."""
-        opening = _own(openings, self._name)
         shares = opening.shares(opening.silent, self._name, self._pair, self._keys)
         return self._signed(said.RECOVERED, context, shares=shares)
-
-    def _say_allows(
-        self, ask: Callable[..., None], *, context: bytes, seed: bytes, members: Sequence[str]
-    ) -> Reply:  # fmt: skip
-        """Say whether replies may leave without masks now; so often that a liar is excluded."""
-        before = {turn for turn, called in self._door.sums if called == said.CLEAR}
-        turn = self._turn
-        allows = self._door.allows_clear and len(before - {turn}) < BAD_REPLIES
-        if allows:
-            self._sum = {"called": said.CLEAR, "counted": list(members)}
-        return self._signed(said.CLEAR, context, allows=said.FITS if allows else said.REFUSES)
 
     def _say_of_words(
         self, stage: str, ask: Callable[..., None], *, context: bytes, seed: bytes, words: Words,
@@ -300,26 +262,6 @@ class MaskedDoor:
     def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
         """Write down what came for a call."""
         self._door.came(function, moment, digest, size)
-
-
-def _place(groups: Groups, name: str) -> int:
-    """Return which group a client is in."""
-    return next(number for number, group in enumerate(groups) if name in group)
-
-
-def _own(openings: Sequence[Opening], name: str) -> Opening:
-    """Return the opening of the group that a client is in."""
-    return next(each for each in openings if name in each.members)
-
-
-def _fits(door: Door, groups: Groups, group: Sequence[str], fits: bytes) -> bytes:
-    """Say whether numbers fit, or that the policy asks for more clients than a group has."""
-    try:
-        if len(groups) > 1:
-            door.check_members(group)
-    except PolicyError:
-        return said.REFUSES
-    return fits
 
 
 def _product(seed: bytes, masked: Residues | None) -> dict[str, bytes]:

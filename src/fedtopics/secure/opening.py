@@ -84,7 +84,6 @@ class Opening:
     there: Sequence[str]
     counted: Sequence[str]
     prepared: Mapping[str, Mapping[str, bytes]] = field(repr=False)
-    is_part: bool = False  # whether it is of a group, of which nobody was lost
     seeds: dict[str, bytes] = field(default_factory=dict, repr=False)  # of whom one is opened
     fault: str = ""  # why it cannot be opened
 

@@ -25,7 +25,6 @@ PREPARED, COMMITTED, ADDED, CHECKED, AGREED, OPENED, RECOVERED = STAGES = (
     "secure.prepare", "secure.commit", "secure.add", "secure.check", "secure.agree", "secure.open",
     "secure.recover",
 )  # fmt: skip
-CLEAR = "secure.clear"
 KEY, SAME, SIZED, NAMES, LISTED, CHOSEN = WORD_STAGES = (
     "secure.key", "secure.same", "secure.sized", "secure.names", "secure.listed", "secure.chosen",
 )  # fmt: skip
@@ -42,8 +41,6 @@ LEAVES = {
     OPENED: "What the client's own mask follows from; of who was lost, a share of what opens the "
     "masks that it had in common with others.",
     RECOVERED: "Shares of the own masks of who is in the sum and was lost since.",
-    CLEAR: "Whether the policy lets the replies of this attempt leave without masks, as sums were "
-    "void and nobody could say by whom.",
     KEY: "A part of the key for words, sealed for each other client.",
     SAME: "What tells that all clients have the same key, and tells nothing of it.",
     SIZED: "Whether the client has more documents or words than all are said to have.",
@@ -54,9 +51,7 @@ LEAVES = {
 FEWEST = 3  # clients in a sum: of two, each knows the other's reply
 PRODUCT = 16  # bytes: of two inner products
 COUNT = 8  # bytes of a number of documents
-# Whether a reply's numbers are in the smaller range; or its client is in no sum of so few.
-FITS, EXCEEDS, REFUSES = b"\1", b"\0", b"\2"
-Groups = Sequence[Sequence[str]]
+FITS, EXCEEDS = b"\1", b"\0"  # whether a reply's numbers are in the smaller range
 
 
 class Fits(Protocol):
@@ -66,14 +61,9 @@ class Fits(Protocol):
         """Say so."""
 
 
-def context_of(moment: bytes, function: str, *groups: Sequence[str]) -> bytes:
-    """Return what the masks of a sum are for: who was told something else has other masks.
-
-    Of several groups of members, who are added up each by themselves, others have other masks.
-    """
-    parts = [function.encode()]
-    for number, group in enumerate(groups):
-        parts += [b""] * (number > 0) + [name.encode() for name in group]
+def context_of(moment: bytes, function: str, members: Sequence[str]) -> bytes:
+    """Return what the masks of a sum are for: who was told something else has other masks."""
+    parts = [function.encode(), *(name.encode() for name in members)]
     return hashlib.sha256(framed(DOMAIN, b"context", moment, *parts)).digest()
 
 
@@ -121,11 +111,10 @@ def documents_of(answers: Mapping[str, Mapping[str, bytes]], names: Sequence[str
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """Masked totals of groups, one behind the other, and what was said of their parts before."""
+    """A masked total, and what was said of its parts before."""
 
     context: bytes
     values: Residues
-    groups: Groups
     digests: Mapping[str, bytes]  # of the masked replies
     kept: Mapping[str, Residues] = field(repr=False)  # at who adds: the masked replies
 
@@ -135,11 +124,10 @@ class Total:
         return check.challenge(self.context, self.values, self.digests)
 
     @cached_property
-    def _products(self) -> dict[int | str, tuple[int, int]]:
-        """Those of the groups' totals, by number, and at who adds what each client has to say."""
-        totals = np.split(self.values, len(self.groups))
-        found = check.products(self.seed, *totals, *self.kept.values())
-        return dict(zip([*range(len(totals)), *self.kept], found, strict=True))
+    def _products(self) -> dict[str, tuple[int, int]]:
+        """That of the total, by "", and at who adds what each client has to say."""
+        found = check.products(self.seed, self.values, *self.kept.values())
+        return dict(zip(["", *self.kept], found, strict=True))
 
     def is_product(self, name: str, product: bytes) -> bool:
         """Whether a client may say so, as far as is known here."""
@@ -147,15 +135,10 @@ class Total:
         return known is None or product == _written(known)
 
     def is_sum(self, products: Mapping[str, bytes]) -> bool:
-        """Whether each is the sum of what was said, by each client's product."""
-
-        def fits(number: int, group: Sequence[str]) -> bool:
-            said = [numbers_of(products[name]) for name in group]
-            found = tuple(sum(numbers) % PRIME for numbers in zip(*said, strict=True))
-            return found == self._products[number]
-
-        groups = all(fits(number, group) for number, group in enumerate(self.groups))
-        return products.keys() == self.digests.keys() and groups
+        """Whether it is the sum of what was said, by each client's product."""
+        said = [numbers_of(product) for product in products.values()]
+        found = tuple(sum(numbers) % PRIME for numbers in zip(*said, strict=True))
+        return products.keys() == self.digests.keys() and found == self._products[""]
 
 
 @dataclass(eq=False)
@@ -200,7 +183,7 @@ class Answer(Own):
 
 @dataclass(eq=False)
 class Masked(Own):
-    """A masked reply; their sums modulo the prime, of each group, one behind the other.
+    """A masked reply; their sum modulo the prime.
 
     It is what its client has said before (`digests`), or, where there is nothing to be known of the
     others' replies yet, comes with the client's signature.
@@ -209,12 +192,11 @@ class Masked(Own):
     fits: Fits
     context: bytes
     size: int
-    groups: Groups
     digests: Mapping[str, bytes] | None = None
     least: int = 0
     kept: dict[str, Residues] = field(default_factory=dict, repr=False)
     _signed: dict[str, dict[str, bytes]] = field(default_factory=dict, repr=False)
-    _sums: dict[int, Residues] = field(default_factory=dict, repr=False)  # by group
+    _sum: Residues | None = field(default=None, repr=False)
 
     def fault(self, value: Any, of: Sequence[str]) -> str:
         """Return what is wrong with a reply, or with a total, or ''."""
@@ -222,8 +204,7 @@ class Masked(Own):
         if not isinstance(value, Mapping) or value.keys() != fields:
             return "it is no masked reply"
         try:
-            parts = 1 if len(of) == 1 else len(self.groups)
-            values = check_residues(value["values"], parts * self.size)
+            values = check_residues(value["values"], self.size)
         except FederationError:
             return "it holds other masked numbers than were asked for"
         if len(of) > 1:
@@ -255,13 +236,11 @@ class Masked(Own):
         values = self.kept[name] = value["values"]
         if self.digests is None:
             self._signed[name] = value["said"]
-        group = next(number for number, names in enumerate(self.groups) if name in names)
-        if group in self._sums:
-            add(self._sums[group], values)
+        if self._sum is None:
+            self._sum = values.copy()
         else:
-            self._sums[group] = values.copy()
+            add(self._sum, values)
 
     def total(self) -> dict[str, Any]:
-        """Return the sums, and what was signed of their parts."""
-        values = np.concatenate([self._sums[group] for group in sorted(self._sums)])
-        return {"values": values} | ({} if self.digests is not None else {"said": self._signed})
+        """Return the sum, and what was signed of its parts."""
+        return {"values": self._sum} | ({} if self.digests is not None else {"said": self._signed})

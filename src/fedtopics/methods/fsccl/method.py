@@ -50,7 +50,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
         shapes = Trained(0, self.settings).shapes()
         weights = {n: shapes[n] for n in shapes if n != "origin"}
-        loss = Field(each=LONGEST, steers=self.settings.loss_steers)
+        loss = Field(each=LONGEST)
         template = {"changes": weights, "loss": loss}
         return agreement.sum("train_locally", template, round=round_, weights=dict(state))
 

@@ -99,7 +99,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9), and average networks if it is time."""
-        loss = Field(each=LONGEST, steers=self.settings.loss_steers)
+        loss = Field(each=LONGEST)
         template = {**self._template, "loss": loss}
         sent = {"centres": state["centres"], "counts": state["counts"]}
         network = below("network", state)

@@ -82,8 +82,7 @@ def _synchronised_statistics(
         totals = to_tensor(reply["sums"], torch.float64)
         shared = to_arrays(server.finish(number, totals, reply["documents"]))
     *earlier, last = [_fields(state, shapes.shared[stage.name]) for stage in network.stages]
-    steered = agreement.loss(settings.loss_steers)
-    reply = ask("loss", {"loss": steered, "shared": last}, shared=shared)
+    reply = ask("loss", {"loss": agreement.loss(), "shared": last}, shared=shared)
     documents, loss = reply["documents"], reply["loss"]
     templates = [
         {"weights": _rows(state, shapes.client_weights)},
@@ -148,7 +147,7 @@ def _pass_once(
     fields: Template, round_: int, **payload: Any,
 ) -> tuple[Update, Any]:  # fmt: skip
     """Ask for a whole pass over a minibatch; return the update, and gradients of what is shared."""
-    loss = agreement.loss(settings.loss_steers, settings.local_steps)
+    loss = agreement.loss(settings.local_steps)
     template: Template = {**fields, "sums": _sums(state), "loss": loss}
     reply = agreement.sum(function, template, round=round_, **payload)
     total = reply["descent"] if "descent" in fields else reply["weights"]

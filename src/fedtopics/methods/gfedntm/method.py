@@ -91,7 +91,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
         payload = _for_evaluation(state)
-        template = {"loss": agreement.loss(steers="gain")}
+        template = {"loss": agreement.loss()}
         reply = agreement.sum("validate", template, round=round_, **payload)
         return reply["loss"] / reply["documents"], reply["documents"]
 

@@ -67,8 +67,8 @@ class LDA(Program[LDASettings, PseudoCounts]):
         # Of a word no more can be found than all clients have counted, on this vocabulary.
         counted = agreement.vocabulary.occurrences[:, None]
         most = np.inf if self._continued else agreement.most(counted)
-        bound = agreement.loss(self.settings.loss_steers)
-        template: Template = {"counts": Field(state.shape, most, 0, rows=True), "bound": bound}
+        counts = Field(state.shape, most, 0, rows=True)
+        template: Template = {"counts": counts, "bound": agreement.loss()}
         of_all = self.settings.learning == "batch" or self._added is not None
         function = "all_expected_counts" if of_all else "expected_counts"
         return agreement.sum(function, template, round=round_, pseudo_counts=state)

@@ -43,7 +43,7 @@ class Expectation:
             "directions": Field(state["directions"].shape, each=1),  # points have unit length
             "words": sums(*state["words"].shape, most=most),
             "weights": sums(*state["weights"].shape, each=1),
-            "loss": Field(each=LONGEST, steers=self.settings.loss_steers),
+            "loss": Field(each=LONGEST),
         }
         evidence = vars(Evidence.of(state, self.settings))
         counted: Template = {"counts": template["weights"]}
