@@ -53,7 +53,7 @@ def test_a_link_is_opened_again_when_the_other_side_has_gone() -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (FederationError("The server uses another authority."), "The server uses another authority."),
+        (FederationError("It has another authority."), "It has another authority."),
         (OSError(107, "Not connected"), "(Not connected). Start the same"),
         (RuntimeError("a name that a document could have"), "(RuntimeError). Start the same"),
         (asyncio.CancelledError(), "(CancelledError). Start the same"),

@@ -84,7 +84,7 @@ def test_who_shows_a_wrong_certificate_is_sent_away_and_nobody_else_notices() ->
 
 
 def reply(index: int) -> Reply:
-    return Reply(index, b"", b"", 0.0, {})
+    return Reply(index, b"", b"", {})
 
 
 def test_who_is_refused_under_a_name_takes_nothing_from_who_has_it() -> None:

@@ -135,5 +135,5 @@ def print_event(event: dict[str, Any]) -> None:
     study = event.get("study")
     plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
     plain |= {"exposure": event["exposure"].plain()} if "exposure" in event else {}
-    click.echo(as_json(plain, default=str))
+    click.echo(as_json(plain, default=str, allow_nan=False))
     console.file.flush()

@@ -247,8 +247,8 @@ class GrpcTransport:
         if not isinstance(error, FedTopicsError):
             what = (isinstance(error, OSError) and error.strerror) or type(error).__name__
             reason = (
-                f"This machine cannot connect to {address.title} any more ({sentence(what)}). Start "
-                "the same command again; if that does not help, please report it."
+                f"This machine cannot connect to {address.title} any more ({sentence(what)}). "
+                "Start the same command again; if that does not help, please report it."
             )
         self._put_in("", Closed(reason))
 
