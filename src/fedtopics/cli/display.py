@@ -110,8 +110,9 @@ class RoundProgress(Progress):
     def __init__(self) -> None:
         super().__init__(console, say)
 
-    def __call__(self, event: Mapping[str, Any]) -> bool:
-        kind, is_progress = event["event"], super().__call__(event)
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        kind = event["event"]
+        super().__call__(event)
         if kind == "vocabulary":
             unseen = f"{event['without_known_word']:,} of them without an agreed word"
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
@@ -121,7 +122,6 @@ class RoundProgress(Progress):
             say(sentence(event))
         elif text := sentence_on_texts(event):
             say(text)
-        return is_progress
 
 
 def sentence(event: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fedtopics.cli.display import console, say, sentence, status, topic_news
 from fedtopics.cli.privacy import show_exposure
-from fedtopics.federation.progress import Progress
+from fedtopics.federation.progress import SHOWN, Progress
 from fedtopics.methods.sentences import sentence_on_texts
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class ClientNews:
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
-        if self._progress(event):
+        self._progress(event)
+        if kind in SHOWN:
             self._status.update(Text(f"{self._name}: {self._progress}"))
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}

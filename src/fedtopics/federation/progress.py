@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 MINUTE = 60.0
+SHOWN = ("training", "embedding", "round")  # events that say how far a run is
 
 
 def duration(seconds: float) -> str:
@@ -60,7 +61,7 @@ class Progress:
         self._bar.add_task("", total=None, loss="")
         (self._task,) = self._bar.tasks
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 
@@ -72,8 +73,8 @@ class Progress:
         self._bar.stop()
         self._say_line()
 
-    def __call__(self, event: Mapping[str, Any]) -> bool:
-        """Take an event, and show what it changes; return whether it changes anything."""
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Take an event, and show what it changes."""
         kind = event["event"]
         if kind == "training":
             self._count("round", event["done"], event["rounds"], begins=True)
@@ -87,10 +88,9 @@ class Progress:
                 self._task.id, description="round", completed=event["round"], loss=loss
             )
         else:
-            return False
+            return
         if time.monotonic() - self._when >= MINUTE or self._task.completed == self._task.total:
             self._say_line()
-        return True
 
     def _count(self, what: str, done: int, total: int, begins: bool) -> None:
         if begins:  # what earlier processes did took this one no time
