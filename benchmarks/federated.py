@@ -139,9 +139,7 @@ def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
         "rounds": len(rounds),
         "seconds": sum(event["seconds"] for event in rounds),
         "round": median(lambda e: e["seconds"]),
-        "clients": median(lambda e: e["computing"]),
         "server": median(lambda e: e["seconds"] - e["waiting"]),
-        "wire": median(lambda e: e["waiting"] - e["computing"]),
         "sent": median(lambda e: e["bytes_sent"]) / len(NAMES),
         "received": median(lambda e: e["bytes_received"]) / len(NAMES),
         "loss": last["loss"],
@@ -204,18 +202,15 @@ def report(found: dict[str, dict[str, Any]]) -> list[str]:
         f"topics, hidden layers of {HIDDEN}, 64 documents a round, seed 0, one thread a process, "
         "two cores. Command: `make bench-rounds`.",
         "",
-        "| setting | rounds | seconds | ms a round | slowest client computes | server computes "
-        "| wire and waiting | sent, MB a client | received, MB a client | loss, held back |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| setting | rounds | seconds | ms a round | server computes "
+        "| sent, MB a client | received, MB a client | loss, held back |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, row in found.items():
-        shares = " | ".join(
-            f"{row[part] * 1e3:.0f} ms ({row[part] / row['round']:.0%})"
-            for part in ("clients", "server", "wire")
-        )
+        server = f"{row['server'] * 1e3:.0f} ms ({row['server'] / row['round']:.0%})"
         lines.append(
             f"| {name} | {row['rounds']} | {row['seconds']:.1f} | {row['round'] * 1e3:.0f} "
-            f"| {shares} | {row['sent'] / 1e6:.2f} | {row['received'] / 1e6:.2f} "
+            f"| {server} | {row['sent'] / 1e6:.2f} | {row['received'] / 1e6:.2f} "
             f"| {row['loss']:.2f} |"
         )
     lines += ["", f"All weights, dense, in float32: {dense_bytes() / 1e6:.2f} MB."]

@@ -57,7 +57,7 @@ def real_messages() -> list[Message]:
         messages.Waiting(3),
         messages.Announced(4, 1 << 20),
         messages.Granted(4),
-        messages.Reply(4, digest, bytes(72), 0.25, reply),
+        messages.Reply(4, digest, bytes(72), reply),
         messages.Failure(4, "policy", True),
         messages.Done(),
         *map(Replicated.of, logged),

@@ -156,7 +156,6 @@ TYPED = [
     ["pki", "create", "--server", "localhost"],
     ["pki", "issue", "north", "--peer"],
     ["peer", "peers.toml", *IDENTITY, "--data", "north.jsonl", "--dry-run"],
-    ["unit", "server", "study.toml", "--pki", "pki"],
     ["flda", "--help"],
     ["flare", "--help"],
     ["flower", "--help"],

@@ -161,11 +161,11 @@ def test_help(command: str, typed: Typed) -> None:
     assert f" {command} [OPTIONS]" in out
     options = {
         "server": {"--pki", "--listen", "--out", "--resume", "--go-on", "--start", "--vocabulary",
-                   "--track", "--metrics", "--insecure", "--json"},
+                   "--insecure", "--json"},
         "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
                    "--author", "--embedding-model", "--policy", "--out", "--round", "--follow",
                    "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--time",
-                   "--wait", "--metrics", "--json", "--rules"},
+                   "--wait", "--json", "--rules"},
         "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
                    "--author", "--time", "--policy", "--json", "--rules"},
     }  # fmt: skip

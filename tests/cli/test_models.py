@@ -207,66 +207,6 @@ def test_what_is_printed(trained: Path, typed: Typed) -> None:
     assert typed("compare", "out/model", "nowhere")[0] == 2
 
 
-# Tracking
-
-
-def test_a_run_that_is_tracked(
-    folder: Path,
-    typed: Typed,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[tuple[str, Any]] = []
-
-    def tracker(title: str) -> type:
-        class Fake:
-            def __init__(self, *given: Any, **named: Any) -> None:
-                self.kinds: list[str] = []
-                made.append((title, (given, named, self)))
-
-            def __enter__(self) -> Any:
-                return self
-
-            def __exit__(self, *_: object) -> None:
-                self.kinds.append("closed")
-
-            def __call__(self, event: dict[str, Any]) -> None:
-                self.kinds.append(event["event"])
-
-        return Fake
-
-    monkeypatch.setattr("fedtopics.federation.tracking.TensorBoard", tracker("TensorBoard"))
-    monkeypatch.setattr("fedtopics.federation.tracking.MLflow", tracker("MLflow"))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    both = ["--track", "tensorboard", "--track", "mlflow", "--track", "mlflow"]
-    code, out, _ = typed("run", "study.toml", "--out", "out", *both)
-    assert code == 0
-    assert "agreed on 52 words" in out, "the display is there as well"
-    assert [title for title, _ in made] == ["TensorBoard", "MLflow"]
-    assert made[0][1][0][0] == Path("out/tensorboard")
-    assert made[1][1][1]["tracking_uri"] == f"sqlite:///{folder}/out/mlflow/mlflow.db"
-    kinds = [event["event"] for event in events_of("out")]
-    for _, one in made:  # what clients alone are told is not in the run's folder
-        assert [kind for kind in one[2].kinds if kind != "languages"] == [*kinds, "closed"]
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
-    code, _, _ = typed(*CONTINUE, "--rounds", 1, "--track", "mlflow")
-    assert code == 0
-    assert made[2][1][1]["tracking_uri"] is None
-
-
-def test_a_tracker_that_is_not_installed(
-    folder: Path,
-    typed: Typed,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("fedtopics.extras.find_spec", lambda module: None)
-    for name in ("tensorboard", "mlflow"):
-        code, _, err = typed("run", "study.toml", "--track", name)
-        assert code == 1
-        assert f"install it with: pip install 'fedtopics[{name}]'" in err
-    assert not Path("runs").exists()
-    assert typed("run", "study.toml", "--track", "paper")[0] == 2
-
-
 # Merging
 
 

@@ -1,4 +1,4 @@
-"""What deploy/ has for containers: the commands are ours, nobody is root, versions are pinned.
+"""What deploy/ has: the commands are ours, nobody is root, versions are pinned.
 
 `make image` builds it, or does its steps where docker is missing.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +21,10 @@ import pytest
 import yaml
 
 from deploy import build
-from fedtopics import cli
+from fedtopics import cli, errors
 from tests.helpers.services import NAMES, Service, assert_survives, free_port, write_letters
 
-METRICS = "9557"
+PORT = "7557"
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 STEPS = list(build.instructions((DEPLOY / "Dockerfile").read_text()))
@@ -41,7 +44,26 @@ def pods() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         yield pod, pod["containers"][0]
 
 
+UNITS = {
+    path.stem.rstrip("@"): path.read_text() for path in sorted(DEPLOY.glob("fedtopics-*.service"))
+}
+PROGRAM = "/opt/fedtopics/bin/fedtopics"
+
+
+def lines(unit: str, key: str) -> list[str]:
+    """What a unit says of a key."""
+    return re.findall(rf"^{key}=(.*)$", unit, re.MULTILINE)
+
+
+def started(unit: str) -> list[str]:
+    """The words of a unit's command, behind the program."""
+    ((program, *words),) = map(shlex.split, lines(unit, "ExecStart"))
+    assert program == PROGRAM
+    return words
+
+
 COMMANDS = [
+    *map(started, UNITS.values()),
     *(service["command"] for service in COMPOSE.values()),
     *(container["args"] for _, container in pods()),
 ]
@@ -51,11 +73,31 @@ COMMANDS = [
 def test_commands_are_as_they_can_be_typed(words: list[str]) -> None:
     command = cli.app.get_command(click.Context(cli.app), words[0])
     assert command is not None
-    typed = [re.sub(r"\$\{\w+:-(.*)\}", r"\1", word) for word in words[1:]]
+    typed = [re.sub(r"\$\{\w+(:-(.*))?\}", r"\2", word) for word in words[1:]]
     context = command.make_context(words[0], typed)
     assert context.params["out"] is not None
     if words[0] == "server":
         assert context.params["go_on"]
+
+
+def test_units_start_again_what_people_need_not_mend(tmp_path: Path) -> None:
+    """They write in one folder alone, and systemd takes them."""
+    assert {name: started(unit)[0] for name, unit in UNITS.items()} == {
+        "fedtopics-client": "client", "fedtopics-server": "server"
+    }  # fmt: skip
+    for name, unit in UNITS.items():
+        codes = {errors.InputError.exit_code, errors.PolicyError.exit_code}
+        assert {*map(int, lines(unit, "RestartPreventExitStatus")[0].split())} == codes
+        assert lines(unit, "Restart") == ["on-failure"]
+        assert lines(unit, "User") == ["fedtopics"]
+        assert lines(unit, "ReadWritePaths") == lines(unit, "WorkingDirectory")
+        assert not [word for word in started(unit) if word.startswith("/")]
+        if (systemd := shutil.which("systemd-analyze")) is not None:
+            here = unit.replace(PROGRAM, sys.executable).replace("User=fedtopics", "User=root")
+            file = tmp_path / (f"{name}@south.service" if "%i" in unit else f"{name}.service")
+            file.write_text(here)
+            done = subprocess.run([systemd, "verify", file], capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_nobody_is_root_and_the_lock_is_kept() -> None:
@@ -80,24 +122,17 @@ def test_nobody_is_root_and_the_lock_is_kept() -> None:
 
 
 def test_health_is_asked_where_it_is_served() -> None:
-    assert ("ARG", "EXTRAS=[neural,metrics]") in STEPS
-    assert METRICS in dict(STEPS)["EXPOSE"].split()
-    for service in COMPOSE.values():
-        command, asked = service["command"], service["healthcheck"]["test"]
-        assert command[command.index("--metrics") + 1] == METRICS, "this container's alone"
-        assert asked[:3] == ["CMD", "python", "-c"]
-        assert f"'http://127.0.0.1:{METRICS}/healthz'" in asked[3]
-        compile(asked[3], "healthcheck", "exec")
-    for _, container in pods():
-        arguments = container["args"]
-        assert arguments[arguments.index("--metrics") + 1] == f"0.0.0.0:{METRICS}"
-        assert {"containerPort": int(METRICS), "name": "metrics"} in container["ports"]
-        probes = {name: probe["httpGet"] for name, probe in container.items() if "Probe" in name}
-        assert probes == {
-            "readinessProbe": {"path": "/healthz/ready", "port": "metrics"},
-            "livenessProbe": {"path": "/healthz", "port": "metrics"},
-            "startupProbe": {"path": "/healthz", "port": "metrics"},
-        }
+    """A server listens where others ask; a client listens nowhere, and ends when it is done."""
+    assert dict(STEPS)["EXPOSE"] == PORT
+    *program, code = COMPOSE["server"]["healthcheck"]["test"]
+    assert program == ["CMD", "python", "-c"]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        asked = code.replace(PORT, f"{listening.getsockname()[1]}")
+        subprocess.run([sys.executable, "-c", asked], check=True)
+    assert subprocess.run([sys.executable, "-c", asked], stderr=subprocess.DEVNULL).returncode == 1
+    server = JOBS["fedtopics-server"]["spec"]["template"]["spec"]["containers"][0]
+    assert server["ports"] == [{"containerPort": int(PORT)}]
+    assert server["readinessProbe"] == {"tcpSocket": {"port": int(PORT)}}
 
 
 def test_what_is_written_is_on_a_volume() -> None:
@@ -117,8 +152,7 @@ def test_what_is_written_is_on_a_volume() -> None:
 def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Path) -> None:
     """What compose starts, in folders that docs/deployment.md has filled; a client on two machines.
 
-    In place of containers are processes; of the port that is published, one of this machine, and
-    of that of metrics, which each container has for itself, any.
+    In place of containers are processes; of the port that is published, one of this machine.
     """
     write_letters(tmp_path)
     port = free_port()
@@ -126,8 +160,8 @@ def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Pa
 
     def service(name: str, folder: Path) -> Service:
         words = [
-            re.sub(r"\$\{SERVER:-.*\}", f"localhost:{port}", w).replace(METRICS, "0")
-            for w in COMPOSE[name]["command"]
+            re.sub(r"\$\{SERVER:-.*\}", f"localhost:{port}", word)
+            for word in COMPOSE[name]["command"]
         ]
         return [program, *words], folder
 

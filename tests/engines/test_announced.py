@@ -47,7 +47,7 @@ def studied(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Federation, list[
 
 def reply(hand: Hand, value: Any) -> Reply:
     digest, signature = hand.node.sign(hand.index + 1)
-    return Reply(hand.index + 1, digest, signature, 0.0, {"x": value, "documents": 1})
+    return Reply(hand.index + 1, digest, signature, {"x": value, "documents": 1})
 
 
 def says(hand: Hand, message: Message) -> None:

@@ -50,6 +50,44 @@ def test_a_link_is_opened_again_when_the_other_side_has_gone() -> None:
         here.stop()
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (FederationError("It has another authority."), "It has another authority."),
+        (OSError(107, "Not connected"), "(Not connected). Start the same"),
+        (RuntimeError("a name that a document could have"), "(RuntimeError). Start the same"),
+        (asyncio.CancelledError(), "(CancelledError). Start the same"),
+    ],
+)  # fmt: skip
+def test_whatever_keeps_it_from_connecting_ends_the_wait(error: BaseException, reason: str) -> None:
+    def diagnose() -> str:
+        raise error
+
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        place = f"127.0.0.1:{closed.getsockname()[1]}"
+    there = GrpcTransport(None, [Address(place, None, "", diagnose=diagnose)], 1, lambda _: None)
+    there.start()
+    try:
+        link, what = arrived(there, Closed)
+        assert not link
+        assert reason in what.reason
+        assert "document" not in what.reason
+    finally:
+        there.stop()
+
+
+def test_a_display_that_fails_ends_the_wait() -> None:
+    def notify(_: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    there = GrpcTransport(None, [Address("127.0.0.1:1", None, "")], 1, notify)
+    there.start()
+    try:
+        assert "(Broken pipe)" in arrived(there, Closed)[1].reason
+    finally:
+        there.stop()
+
+
 @pytest.mark.parametrize("steps", range(12))
 def test_whoever_cancels_a_link_as_it_ends_it_is_said_to_be_closed(steps: int) -> None:
     """GRPC cancels what lives with a stream whose other side is gone, at any moment of its end."""

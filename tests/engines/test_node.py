@@ -9,9 +9,9 @@ import pytest
 from fedtopics.engines.adder import Adder, Asked, Rules, _Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Unsigned
 from fedtopics.engines.messages import Accept, Message, Offer, Refusal, Reply, Waiting
-from fedtopics.engines.node import Node
+from fedtopics.engines.node import NewRunError, Node
 from fedtopics.engines.place import Attempt
-from fedtopics.engines.transport import Opened, first_offer
+from fedtopics.engines.transport import Closed, Opened, first_offer
 from fedtopics.errors import FederationError, IdentityError
 from fedtopics.methods.events import StatusChange
 
@@ -84,7 +84,42 @@ def test_who_shows_a_wrong_certificate_is_sent_away_and_nobody_else_notices() ->
 
 
 def reply(index: int) -> Reply:
-    return Reply(index, b"", b"", 0.0, {})
+    return Reply(index, b"", b"", {})
+
+
+def offer_of(run: bytes) -> Offer:
+    return Offer("", 0, "", 0, {}, "", "", run, 0.0, b"")
+
+
+def test_a_server_that_comes_back_while_its_offer_is_considered_is_answered() -> None:
+    """Else the client would wait for ever: it had said yes over a link that was no more."""
+    sent: Any = Sent()
+    introduction = Introduction("a", Proposal.of(offer_of(b"run")), b"run", Unsigned())
+    node = Node("a", (), sent, introduction, lambda _: None)
+    replica: Any = SimpleNamespace()
+    for link, run in (("1", b"run"), ("2", b"run"), ("3", b"another run")):
+        node._take(link, Opened(offers=False))
+        node._take(link, offer_of(run))
+    first, second = node.offered(), node.offered()
+    node.join(*first, ["a"], introduction, replica)
+    assert sent.messages == [("1", "accept")]
+    with pytest.raises(NewRunError):
+        node.check()
+    node.forget()
+    node._take("4", offer_of(b"run"))
+    assert node.offered()[0] == "3"
+    node.join(*second, ["a"], introduction, replica)
+    assert sent.messages == [("1", "accept"), ("2", "accept"), ("4", "accept")]
+    node.check()
+
+
+def test_an_offer_is_gone_with_its_link() -> None:
+    node, _ = linked("server", {})
+    node._replica = None
+    for link in "12":
+        node._take(link, offer_of(b"run"))
+    node._take("1", Closed())
+    assert node.offered()[0] == "2"
 
 
 def test_who_is_refused_under_a_name_takes_nothing_from_who_has_it() -> None:

@@ -53,7 +53,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def says(hand: Hand, digest: bytes = b"", **reply: Any) -> None:
     index = hand.index + 1
     known, signature = hand.node.sign(index)
-    message = Reply(index, digest or known, signature, 0.0, {"documents": 1} | reply)
+    message = Reply(index, digest or known, signature, {"documents": 1} | reply)
     hand.node.say(message, index)
 
 
@@ -199,7 +199,7 @@ def test_replies_that_cannot_be_read(structure: bytes, monkeypatch: pytest.Monke
         b.begun(1)
         f.hub.away.add("b")
         (link,) = f.hub._ports["b"].ends
-        f.hub._ports["b"].send_raw(link, framed(Reply(2, b"", b"", 0.0, {}), structure))
+        f.hub._ports["b"].send_raw(link, framed(Reply(2, b"", b"", {}), structure))
         assert b.added()["missing"] == {"b": "its connection was lost"}
         b.begun(2)
         says(b, x=np.array([10.0]))

@@ -148,7 +148,7 @@ def test_who_says_too_much_is_sent_away_and_may_come_back() -> None:
         node = f.node
         for _ in range(40):  # the adder's program does not hear: it computes
             with hand.node._changed:
-                hand.node.send("@server", Reply(1, b"", b"", 0.0, {}))
+                hand.node.send("@server", Reply(1, b"", b"", {}))
         until(lambda: not node.members["b"].link)
         heard = [what for _, what in iter(node._next_heard, ("", None))]
         assert sum(isinstance(what, Reply) for what in heard) == 32

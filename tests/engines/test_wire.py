@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from fedtopics.engines.handshake import Proposal
 from fedtopics.engines.log import Entry
 from fedtopics.engines.log_messages import Append, Beat, Position
 from fedtopics.engines.messages import (
+    KINDS,
     Accept,
     Announced,
     Declined,
@@ -51,13 +52,19 @@ MESSAGES: list[Message] = [
     Waiting(3),
     Announced(1, 99),
     Granted(1),
-    Reply(1, b"digest", b"", 0.5, {"x": np.arange(30_000.0), "documents": 3}),
+    Reply(1, b"digest", b"", {"x": np.arange(30_000.0), "documents": 3}),
     Failure(1, "policy", True),
     Done(),
     Replicated.of(Position(1, 0, 7, (b"one", b"two"))),
     Replicated.of(Append(0, 2, b"digest", (Entry("begun", b"content"), Entry("", b"")), 3)),
     Replicated.of(Beat(0, 3, 3)),
 ]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_only_an_offer_has_a_time(kind: type[Message]) -> None:
+    """How long a client computes depends on its documents; nobody needs to know it."""
+    assert (float in get_type_hints(kind).values()) == (kind is Offer)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.kind)
@@ -126,30 +133,30 @@ OFFERED = Proposal("0.3.1", "gfedntm", 2, {}, "f00d")
 @pytest.mark.parametrize(
     ("product", "version", "methods", "objection"),
     [
-        ("0.3.1", 5, {"gfedntm": 2}, ""),
-        ("0.3.9", 5, {"gfedntm": 2, "other": 7}, ""),
+        ("0.3.1", 6, {"gfedntm": 2}, ""),
+        ("0.3.9", 6, {"gfedntm": 2, "other": 7}, ""),
         (
             "0.4.0", 3, {"gfedntm": 2},
             "The client has version 0.4.0 of fedtopics, the server 0.3.1; "
             "install fedtopics 0.3.1 on both sides.",
         ),
         (
-            "", 5, {"gfedntm": 2},
+            "", 6, {"gfedntm": 2},
             "The client has version none of fedtopics, the server 0.3.1; "
             "install fedtopics 0.3.1 on both sides.",
         ),
         (
-            "0.3.0", 6, {"gfedntm": 2},
-            "The client has version 5 of the wire format, the server 6; "
+            "0.3.0", 7, {"gfedntm": 2},
+            "The client has version 6 of the wire format, the server 7; "
             "install fedtopics 0.3.1 on both sides.",
         ),
         (
-            "0.3.0", 5, {"gfedntm": 1},
+            "0.3.0", 6, {"gfedntm": 1},
             "The client has version 1 of the method 'gfedntm', the server 2; "
             "install fedtopics 0.3.1 on both sides.",
         ),
         (
-            "0.3.0", 5, {"flda": 2},
+            "0.3.0", 6, {"flda": 2},
             "The client has version none of the method 'gfedntm', the server 2; "
             "install fedtopics 0.3.1 on both sides.",
         ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import socket
+import struct
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -181,6 +183,27 @@ def test_a_firewall(
     assert not finding.lasting
 
 
+def test_a_server_that_dies_before_the_handshake(
+    ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine resets the connections that it had not accepted: their socket has no peer."""
+    connect, reset = socket.create_connection, struct.pack("ii", 1, 0)
+
+    def dying(*place: Any) -> socket.socket:
+        made = connect(*place)
+        accepted, _ = listening.accept()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        accepted.close()
+        return made
+
+    monkeypatch.setattr(socket, "create_connection", dying)
+    with socket.create_server((HOST, 0)) as listening:
+        address = f"localhost:{listening.getsockname()[1]}"
+        fine, finding = found(address, ours / "clients/a")
+    assert fine == ["certificate", "reachable"]
+    assert finding == Finding("TLS", False, "the server ended the handshake; try again")
+
+
 def test_another_authority(ours: Path, made: Path) -> None:
     with offering(NAMES, credentials=of_server(made.parent / "theirs"), proposal=PROPOSAL) as f:
         assert found(f"localhost:{f.hub.port}", ours / "clients/a") == (
@@ -310,7 +333,7 @@ def test_a_name_that_is_not_in_the_study(ours: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("ahead", [-3600.0, 121.0, 3600.0])
+@pytest.mark.parametrize("ahead", [-3600.0, 121.0, 3600.0, math.nan])
 def test_another_clock(ours: Path, ahead: float, monkeypatch: pytest.MonkeyPatch) -> None:
     offer = handshake.Introduction.offer
 

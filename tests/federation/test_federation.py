@@ -145,7 +145,7 @@ def test_the_servers_folder(finished: tuple[Path, Outcome]) -> None:
         assert event["missing"] == {}
         assert event["bytes_sent"] > 3 * 4 * 90 * 16  # the first layer, to each of them
         assert event["bytes_received"] > 1000
-        assert 0 <= event["computing"] <= event["waiting"] <= event["seconds"]
+        assert 0 <= event["waiting"] <= event["seconds"]
     for name in SIZES:
         theirs = Study.read(folder / name / "study.toml")
         assert theirs.fingerprint == again.fingerprint

@@ -1,143 +1,89 @@
-"""How far a run is, on a terminal, in a notebook and in a log."""
+"""How far a run is, on a terminal and in a log."""
 
 from __future__ import annotations
 
 import io
-import sys
-from types import ModuleType
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from fedtopics.federation import progress
-from fedtopics.federation.progress import Bar, Cell, Lines, Progress, Seen
+from fedtopics.federation.progress import Progress
 
 TRAINING = {"event": "training", "done": 0, "rounds": 10}
 
 
-def ended(number: int, **more: Any) -> dict[str, Any]:
-    return {"event": "round", "round": number, "documents": 100, "seconds": 0.5} | more
+class Shown:
+    """A run's progress on a screen, by a clock that stands still, and the lines of its log."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, terminal: bool = False) -> None:
+        self.now, self.lines, self.screen = 1000.0, list[str](), io.StringIO()
+        monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
+        console = Console(
+            file=self.screen, force_terminal=terminal, width=100, get_time=lambda: self.now
+        )
+        self.progress = Progress(console, self.lines.append)
+
+    def rounds(self, first: int, last: int, seconds: float, **more: Any) -> None:
+        for number in range(first, last + 1):
+            self.now += seconds
+            self.progress({"event": "round", "round": number} | more)
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [1000.0]
-    for name in ("monotonic", "time"):
-        monkeypatch.setattr(progress.time, name, lambda: now[0])
-    return now
+def test_what_events_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Shown(monkeypatch)
+    shown.progress({"event": "vocabulary", "words": 3})
+    for done in (5, 10):
+        shown.progress({"event": "embedding", "client": "a", "done": done, "documents": 20})
+        shown.now += 1
+    assert str(shown.progress) == "embedding a 10 of 20"
+    shown.progress(TRAINING)
+    assert str(shown.progress) == "round 0 of 10"
+    shown.rounds(1, 3, 2.0, loss=4.126)
+    assert str(shown.progress) == "round 3 of 10, loss 4.13, 14 s left"
+    shown.rounds(4, 10, 2.0)
+    assert str(shown.progress) == "round 10 of 10"
 
 
-def test_what_events_say(clock: list[float]) -> None:
-    seen = Seen()
-    assert not seen.take({"event": "vocabulary", "words": 3})
-    assert seen.take({"event": "embedding", "client": "a", "done": 5, "documents": 20})
-    assert str(seen) == "embedding a 5 of 20"
-    assert seen.take(TRAINING)
-    assert str(seen) == "round 0 of 10"
-    clock[0] += 6
-    assert seen.take(ended(3, loss=4.126))
-    assert str(seen) == "round 3 of 10, loss 4.13, 14 s left"
-    assert seen.speed == 200
-    seen.take(ended(10))
-    assert str(seen) == "round 10 of 10"
-
-
-def test_time_left_is_of_this_process(clock: list[float]) -> None:
+def test_time_left_is_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of before an interruption took it no time."""
-    seen = Seen()
-    seen.take({"event": "training", "done": 5, "rounds": 10})
-    clock[0] += 2
-    seen.take(ended(6))
-    assert str(seen) == "round 6 of 10, 8 s left"
+    shown = Shown(monkeypatch)
+    shown.progress({"event": "training", "done": 5, "rounds": 10})
+    shown.rounds(6, 7, 200.0)
+    assert str(shown.progress) == "round 7 of 10, 10 min left"
 
 
-def test_time_left_of_a_file() -> None:
-    """Events have their times there; a resumed run is slower, and what went before is not of it."""
-    seen = Seen()
-    seen.take(TRAINING | {"time": 100.0})
-    seen.take(ended(1, time=200.0))
-    assert seen.left == 900
-    seen.take({"event": "training", "done": 1, "rounds": 10, "time": 5000.0})
-    assert seen.left is None
-    seen.take(ended(2, time=5030.0))
-    assert (seen.left, str(seen)) == (240, "round 2 of 10, 4 min left")
-
-
-def test_a_log_has_a_line_a_minute(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    lines, seen = Lines(), Seen()
-    lines.close(seen)
-    seen.take(TRAINING)
-    for number in range(1, 10):
-        clock[0] += 20
-        seen.take(ended(number))
-        lines.show(seen)
-    lines.close(seen)
-    shown = capsys.readouterr().err.splitlines()
-    assert [line.partition(",")[0] for line in shown] == [
+def test_a_log_has_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Shown(monkeypatch)
+    with shown.progress as running:
+        running(TRAINING)
+        shown.rounds(1, 9, 20.0)
+    assert [line.partition(",")[0] for line in shown.lines] == [
         "round 3 of 10", "round 6 of 10", "round 9 of 10",
     ]  # fmt: skip
+    assert shown.screen.getvalue() == ""
 
 
-class Handle:
-    def __init__(self, shown: list[Any]) -> None:
-        self.shown = shown
-
-    def update(self, data: Any, raw: bool) -> None:
-        assert raw
-        self.shown.append(data)
-
-
-def test_a_notebook_has_one_line_that_changes(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
+def test_a_log_of_nothing_is_empty(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begun: list[Any] = []
-    changes: list[Any] = []
-
-    def display(data: Any, raw: bool, display_id: bool) -> Handle:
-        assert raw
-        assert display_id
-        begun.append(data)
-        return Handle(changes)
-
-    module = ModuleType("IPython.display")
-    module.display = display  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", module)
-    monkeypatch.setattr(Console, "is_jupyter", True, raising=False)
-    monkeypatch.setattr(Console, "__init__", lambda self, **_: None)
-    with Progress() as show:
-        show(TRAINING)
-        for number in range(1, 11):  # faster than a cell changes
-            clock[0] += 0.1
-            show(ended(number))
-    assert begun == [
-        {
-            "text/plain": "round 0 of 10",
-            "text/html": '<progress value="0" max="10"></progress> round 0 of 10',
-        }
-    ]
-    assert [data["text/plain"].partition(",")[0] for data in changes] == [
-        "round 3 of 10", "round 6 of 10", "round 9 of 10", "round 10 of 10",
-    ]  # fmt: skip
+    shown = Shown(monkeypatch)
+    with shown.progress:
+        pass
+    assert shown.lines == []
+    with Progress(Console(file=shown.screen)) as running:
+        running(TRAINING | {"rounds": 0})
+    assert capsys.readouterr().err == "round 0 of 0\n"
 
 
-def test_a_name_is_no_markup() -> None:
-    seen = Seen()
-    seen.take({"event": "embedding", "client": "<b>", "done": 1, "documents": 2})
-    cell = object.__new__(Cell)
-    shown: list[Any] = []
-    cell._display, cell._handle, cell._shown = None, Handle(shown), 0.0
-    cell.show(seen)
-    assert "<b>" not in shown[0]["text/html"]
-
-
-def test_a_terminal_has_a_bar() -> None:
-    screen = io.StringIO()
-    bar, seen = Bar(Console(file=screen, force_terminal=True, width=100)), Seen()
-    for event in (TRAINING, ended(4, loss=2.5)):
-        seen.take(event)
-        bar.show(seen)
-    bar.close(seen)
-    assert "4/10" in screen.getvalue()
-    assert "loss 2.50" in screen.getvalue()
+def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Shown(monkeypatch, terminal=True)
+    with shown.progress as running:
+        running({"event": "embedding", "client": "[red]", "done": 1, "documents": 2})
+        assert "[red]" in shown.screen.getvalue()
+        running(TRAINING)
+        shown.rounds(4, 4, 1.0, loss=2.5)
+    assert "4/10" in shown.screen.getvalue()
+    assert "loss 2.50" in shown.screen.getvalue()
+    assert shown.lines == []

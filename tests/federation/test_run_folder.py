@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -217,6 +218,18 @@ def test_damaged_events(tmp_path: Path, line: str) -> None:
     (tmp_path / "events.jsonl").write_text(line + "\n")
     with pytest.raises(RunError, match=r"The first line of .*events\.jsonl is damaged"):
         RunFolder(tmp_path, "study1", resume=True)
+
+
+def test_an_event_of_infinite_numbers_is_a_defect_and_not_written(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    run = RunFolder(tmp_path, "study1", on_event=seen.append)
+    for loss in (math.inf, math.nan):
+        with pytest.raises(ValueError, match="JSON compliant"):
+            run.event(RoundEnded(4, {"loss": loss}, {}))
+    run.close()
+    lines = (tmp_path / "before.jsonl").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["started"]
+    assert len(seen) == 1
 
 
 def test_events(tmp_path: Path) -> None:

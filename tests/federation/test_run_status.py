@@ -33,7 +33,7 @@ def test_rounds_seconds_and_bytes() -> None:
     )
     assert found.plain() == {
         "study": "trees", "method": "lda", "state": "training", "trouble": "", "round": 2,
-        "rounds": 10, "seconds_a_round": 2.0, "seconds_left": 24.0, "bytes_sent": 200,
+        "rounds": 10, "seconds_a_round": 2.0, "seconds_left": 16.0, "bytes_sent": 200,
         "bytes_received": 20, "voided": 0, "repeated": 0, "updated": 106.0,
         "clients": {
             "north": {"here": True, "state": "in the last round", "rounds": 2, "refused": 0},
@@ -43,7 +43,7 @@ def test_rounds_seconds_and_bytes() -> None:
         },
     }  # fmt: skip
     assert found.told(True, 112.0) == [
-        "trees: training", "round 2 of 10, 2.00 s a round, at most 24 s left",
+        "trees: training", "round 2 of 10, 2.00 s a round, at most 16 s left",
         "the last news is 6 s old",
     ]  # fmt: skip
     assert found.told(False, 112.0)[1:] == [
@@ -91,17 +91,10 @@ def test_what_goes_wrong_is_counted() -> None:
     assert (found.voided, found.repeated) == (1, 2)
 
 
-def test_ready() -> None:
-    server, client = RunStatus(), RunStatus()
-    server.take({"event": "listening", "address": "x:1", "clients": list(NAMES)})
-    assert server.ready
-    assert server.clients.keys() == {*NAMES}
-    client.take({"event": "joined", "fingerprint": "f"})
-    assert client.ready
+def test_a_client_that_lost_its_server() -> None:
+    client = RunStatus()
     client.take({"event": "reconnecting", "reason": "The server is away", "seconds": 1.0})
-    assert (client.ready, client.trouble) == (False, "The server is away")
-    client.take({"event": "call", "function": "vocabulary", "round": 0, "attempt": 1})
-    assert client.ready
+    assert client.trouble == "The server is away"
 
 
 def test_the_end() -> None:

@@ -147,7 +147,7 @@ class Hand:
     def late(self, index: int, **reply: Any) -> None:
         """Reply to an exchange."""
         digest, signature = self.node.sign(index)
-        self.node.say(Reply(index, digest, signature, 0.0, reply), self.index + 1)
+        self.node.say(Reply(index, digest, signature, reply), self.index + 1)
 
     def fail(self, reason: str = "defect", leaves: bool = False) -> None:
         self.node.say(Failure(self.index + 1, reason, leaves), self.index + 1)

@@ -238,3 +238,11 @@ def test_the_median_needs_replies() -> None:
     study = Study.make(federation={"robust": "median"})
     with pytest.raises(RunError, match="at_once has sums; leave one of them out"):
         train(study, [["oak elm"], ["oak ash"]], at_once=True)
+
+
+def test_what_is_told_of_who_goes_infinitely_far_is_finite() -> None:
+    """Squares of 1e200 are infinite: JSON has no such number, and events are written as JSON."""
+    sums = Sums()
+    sums(usual(e=reply([1e200, 0.0])))
+    (told,) = sums.told
+    assert told.plain() == {"event": "clipped", "client": "e", "round": 1, "times": 1e12}

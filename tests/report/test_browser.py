@@ -13,15 +13,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from fedtopics.federation.followed import FollowedRun
-from fedtopics.federation.run_folder import RunFolder
 from fedtopics.harmless import visible
-from fedtopics.methods.events import Listening, RoundEnded
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import summarise, write_report
-from fedtopics.report.status import status_page
-from tests.helpers.browser import BOTH, PHONE, QUICKLY, WIDE, Axe, Browser, Open, expect
+from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, expect
 from tests.helpers.hostile import hostile, unchecked, wicked_run
 from tests.helpers.models import made
 from tests.helpers.report_runs import (
@@ -470,26 +466,3 @@ def test_a_script_of_another_is_not_executed(
     opened.close()
     with server, pytest.raises(BlockingIOError):
         server.accept()
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "light"), (WIDE, "dark")])
-def test_the_page_of_a_run_that_is_followed(
-    browser: Browser, tmp_path: Path, width: int, scheme: Any
-) -> None:
-    """It fits, can be read by all, and asks for nothing."""
-    run = RunFolder(tmp_path, "study1")
-    next(run.rounds(0, 3))
-    run.event(Listening("x:1", ["north", "a-client-with-a-name-that-is-rather-long-" * 3]))
-    run.event(RoundEnded(1, {"documents": 1, "topics": [{"words": ["oak"] * 40}]}, {}))
-    path = tmp_path / "page.html"
-    path.write_text(status_page(FollowedRun(tmp_path)))
-    run.close()
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(path.as_uri())
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert asked == [path.as_uri()]
-    violations = Axe().run(page, options=QUICKLY).response["violations"]
-    assert [each["id"] for each in violations] == ["meta-refresh"], "which is what it is for"
-    page.close()

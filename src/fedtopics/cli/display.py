@@ -16,7 +16,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.federation.progress import Bar, Display, Lines, Seen
+from fedtopics.federation.progress import Progress
 from fedtopics.harmless import as_json, for_terminal
 from fedtopics.text.checks import language_sentence
 
@@ -108,21 +108,15 @@ def embedding_status(text: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, n: shown.update(Text(f"Embeddings of {done:,} of {n:,} documents"))
 
 
-class RoundProgress:
-    """Show rounds, loss, documents per second and time left; in a log, a line a minute."""
+class RoundProgress(Progress):
+    """Show rounds, loss and time left, and what else a simulation tells."""
 
-    def __enter__(self) -> RoundProgress:
-        self._seen = Seen()
-        self._bar: Display = Bar(console) if console.is_terminal else Lines(say)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close(self._seen)
+    def __init__(self) -> None:
+        super().__init__(console, say)
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         kind = event["event"]
-        if self._seen.take(event):
-            self._bar.show(self._seen)
+        super().__call__(event)
         if kind == "vocabulary":
             unseen = f"{event['without_known_word']:,} of them without an agreed word"
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")

@@ -1,4 +1,4 @@
-"""Commands for studies between machines: server, client, doctor."""
+"""Commands for studies between machines: server, client, peer, doctor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from fedtopics.cli import options
 from fedtopics.cli.display import print_json, say
-from fedtopics.cli.members import ClientNews, ServerNews
+from fedtopics.cli.members import ClientNews, PeerNews, ServerNews
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.participant import Given, insecure_option, json_lines, participant, print_event
 from fedtopics.cli.privacy import show_exposure
@@ -44,8 +44,6 @@ server_option = click.option(
 )
 @click.option("--start", "started", type=FOLDER, metavar="MODEL", help="Begin with a model.")
 @options.vocabulary
-@options.track
-@options.metrics
 @insecure_option
 @json_lines
 def server(
@@ -57,8 +55,6 @@ def server(
     go_on: bool,
     started: Path | None,
     vocabulary: Words | None,
-    track: tuple[str, ...],
-    metrics: options.Place | None,
     insecure: bool,
     as_json: bool,
 ) -> None:
@@ -85,16 +81,11 @@ def server(
     words = vocabulary or usual_words(start, plan.method, plan.text)
     folder = out or Path("runs") / file_name(plan.name)
     news = ServerNews()
-    shown = print_event if as_json else news
-    with (
-        news,
-        options.measured(metrics, shown) as told,
-        options.tracked(track, folder, told) as on_event,
-    ):
+    with news:
         model = serve(
             plan, identity, listen, folder, resume=resume or (go_on and has_run(folder)),
-            on_event=on_event, on_listen=None if as_json else news.watch, start=start,
-            vocabulary=words,
+            on_event=print_event if as_json else news, on_listen=None if as_json else news.watch,
+            start=start, vocabulary=words,
         )  # fmt: skip
     show_run(model, folder, quiet=as_json)
 
@@ -127,6 +118,40 @@ def client(address: str, wait: float, given: Given) -> None:
     folder = given.take_part(ClientNews, make)
     if not given.dry_run:
         write_beside(folder, quiet=given.as_json)
+
+
+@click.command()
+@click.argument("study", type=FOLDER)
+@click.option(
+    "--listen", default="", metavar="HOST:PORT",
+    help="Where to wait for others.  [default: this client's address in the study]",
+)  # fmt: skip
+@participant
+def peer(study: Path, listen: str, given: Given) -> None:
+    """Take part in a study without a server, with documents that stay on this machine.
+
+    STUDY is the same file at all participants; in [clients.NAME] it has the address of each that
+    others can reach. All train, and one of them adds up what they send; when it is lost, the next
+    one does. Nothing is decided without a majority: fewer wait. The same command again goes on
+    where this participant was, with what it missed. At the end the model is in the --out folder,
+    with the topics of the own documents in theta.parquet, the ledger and the report.
+    """
+    from fedtopics import Study, TopicModel
+    from fedtopics.federation.peer import PeerParticipation
+
+    shown: list[PeerNews] = []
+
+    def news_of(name: str) -> PeerNews:
+        shown.append(PeerNews(name))
+        return shown[0]
+
+    make = partial(
+        PeerParticipation, Study.read(study), given.identity, listen,
+        opened=lambda node: None if given.as_json else shown[0].watch(node),
+    )  # fmt: skip
+    folder = given.take_part(news_of, make)
+    if not given.dry_run:
+        show_run(TopicModel.from_pretrained(folder / "model"), folder, quiet=given.as_json)
 
 
 @click.command()

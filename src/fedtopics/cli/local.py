@@ -1,4 +1,4 @@
-"""Commands that work on one machine: train, look at a model, read a ledger."""
+"""Commands that train on one machine, and show the topics of a model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from fedtopics.cli import options
 from fedtopics.cli.display import (
     RoundProgress,
     json_text,
-    print_json,
-    print_ledger,
     print_topics,
     program_name,
     say,
@@ -23,9 +21,8 @@ from fedtopics.cli.display import (
 )
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.report import show_run
-from fedtopics.errors import RunError
 from fedtopics.harmless import file_name
-from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.registry import METHODS
 
 if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
@@ -97,14 +94,12 @@ def demo(
 @options.resume
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option("--method", type=click.Choice(METHODS.names), default="auto", help="Of the example.")
-@options.track
 def run(
     study: Path | None,
     out: Path | None,
     resume: bool,
     example: bool,
     method: str,
-    track: tuple[str, ...],
 ) -> None:
     """Run a study with all its clients on this machine."""
     from fedtopics.federation.study import Study, example_study
@@ -118,8 +113,8 @@ def run(
 
     plan = Study.read(study)
     folder = out or Path("runs") / file_name(plan.name)
-    with RoundProgress() as display, options.tracked(track, folder, display) as on_event:
-        model = train(plan, out=folder, resume=resume, on_event=on_event)
+    with RoundProgress() as display:
+        model = train(plan, out=folder, resume=resume, on_event=display)
     show_run(model, folder)
 
 
@@ -189,48 +184,6 @@ def topics(
     else:
         out.write_text(shown, encoding="utf-8")
         say(f"{loaded.n_topics} topics are in {out}.")
-
-
-@click.command()
-@click.argument("run", type=FOLDER)
-@options.as_json
-def ledger(run: Path, as_json: bool) -> None:
-    """Print what left each client, and the totals that came: how often, how many bytes.
-
-    RUN is the folder of a run or of a client's part in one, or a ledger file.
-    """
-    from fedtopics.federation import ledger as kept
-    from fedtopics.secure.said import ADDED, LEAVES
-
-    paths = {kept.client_of(run): run} if run.is_file() else kept.find_ledgers(run)
-    if not paths:
-        raise RunError(f"There is no ledger in {run}; name the folder of a run.")
-    summaries = {client: kept.summarise_ledger(path) for client, path in paths.items()}
-    if as_json:
-        print_json(summaries)
-        return
-    if seen := ", ".join(client for client, path in paths.items() if kept.is_seen(path)):
-        say(f"Replies of {seen} were not masked: whoever added saw each one.\n")
-    for client, rows in summaries.items():
-        print_ledger(client, rows)
-    say(
-        "documents: each reply is a sum over at least so many. values: numbers or words in the "
-        "largest reply. totals: of the clients' replies, as they came.\nThe ledger file has each "
-        "reply's time, fields, shapes and SHA-256, and that of what it was computed from.\n"
-    )
-    if seeded := ", ".join(client for client, path in paths.items() if kept.is_seeded(path)):
-        say(
-            f"Draws of {seeded} followed from the study's seed (--secret-from-seed), which all "
-            "participants know: for tests and demonstrations alone.\n"
-        )
-    if any(row["masked"] for rows in summaries.values() for row in rows):
-        say(
-            f"*: left in masked sums alone, as {ADDED}; a line has what was masked. Who adds saw "
-            "what all of a round add up to.\n"
-        )
-    meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
-    for function, method in meanings.items():
-        say(f"{function}: {LEAVES.get(function) or find_method(method).leaves(function)}")
 
 
 def _suggested(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fedtopics.cli.display import console, say, sentence, status, topic_news
 from fedtopics.cli.privacy import show_exposure
-from fedtopics.federation.progress import Lines, Seen
+from fedtopics.federation.progress import SHOWN, Progress
 from fedtopics.files import shortened
 from fedtopics.text.checks import language_sentence
 
@@ -44,7 +44,7 @@ class ServerNews:
     def __init__(self) -> None:
         self._node: Node | None = None
         self._round: dict[str, Any] = {}
-        self._seen, self._lines = Seen(), Lines(say)
+        self._progress = Progress(console, say, bar=False)
         self._counted: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
@@ -54,8 +54,7 @@ class ServerNews:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
-        if not console.is_terminal:
-            self._lines.close(self._seen)
+        self._progress.close()
 
     def watch(self, node: Node) -> None:
         self._node = node
@@ -64,7 +63,7 @@ class ServerNews:
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
-        self._seen.take(event)
+        self._progress(event)
         if kind == "round":
             self._round = event
             self._counted.update(event["clients"])
@@ -81,16 +80,14 @@ class ServerNews:
         self._missing = event["missing"]
         if "topics" in event:
             say(topic_news(event))
-            return
-        if not console.is_terminal:
-            self._lines.show(self._seen)
 
     def _table(self) -> Table:
         event = self._round
         progress = "waiting for the clients"
         if event:
             traffic = event["bytes_sent"] + event["bytes_received"]
-            progress = f"{self._seen}   {event['seconds']:.2f} s, {traffic / 1e6:.1f} MB a round"
+            each = f"{event['seconds']:.2f} s, {traffic / 1e6:.1f} MB a round"
+            progress = f"{self._progress}   {each}"
         table = Table("client", "state", title=progress, title_justify="left")
         table.add_column("rounds", justify="right")
         for member in [] if self._node is None else list(self._node.members.values()):
@@ -107,7 +104,7 @@ class ClientNews:
     def __init__(self, name: str) -> None:
         self._name = name
         self._status = status(f"{name}: connecting")
-        self._seen, self._lines = Seen(), Lines(lambda line: say(f"{name}: {line}"))
+        self._progress = Progress(console, lambda line: say(f"{name}: {line}"), bar=False)
 
     def __enter__(self) -> ClientNews:
         if console.is_terminal:
@@ -116,15 +113,13 @@ class ClientNews:
 
     def __exit__(self, *_: object) -> None:
         self._status.stop()
-        if not console.is_terminal:
-            self._lines.close(self._seen)
+        self._progress.close()
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
-        if self._seen.take(event):
-            self._status.update(Text(f"{self._name}: {self._seen}"))
-            if not console.is_terminal:
-                self._lines.show(self._seen)
+        self._progress(event)
+        if kind in SHOWN:
+            self._status.update(Text(f"{self._name}: {self._progress}"))
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}
         if kind == "allowed":

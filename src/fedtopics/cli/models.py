@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 @options.vocabulary
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME-continued]")
 @options.resume
-@options.track
 def continue_(
     model: Path,
     study: Path,
@@ -36,7 +35,6 @@ def continue_(
     vocabulary: Words | None,
     out: Path | None,
     resume: bool,
-    track: tuple[str, ...],
 ) -> None:
     """Train MODEL further: more rounds, new documents, with its words or such as are agreed anew.
 
@@ -52,9 +50,9 @@ def continue_(
     start = TopicModel.from_pretrained(model)
     folder = out or Path("runs") / f"{file_name(plan.name)}-continued"
     words = vocabulary or usual_words(start, plan.method, plan.text)
-    with RoundProgress() as display, options.tracked(track, folder, display) as on_event:
+    with RoundProgress() as display:
         trained = train(
-            plan, out=folder, resume=resume, on_event=on_event, start=start, vocabulary=words
+            plan, out=folder, resume=resume, on_event=display, start=start, vocabulary=words
         )
     show_run(trained, folder)
     say(f"What changed:  fedtopics compare {model} {folder}/model")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from fedtopics.methods.events import OnEvent
     from fedtopics.text.rules import TextRules
 
 FOLDER = click.Path(path_type=Path)
-Place = tuple[str, int]
 
 COLUMNS = {
     "text": "Column of the text.",
@@ -56,30 +52,6 @@ threshold = click.option(
     type=click.FloatRange(0, 1, min_open=True),
     help="Cosine from which topics are the same.  [default: found from the models]",
 )
-track = click.option(
-    "--track",
-    multiple=True,
-    type=click.Choice(["tensorboard", "mlflow"]),
-    help="Write the run's numbers there as well; can be given twice.",
-)
-
-
-def _place(ctx: click.Context, option: click.Parameter, given: str | None) -> Place | None:
-    host, _, port = (given or "").rpartition(":")
-    if given is None:
-        return None
-    if not port.isdecimal() or int(port) > 65535:
-        raise click.BadParameter(f"{given!r} is neither PORT nor HOST:PORT.")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
-metrics = click.option(
-    "--metrics",
-    metavar="[HOST:]PORT",
-    callback=_place,
-    help="Serve metrics for Prometheus and a health check there; on this machine alone without "
-    "HOST.",
-)
 
 
 def columns(
@@ -112,41 +84,3 @@ def _read(rules: Path | None) -> TextRules | None:
     from fedtopics.federation.study_tables import read_rules
 
     return None if rules is None else read_rules(rules)
-
-
-@contextmanager
-def measured(place: Place | None, shown: OnEvent) -> Iterator[OnEvent]:
-    """Give a callback for a run's display and for metrics, if there is a place to serve them."""
-    if place is None:
-        yield shown
-        return
-    from fedtopics.federation.metrics import Metrics
-    from fedtopics.federation.tracking import tell_all
-
-    with Metrics().served(*place) as metrics:
-        yield tell_all(metrics, shown)
-
-
-@contextmanager
-def tracked(names: Sequence[str], folder: Path, shown: OnEvent) -> Iterator[OnEvent]:
-    """Give a callback for a run's display and its trackers, which write below the run's folder.
-
-    MLflow writes there unless MLFLOW_TRACKING_URI says where.
-    """
-    if not names:
-        yield shown
-        return
-    from fedtopics.federation.tracking import MLflow, TensorBoard, Tracker, tell_all
-
-    def complain(message: str) -> None:
-        click.echo(f"fedtopics: {message}", err=True)
-
-    def tracker(name: str) -> Tracker:
-        if name == "tensorboard":
-            return TensorBoard(folder / "tensorboard", complain)
-        default_uri = f"sqlite:///{(folder / 'mlflow' / 'mlflow.db').absolute()}"
-        uri = None if os.environ.get("MLFLOW_TRACKING_URI") else default_uri
-        return MLflow(tracking_uri=uri, on_failure=complain)
-
-    with ExitStack() as stack:
-        yield tell_all(shown, *(stack.enter_context(tracker(n)) for n in dict.fromkeys(names)))

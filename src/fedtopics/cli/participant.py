@@ -46,7 +46,6 @@ _OPTIONS = (
         help="Draw minibatches and noise from the study's seed, which all know, not from a secret: "
         "for tests and demonstrations alone.",
     ),
-    options.metrics,
     json_lines,
 )  # fmt: skip
 
@@ -67,7 +66,6 @@ class Given:
     name: str | None
     insecure: bool
     secret_from_seed: bool
-    metrics: options.Place | None
     as_json: bool
 
     @property
@@ -89,8 +87,8 @@ class Given:
         """Read policy and documents, take part by what `make` makes of them; return its folder."""
         name = self.client_name
         news = news_of(name)
-        with news, options.measured(self.metrics, print_event if self.as_json else news) as tell:
-            return self._take_part(name, tell, make)
+        with news:
+            return self._take_part(name, print_event if self.as_json else news, make)
 
     def _take_part(
         self, name: str, tell: OnEvent, make: Callable[..., GrpcParticipation | PeerParticipation]
@@ -135,5 +133,5 @@ def print_event(event: dict[str, Any]) -> None:
     study = event.get("study")
     plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
     plain |= {"exposure": event["exposure"].plain()} if "exposure" in event else {}
-    click.echo(as_json(plain, default=str))
+    click.echo(as_json(plain, default=str, allow_nan=False))
     console.file.flush()

@@ -267,7 +267,6 @@ class _Exchange:
             for name in attempt.members
             if adder._own not in ("", name) and not self._node.members[name].link
         }
-        self._slowest = 0.0
         self._faults: dict[str, str] = {}  # of replies that say what cannot be
         self.lost: dict[str, str] = {}
         self.signatures: dict[str, bytes] = {}
@@ -330,8 +329,6 @@ class _Exchange:
 
     def _read(self, name: str, reply: Reply) -> None:
         attempt = self._attempt
-        attempt.computing += max(0.0, reply.seconds - self._slowest)
-        self._slowest = max(self._slowest, reply.seconds)
         if reply.digest != self._node.digest_before(self._index):
             fault = "it has other totals than the others"
         elif not self._node.is_signed(name, self._index, reply.signature):

@@ -7,7 +7,6 @@ comes: what a door is asked, its own program asks. A server's program does the s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -208,8 +207,8 @@ class Exchange(Place):
         if self._own and not self._node.is_decided(index):
             said = {"digest": digest, "signature": signature}
             agreed, signed = self._node.sign(index)
-            short = Reply(index, agreed, signed, 0.0, said)
-            whole = Reply(index, agreed, signed, 0.0, {**said, "state": written(mine)})
+            short = Reply(index, agreed, signed, said)
+            whole = Reply(index, agreed, signed, {**said, "state": written(mine)})
             self._node.say(short, index, when_granted=whole)
         collect = Comparison(self._node, index, (mine, digest), signature).decide
         decided = self._next(SETTLED, collect, round_)
@@ -251,7 +250,6 @@ class Exchange(Place):
         for skipped in self._skipped:  # a process before this one answered: for the half's state
             self._door.repeat(*skipped)
         self._skipped.clear()
-        before = time.perf_counter()
         self._guarded(lambda door: door.check_members(attempt.members))
         self._notify(CallStarted(function, attempt.round, attempt.number))
         # What the program computes follows from the decisions so far: their digest will do.
@@ -261,9 +259,9 @@ class Exchange(Place):
         reply: dict[str, Any] | None = self._guarded(call)
         if reply is None:
             return None
-        seconds, index = time.perf_counter() - before, self.index + 1
+        index = self.index + 1
         digest, signature = self._node.sign(index)
-        message = Reply(index, digest, signature, seconds, reply)
+        message = Reply(index, digest, signature, reply)
         size = size_of(reply)
         if size > attempt.allowance:
             self._node.say(Announced(index, size), index, when_granted=message)
@@ -349,7 +347,6 @@ class Exchange(Place):
             "bytes_sent": sent - before[0],
             "bytes_received": received - before[1],
             "waiting": attempt.waiting,
-            "computing": attempt.computing,
         }
 
 

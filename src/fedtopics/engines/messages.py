@@ -98,7 +98,6 @@ class Reply(Message, kind="reply"):
     index: int  # of the decision that it is for
     digest: bytes  # of all decisions before
     signature: bytes  # of that digest, by the key of the participant's certificate
-    seconds: float  # that the participant computed
     reply: dict[str, Any]
 
 

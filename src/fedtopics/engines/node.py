@@ -80,6 +80,10 @@ class Node(Voice):
             self._links.join(names, introduction)
             self._replica = replica
             self._accept(link, offer)
+            # The server may have died, and offered again, while this offer was considered.
+            later, self._offers = self._offers, deque()
+            for offered in later:
+                self._accept(*offered)
 
     def forget(self) -> None:
         """Forget a run that is no more; the offer of the next one has come."""
@@ -166,6 +170,7 @@ class Node(Voice):
             self._links.open(link, what)
         elif isinstance(what, Closed):
             self._links.leave(link, what.reason)
+            self._offers = deque(offered for offered in self._offers if offered[0] != link)
             if not link:  # there is no other way to come back
                 self._failure = FederationError(what.reason)
         elif isinstance(what, (Offer, Welcome)) and self._links.offers(link):

@@ -21,9 +21,8 @@ class Attempt:
     missing: dict[str, str]  # name to why
     allowance: int = 0  # bytes of a reply that need not be announced
     exchanges: int = 0
-    ends: float = math.inf  # for the adder alone, like the next two
+    ends: float = math.inf  # for the adder alone, like the next one
     waiting: float = 0.0  # seconds
-    computing: float = 0.0  # seconds of the slowest clients
     look: Look = field(default_factory=Look)
 
 

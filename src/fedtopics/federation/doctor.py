@@ -111,8 +111,8 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     context.load_cert_chain(folder / "client.crt", folder / "client.key")
     context.set_alpn_protocols(["h2"])
-    place = raw.getpeername()
     try:
+        place = raw.getpeername()  # an error where the server has died since
         with context.wrap_socket(raw, server_hostname=host) as line:
             line.settimeout(PATIENCE)
             # With TLS 1.3 the server's opinion of our certificate comes after, and gRPC's hangs up.
@@ -185,7 +185,7 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
     yield Finding("versions", not objection, objection or f"fedtopics {VERSION} on both sides")
     ahead = offer.time - (before + time.time()) / 2
     text = f"the server's is {ahead:+.1f} s from this one"
-    if apart := abs(ahead) > CLOCK:
+    if apart := not abs(ahead) <= CLOCK:  # so is one that says NaN
         text = f"the server's clock is {ahead:+.0f} s from this one; set the wrong one right"
     yield Finding("clock", not apart, text)
     study = shortened(proposal.fingerprint)

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fedtopics.federation.progress import Seen, duration
+from fedtopics.federation.progress import duration
 
 State = Literal["waiting", "training", "finished"]
 GONE = ("lost", "declined", "refused", "excluded")  # events of clients that are away then
-READY = ("listening", "call", "round", "finished", "model")
 WHERE = {
     "waiting": "before the first round",
     "training": "training",
@@ -43,10 +42,10 @@ class RunStatus:
     name: str = ""  # of the study
     method: str = ""
     state: State = "waiting"
-    ready: bool = False  # a server listens, or a client is connected and takes part
     trouble: str = ""  # what it waits for, or why it stopped before the last round
     awaited: set[str] = field(default_factory=set)  # clients that a round waits for
-    seen: Seen = field(default_factory=Seen)
+    round: int = 0  # the last one that is done
+    rounds: int = 0  # in all, unless a rule stops before; 0 before training
     seconds: float = 0.0  # of all rounds
     counted: int = 0  # rounds of which these are
     bytes_sent: int = 0
@@ -57,14 +56,16 @@ class RunStatus:
     updated: float | None = None  # when the last event was, seconds since 1970
 
     @property
-    def rounds(self) -> int:
-        """How many there are in all, unless a rule stops before; 0 before training."""
-        return self.seen.total or 0 if self.state != "waiting" else 0
+    def pace(self) -> float | None:
+        """Seconds a round."""
+        return self.seconds / self.counted if self.counted else None
 
     @property
-    def round(self) -> int:
-        """The last round that is done."""
-        return self.seen.done if self.state != "waiting" else 0
+    def left(self) -> float | None:
+        """Seconds until all rounds are done; None if they are, or if it is not known yet."""
+        if self.state != "training" or self.pace is None or self.round >= self.rounds:
+            return None
+        return self.pace * (self.rounds - self.round)
 
     @property
     def here(self) -> list[str]:
@@ -75,11 +76,8 @@ class RunStatus:
         """Take an event in."""
         kind = event["event"]
         self.updated = event.get("time", self.updated)
-        self.seen.take(event)
-        if kind in READY:
-            self.ready = True
         if kind in ("started", "resumed"):
-            self.state, self.trouble = "waiting", ""
+            self.state, self.trouble, self.round, self.rounds = "waiting", "", 0, 0
             for client in self.clients.values():
                 client.change(False, "not connected")
         elif kind == "study":
@@ -90,7 +88,7 @@ class RunStatus:
         elif kind == "offer":
             self._name(event["study"].clients)
         elif kind == "training":
-            self.state = "training"
+            self.state, self.round, self.rounds = "training", event["done"], event["rounds"]
         elif kind == "round":
             self._take_round(event)
         elif kind in ("finished", "model"):
@@ -103,7 +101,7 @@ class RunStatus:
             self.clients.setdefault(name, Standing())
 
     def _take_round(self, event: Mapping[str, Any]) -> None:
-        self.trouble = ""
+        self.trouble, self.round = "", event["round"]
         self.seconds += event["seconds"]
         self.counted += 1
         self.bytes_sent += event.get("bytes_sent", 0)
@@ -135,11 +133,9 @@ class RunStatus:
             self.trouble = f"no majority without {', '.join(event['missing'])}"
         elif kind == "stopped":
             self.trouble = f"stopped after round {event['round']}: {reason}"
-            self.seen.total = event["round"]
+            self.rounds = event["round"]
         elif kind == "reconnecting":
-            self.ready, self.trouble = False, str(reason)
-        elif kind == "joined" and "client" not in event:  # this participant itself
-            self.ready = True
+            self.trouble = str(reason)
         elif client is not None and kind in ("bad reply", "excluded"):
             client.refused += 1
         if client is not None and kind in GONE:
@@ -163,8 +159,8 @@ class RunStatus:
             "trouble": self.trouble,
             "round": self.round,
             "rounds": self.rounds,
-            "seconds_a_round": self.seconds / self.counted if self.counted else None,
-            "seconds_left": self.seen.left if self.state == "training" else None,
+            "seconds_a_round": self.pace,
+            "seconds_left": self.left,
             "clients": {
                 name: {"here": c.here, "state": c.state, "rounds": c.rounds, "refused": c.refused}
                 for name, c in self.clients.items()
@@ -180,9 +176,8 @@ class RunStatus:
         """Say it in a few lines, for people."""
         lines = [f"{self.name}: {WHERE[self.state]}" if self.name else WHERE[self.state]]
         if self.rounds:
-            pace = self.seconds / self.counted if self.counted else None
-            each = "" if pace is None else f", {pace:.2f} s a round"
-            left = self.seen.left if self.state == "training" and running is not False else None
+            each = "" if self.pace is None else f", {self.pace:.2f} s a round"
+            left = None if running is False else self.left
             most = "" if left is None else f", at most {duration(left)} left"
             lines.append(f"round {self.round:,} of {self.rounds:,}{each}{most}")
         if self.trouble:

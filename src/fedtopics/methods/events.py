@@ -100,7 +100,6 @@ class RoundReport(TypedDict, total=False):
     bytes_sent: int
     bytes_received: int
     waiting: float  # seconds of the server
-    computing: float  # those of them in which the slowest client computed
 
 
 class RoundEnded(Event, kind="round"):  # a round is done

@@ -33,6 +33,7 @@ FEWEST = 3  # clients, of which one can be told from the others
 NOTABLE = 10.0  # times as far as usual, on (geometric) average over the last replies
 LAST = 10  # replies
 LARGEST = 1e300
+FARTHEST = 1e12  # times as far as usual: what goes further is told as this far
 
 
 class Robust:
@@ -64,7 +65,7 @@ class Robust:
         last.append(np.log(min(max(times, 1.0), LARGEST)))
         if np.mean(last) > np.log(NOTABLE) and times > 2 * self._told.get(client, 0.0):
             self._told[client] = times
-            self._notify(Clipped(client, round_, times))
+            self._notify(Clipped(client, round_, min(times, FARTHEST)))
 
 
 class _Plain:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -37,6 +38,7 @@ from fedtopics.engines.messages import Message, Outgoing, Refusal, read_message
 from fedtopics.engines.transport import Arrived, Closed, Opened
 from fedtopics.engines.values import body_size
 from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.harmless import sentence
 from fedtopics.methods.events import Event, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the first message of the other side
@@ -185,7 +187,9 @@ class GrpcTransport:
         if self._listening is not None:
             await self._listen(self._listening)
         for address in self._addresses:
-            self._tasks.append(asyncio.ensure_future(self._come_back(address)))
+            task = asyncio.ensure_future(self._come_back(address))
+            task.add_done_callback(partial(self._given_up, address))
+            self._tasks.append(task)
 
     async def _stop(self) -> None:
         self._stopping = True
@@ -234,8 +238,22 @@ class GrpcTransport:
         stream = Stream(context.read, context.write)
         await self._live(stream, Opened(offers=True, name=vouched))
 
+    def _given_up(self, address: Address, task: asyncio.Task[None]) -> None:
+        """End the program, which would wait for ever, with what keeps this end from connecting."""
+        if self._stopping:
+            return
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        reason = str(error)
+        if not isinstance(error, FedTopicsError):
+            what = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+            reason = (
+                f"This machine cannot connect to {address.title} any more ({sentence(what)}). "
+                "Start the same command again; if that does not help, please report it."
+            )
+        self._put_in("", Closed(reason))
+
     async def _come_back(self, address: Address) -> None:
-        """Connect, and again whenever the connection ends."""
+        """Connect, and again whenever the connection ends; a FedTopicsError if that is no use."""
         pause, ends = FIRST_PAUSE, time.monotonic() + address.wait
         while True:
             before = time.monotonic()
@@ -244,18 +262,14 @@ class GrpcTransport:
                 return
             if connected:
                 ends = time.monotonic() + address.wait
-            try:
-                reason = await asyncio.to_thread(address.diagnose) or reason
-            except FedTopicsError as error:
-                self._put_in("", Closed(str(error)))
-                return
+            reason = await asyncio.to_thread(address.diagnose) or reason
             if time.monotonic() - before > address.longest_pause:
                 pause = FIRST_PAUSE  # it had been connected
             left = ends - time.monotonic()
             if left <= 0:
-                text = f"No connection to {address.address} within {address.wait:g} s: {reason}."
-                self._put_in("", Closed(text))
-                return
+                raise FederationError(
+                    f"No connection to {address.address} within {address.wait:g} s: {reason}."
+                )
             # Clients that lost the same server come back at different moments.
             seconds = pause * random.uniform(0.75, 1.25)  # noqa: S311
             self._notify(Reconnecting(reason, seconds))

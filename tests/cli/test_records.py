@@ -1,0 +1,78 @@
+"""Commands that read the records of a run, whoever wrote them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.command_line import Typed
+from tests.helpers.records import written
+
+pytestmark = pytest.mark.usefixtures("without_figures")
+
+
+@pytest.fixture
+def run(typed: Typed) -> Path:
+    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    return Path("out")
+
+
+@pytest.fixture
+def recorded(typed: Typed) -> Typed:
+    """What types a command where a client's part in a run is."""
+    written(Path("run"))
+    return typed
+
+
+def test_an_ended_run(run: Path, typed: Typed) -> None:
+    code, out, _ = typed("status", run)
+    assert code == 0
+    first, second, *_ = out.splitlines()
+    assert first == "study: finished: the model is there"
+    assert second.startswith("round 12 of 12, ")
+    assert "left" not in second
+    assert "Topics\n    0  " in out
+    code, out, _ = typed("status", run, "--json")
+    found = json.loads(out)
+    assert (code, found["state"], found["running"], found["round"]) == (0, "finished", False, 12)
+    assert {name: c["rounds"] for name, c in found["clients"].items()} == {"north": 12, "south": 12}
+    assert len(found["topics"]) == 3
+
+
+def test_the_status_of_no_run_and_of_half_of_one(run: Path, typed: Typed) -> None:
+    assert "There is no run in nowhere; name the folder" in typed("status", "nowhere")[2]
+    shutil.rmtree(run / "model")
+    assert typed("status", run)[0] == 0
+
+
+def test_verify(recorded: Typed) -> None:
+    code, out, _ = recorded("verify", "run")
+    marks = [line.split()[:2] for line in out.splitlines()]
+    assert marks == [
+        ["ok", "lines"], ["ok", "end"], ["--", "signature"], ["ok", "study"], ["ok", "file"],
+        ["ok", "file"], ["--", "clear"], ["--", "privacy"],
+    ]  # fmt: skip
+    assert code == 0
+    ledger = Path("run/ledger.jsonl")
+    ledger.write_bytes(ledger.read_bytes().replace(b'"turn"', b'"turm"').replace(b"20,", b"21,", 1))
+    code, out, err = recorded("verify", "run")
+    assert code == 2
+    assert "FAIL lines      Line 4 of run/ledger.jsonl does not follow the one before" in out
+    assert err == (
+        "fedtopics: What is in run is not what was written there; see the lines above.\n"
+    )
+    code, out, _ = recorded("verify", "run", "--json", "--head", "5ha")
+    assert code == 2
+    assert [row["what"] for row in json.loads(out) if row["holds"] is False] == ["lines", "kept"]
+
+
+def test_dpia(recorded: Typed) -> None:
+    code, out, _ = recorded("dpia", "run", "-o", "papers/dpia.html")
+    assert code == 0
+    assert out.startswith("The form is papers/dpia.html; ")
+    code, _, err = recorded("dpia", "run", "-o", "dpia.docx")
+    assert code == 2
+    assert err == "fedtopics: dpia.docx ends in neither .md nor .html; name a file that does.\n"
