@@ -110,7 +110,7 @@ class DiskLog(Log):
             self.doubtful |= end < size and (not last or _is_whole(file, size))
         if end < size:
             os.truncate(path, end)
-        return end == size
+        return bool(end == size)
 
     def _read_record(self, file: BinaryIO, number: int, size: int, careful: bool) -> bool:
         """Take over a record; False if it is damaged or not whole."""

@@ -70,7 +70,7 @@ def has_run(folder: Path) -> bool:
     if not events.exists():
         return False
     with open_file(events) as file:
-        return file.readline().endswith(b"\n")
+        return bool(file.readline().endswith(b"\n"))
 
 
 class RunFolder:
