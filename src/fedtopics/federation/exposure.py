@@ -1,20 +1,18 @@
 """What a study would show of a client's documents, before it joins: to whom, how many bytes.
 
-Bytes are weighed, not guessed: a few rounds are rehearsed in this process, on some of the client's
-own documents, with all participants made up of them, and nothing leaves. What can be learned from
-what is shown is told in words, which follow from what attacks have found; see
-docs/threat-model.md.
+Bytes are weighed: a few rounds are rehearsed in this process, on some of the client's own
+documents, with all participants made up of them, and nothing leaves. What can be learned is told in
+words, which follow from what attacks have found; see docs/threat-model.md.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.federation.door import Door
@@ -48,7 +46,7 @@ class Shown:
     often: str
     leaves: str
     seen: str
-    once: int | None = None  # bytes of what is not in rounds
+    once: int | None = None  # bytes before and after rounds
     round: float | None = None  # bytes a round
 
 
@@ -75,8 +73,11 @@ class Exposure:
         return {
             "whether a document was there": _membership(self.study),
             "which words a single document has": _words(self.study, self.documents),
-            "what one client's documents add up to": _client(self.study),
-        }
+            "what one client's documents add up to": (
+                "no: sums are masked, and of at least three clients" if self.study.masked else
+                "yes, who adds sees it in each exchange: sums are not masked"
+            ),
+        }  # fmt: skip
 
     def plain(self) -> dict[str, Any]:
         """Return all of it as plain data."""
@@ -88,82 +89,52 @@ def expose(
     study: Study, corpus: Corpus | None = None, embedding_model: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Exposure:  # fmt: skip
-    """Say what a study would show; of these documents how many bytes. Nothing leaves.
+    """Say what a study, with the names of its clients, would show; of a corpus how many bytes.
 
-    Parameters
-    ----------
-    study : Study
-        With the names of its clients.
-    corpus : Corpus, optional
-        The client's documents.
-    embedding_model : str, optional
-        Where the client has the study's encoder, if it needs one.
-    on_progress : function, optional
-        Gets how many documents are embedded, and of how many.
+    `embedding_model` is where the client has the study's encoder, if it needs one; `on_progress`
+    gets how many documents are embedded, and of how many. Nothing leaves.
     """
-    scale, texts = _Scale(), None
-    to_adder = NOBODY if study.masked else ADDER_SEES
+    once, rounds = Counter[str](), Counter[str]()
     if corpus is not None:
-        texts = _bytes_of(corpus)
         sample = study.embedded(_some(corpus, SAMPLE), embedding_model, on_progress)
-        _rehearse(study, sample, scale)
-    shown = []
+        _rehearse(study, sample, once, rounds)
+    shown, to_adder = list[Shown](), NOBODY if study.masked else ADDER_SEES
     for each in study.registration.exchanges(study.method):
-        seen = ALL_SEE if each.seen_by_all else to_adder
-        name = each.function
-        weighed = (scale.once[name], scale.rounds[name] / ROUNDS) if texts else (None, None)
+        name, seen = each.function, ALL_SEE if each.seen_by_all else to_adder
+        weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
         shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
-    return Exposure(study, shown, None if corpus is None else len(corpus), texts)
-
-
-@dataclass
-class _Scale:
-    """What weighs replies of one client."""
-
-    once: Counter[str] = field(default_factory=Counter)
-    rounds: Counter[str] = field(default_factory=Counter)
+    size = () if corpus is None else (len(corpus), corpus.text_bytes)
+    return Exposure(study, shown, *size)
 
 
 class _WeighedDoor:
-    """A client's door, of which replies are weighed."""
+    """A client's door, of which replies are weighed, those of rounds apart."""
 
-    def __init__(self, door: Door | MaskedDoor, scale: _Scale) -> None:
-        self._door = door
-        self._scale = scale
+    def __init__(self, door: Any, once: Counter[str], rounds: Counter[str]) -> None:
+        self._door, self._once, self._rounds = door, once, rounds
         self._called, self._round = "", 0
-
-    @property
-    def key(self) -> bytes:
-        return self._door.key if isinstance(self._door, MaskedDoor) else b""
+        self.key = door.key if isinstance(door, MaskedDoor) else b""
+        self.repeat = door.repeat
 
     def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
-        reply = self._door.call(function, payload, moment)
+        reply: dict[str, Any] = self._door.call(function, payload, moment)
         self._called = payload.get("called", self._called) if function in STAGES else function
         if function in WORD_STAGES or self._called in SUMS:
             self._called = "vocabulary"
         asked = payload.get("payload", payload)
         self._round = asked.get("round", self._round if function in STAGES else 0)
-        sums = self._scale.rounds if self._round else self._scale.once
+        sums = self._rounds if self._round else self._once
         sums[self._called] += sum(_size(value) for _, value in flat_fields(reply))
         return reply
 
-    def repeat(
-        self, function: str, payload: Mapping[str, Any], moment: Moment
-    ) -> dict[str, Any] | None:
-        return self._door.repeat(function, payload, moment)
 
-
-def _rehearse(study: Study, corpus: Corpus, scale: _Scale) -> None:
-    """Do a few rounds with these documents, and others that have some of them; weigh the first.
-
-    Without noise, which adds no byte, and hides what so few documents have.
-    """
+def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[str]) -> None:
+    """Do a few rounds without noise, which adds no byte; weigh the client with these documents."""
     names = sorted(study.clients)[:MOST_CLIENTS]
-    short, method = study.with_clients(names), study.registration
+    short = study.with_clients(names).model_copy(update={"privacy": None})
     if study.privacy is None:  # else there are few, and all are done
         short = short.with_rounds(ROUNDS)
-    short = short.model_copy(update={"privacy": None})
-    plan = plan_of(short)
+    plan, method = plan_of(short), study.registration
     doors: dict[str, Any] = {}
     for name in names:
         secret = Secret.from_seed(short.seed, name)
@@ -174,13 +145,11 @@ def _rehearse(study: Study, corpus: Corpus, scale: _Scale) -> None:
         if short.masked:
             door = MaskedDoor(door, name, secret.derive("masked sums"), lambda _: bytes(64))
         doors[name] = door
-    doors[names[0]] = _WeighedDoor(doors[names[0]], scale)
-    run = RunFolder(None, short.fingerprint)
+    doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
     clients: Any = LocalClients(doors)
     if short.masked:
-        drawn = method.drawn(short.method)
-        clients = SecureClients(clients, drawn, limits=short.vocabulary)
-    method.server(plan).train(clients, run)
+        clients = SecureClients(clients, method.drawn(short.method), limits=short.vocabulary)
+    method.server(plan).train(clients, RunFolder(None, short.fingerprint))
 
 
 def _some(corpus: Corpus, most: int) -> Corpus:
@@ -197,66 +166,35 @@ def _size(value: Any) -> int:
     return len(value if isinstance(value, bytes) else str(value).encode())
 
 
-def _bytes_of(corpus: Corpus) -> int:
-    """Return how many bytes the texts, or the tokens, of documents have."""
-    documents = corpus.documents
-    flat = documents if not hasattr(documents.type, "value_type") else pc.list_flatten(documents)
-    return int(pc.sum(pc.binary_length(flat)).as_py() or 0)
-
-
-# In words
-
-
 def _membership(study: Study) -> str:
-    if study.privacy is not None:
-        sure = np.exp(study.privacy.epsilon)
-        return (
-            f"hardly: by at most a factor of {sure:,.3g} (epsilon {study.privacy.epsilon:g}) more "
-            f"likely than without it, but for cases of probability {study.privacy.delta:g}"
-        )
-    return "yes, better than by chance: there is no noise, and the model remembers"
+    bound = study.privacy
+    if bound is None:
+        return "yes, better than by chance: there is no noise, and the model remembers"
+    return (
+        f"hardly: by at most a factor of {np.exp(bound.epsilon):,.3g} (epsilon {bound.epsilon:g}) "
+        f"more likely than without it, but for cases of probability {bound.delta:g}"
+    )
 
 
 def _words(study: Study, documents: int | None) -> str:
     if study.privacy is not None:
         return "hardly: within the same bound"
-    rounds = study.method.max_rounds
-    if documents is not None and _batch(study) is not None and documents <= rounds:
-        return (
-            f"yes, all: sums of {rounds:,} rounds can be solved for {documents:,} documents; lower "
-            "max_rounds"
-        )
-    number = _documents_of_a_sum(study, documents)
-    if number is None:
+    method, rounds = study.method, study.method.max_rounds
+    clients = method.clients_per_round or len(study.clients)
+    batch: int | None = getattr(method, "batch_size", None)  # of a client in a round; None: all
+    if getattr(method, "learning", "") == "batch":
+        batch = None
+    elif batch is not None and getattr(method, "batch_split", "") != "fixed":
+        batch //= clients
+    if batch is not None and documents is not None and documents <= rounds:
+        solved = f"sums of {rounds:,} rounds can be solved for {documents:,} documents"
+        return f"yes, all: {solved}; lower max_rounds"
+    own = min((each for each in (batch, documents) if each is not None), default=None)
+    if own is None:
         return f"yes, if sums are of fewer than about {LITTLE:,} documents"
+    number = own * clients if study.masked else own
     told = f"sums are of about {number:,} documents"
-    if number <= FEW:
-        return f"yes, many documents wholly: {told}"
     if number < LITTLE:
-        return f"yes, some words of some documents: {told}"
+        much = "many documents wholly" if number <= FEW else "some words of some documents"
+        return f"yes, {much}: {told}"
     return f"hardly: {told}"
-
-
-def _client(study: Study) -> str:
-    if study.masked:
-        return "no: sums are masked, and of at least three clients"
-    return "yes, who adds sees it in each exchange: sums are not masked"
-
-
-def _documents_of_a_sum(study: Study, documents: int | None) -> int | None:
-    """Return of how many documents what is seen in a round is, if that is known."""
-    drawn = study.method.clients_per_round or len(study.clients)
-    batch = _batch(study)
-    if batch is None:
-        return None if documents is None else documents * (drawn if study.masked else 1)
-    share = batch // drawn if documents is None else min(batch // drawn, documents)
-    return share * (drawn if study.masked else 1)
-
-
-def _batch(study: Study) -> int | None:
-    """Return how many documents all clients draw for a round; None if they take all."""
-    batch: int | None = getattr(study.method, "batch_size", None)
-    if batch is None or getattr(study.method, "learning", "") == "batch":
-        return None
-    drawn = study.method.clients_per_round or len(study.clients)
-    return batch * drawn if getattr(study.method, "batch_split", "") == "fixed" else batch

@@ -274,7 +274,7 @@ class Ledger:
         self._write_head()
 
     def _write_head(self) -> None:
-        head = {"lines": self._lines, "sha256": self._before}
+        head: dict[str, Any] = {"lines": self._lines, "sha256": self._before}
         if signature := self._sign(Head(**head).signed):
             head["signature"] = b64encode(signature).decode()
         self._head.seek(0)

@@ -236,8 +236,8 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
     for line in lines:
         policy, spent = line.content.get("policy"), line.content.get("epsilon_spent")
         most = policy.get("max_epsilon") if isinstance(policy, dict) else None
-        are_numbers = all(isinstance(number, (int, float)) for number in (spent, most))
-        if most is not None and not (are_numbers and 0 < spent <= most):
+        is_number = isinstance(spent, (int, float)) and isinstance(most, (int, float))
+        if most is not None and not (is_number and 0 < spent <= most):
             text = f"By line {line.number:,} of {path} the client's account has epsilon {spent}, of"
             return Check("privacy", False, f"{text} {most} that its policy allows.")
     return Check("privacy", True, f"The study promises {numbers}, and nothing else says another.")
