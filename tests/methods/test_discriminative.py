@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,14 @@ import pytest
 import scipy.linalg
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.errors import StudyError
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
 from fedtopics.methods.client import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
-from fedtopics.methods.registry import find_method
 from fedtopics.methods.replies import COUNT, AgreeingPairs, find_fault
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.card import card
@@ -28,17 +26,9 @@ from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
-    ODD,
     accuracy,
-    assert_not_worked_again,
-    assert_nothing_else_leaves,
-    assert_same_however_carried,
-    assert_same_result,
-    assert_sound,
     blobs,
     corpus_of,
-    empty,
-    gone_on,
     half,
     labels_of,
     overheard,
@@ -122,17 +112,6 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
 
 
-def test_permuted_clients_and_another_engine_have_the_same_bits(tmp_path: Path) -> None:
-    corpora, plan = spread(blobs(150), 3), planned("discriminative", max_rounds=6, starts=2)
-    assert_same_however_carried(plan, corpora, tmp_path)
-
-
-def test_they_are_the_clusters_there_are() -> None:
-    corpus = blobs(600, spread=1.0)
-    model = trained(planned("discriminative"), spread(corpus, 3))
-    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
-
-
 # Sizes
 
 
@@ -174,40 +153,7 @@ def test_the_best_of_clusterings_that_are_the_same_is_the_first() -> None:
     assert state.best().sums.ravel().tolist() == [1]
 
 
-# Runs
-
-
-@pytest.mark.parametrize("stop", [1, 24])
-def test_an_interrupted_run_goes_on_with_the_same_bits(stop: int, tmp_path: Path) -> None:
-    corpora = spread(blobs(300, 12, spread=2.0), 2)
-    plan = planned("discriminative", n_components=12, max_rounds=26)
-    plan = plan.model_copy(update={"checkpoint_every": 2})
-    whole = trained(plan, corpora)
-    assert whole.info["rounds"] == 26, "not at rest before"
-    assert_same_result(gone_on(plan, corpora, tmp_path, stop), whole)
-
-
-@pytest.mark.parametrize("max_rounds", [22, 100])
-def test_a_run_that_is_done_is_not_worked_again(max_rounds: int, tmp_path: Path) -> None:
-    corpora = spread(blobs(200), 2)
-    plan = planned("discriminative", max_rounds=max_rounds, tolerance=1e-5)
-    plan = plan.model_copy(update={"checkpoint_every": 1})
-    whole = assert_not_worked_again(plan, corpora, tmp_path)
-    assert whole.info["rounds"] >= 22
-
-
 # What leaves
-
-
-@pytest.mark.parametrize("method", [{}, {"candidates": (3, 5)}])
-def test_what_a_study_announces_is_what_it_asks_for(
-    method: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    messages = overheard(monkeypatch)
-    plan = planned("discriminative", starts=2, **method)
-    trained(plan, spread(blobs(100), 2))
-    asked = {function for _, function, _, _ in messages.calls}
-    assert asked == find_method("discriminative").client.schedule(plan.method).keys()
 
 
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
@@ -270,26 +216,13 @@ def test_clusters_that_lose_all_weight_keep_their_different_means() -> None:
         before = after
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_two_clusters_are_the_same(seed: int) -> None:
     plan = planned("discriminative", **TWELVE).model_copy(update={"seed": seed})
     corpora = spread(blobs(300, 12, 0.2, seed), 2, 0.3)
     policies = dict.fromkeys(corpora, Policy(min_documents=10))
     directions = train(plan, corpora, policies=policies).weights["directions"]
     assert len(np.unique(directions, axis=0)) == 12
-
-
-def test_no_embedding_and_no_rare_word_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = planned("discriminative", candidates=(4, 5), starts=1, tolerance=0.05)
-    messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
-    told = messages.of("class_sums", "client-1")
-    assert len(told) > 5
-    for reply in told:
-        enough = reply["weights"] >= 10
-        np.testing.assert_array_equal(reply["sums"].any(2), enough)
-        np.testing.assert_array_equal(reply["sent"], reply["weights"] * enough)
 
 
 # How many clusters
@@ -395,47 +328,6 @@ def test_no_two_clusters_are_the_same_where_kmeans_leaves_some_empty() -> None:
 # Corpora that are none, or hardly any
 
 
-@pytest.mark.parametrize("sizes", ["even", "free"])
-@pytest.mark.parametrize("case", ODD)
-def test_odd_corpora(case: str, sizes: str) -> None:
-    corpora = ODD[case]()
-    model = trained(planned("discriminative", sizes=sizes), corpora)
-    assert_sound(model, corpora)
-
-
-def test_two_clusters() -> None:
-    corpora = spread(blobs(60, 2), 2)
-    model = trained(planned("discriminative", n_components=2), corpora)
-    assert_sound(model, corpora)
-    assert accuracy(model, corpora) == 1
-
-
-@pytest.mark.parametrize("sizes", ["even", "free"])
-def test_more_clusters_than_documents_of_a_client(sizes: str) -> None:
-    corpora = spread(blobs(300), 3)
-    plan = planned("discriminative", n_components=200, sizes=sizes, starts=2, max_rounds=20)
-    assert_sound(trained(plan, corpora), corpora)
-
-
-@pytest.mark.parametrize("policy", [OPEN_POLICY, Policy()], ids=["open", "usual"])
-def test_more_clusters_than_documents(policy: Policy) -> None:
-    corpora = spread(blobs(120), 2)
-    message = r"have 120 documents together, fewer than n_components = 200; ask for fewer"
-    with pytest.raises(StudyError, match=message):
-        train(
-            planned("discriminative", n_components=200),
-            corpora,
-            policies=dict.fromkeys(corpora, policy),
-        )
-
-
-def test_clusters_of_which_no_client_has_enough_documents() -> None:
-    corpora = spread(blobs(120), 2)
-    plan = planned("discriminative", n_components=60, starts=2, sizes="even")
-    with pytest.raises(StudyError, match="No cluster has as many documents as a policy asks for"):
-        train(plan, corpora, policies=dict.fromkeys(corpora, Policy(min_documents=20)))
-
-
 def test_a_cluster_that_is_empty_at_the_start_gets_documents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -450,25 +342,6 @@ def test_a_cluster_that_is_empty_at_the_start_gets_documents(
     corpus = blobs(400)
     model = trained(planned("discriminative"), spread(corpus, 2))
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
-
-
-def test_documents_that_are_all_the_same_or_empty() -> None:
-    same = corpus_of(np.tile(np.arange(DIMENSION), (40, 1)), texts=[["a", "b"]] * 40)
-    with pytest.raises(StudyError, match="all documents are empty, or the same"):
-        trained(planned("discriminative"), {"a": same, "b": same})
-    with pytest.raises(DataError, match="Client 'a': No word occurs in 1 or more of the 20"):
-        trained(planned("discriminative"), {"a": empty(20), "b": empty(20)})
-
-
-@pytest.mark.parametrize("method", [{}, {"candidates": (3, 5)}])
-def test_a_client_without_embeddings_among_others(method: dict[str, Any]) -> None:
-    nothing, corpus = corpus_of(np.zeros((20, DIMENSION))), blobs(80)
-    plan = planned("discriminative", starts=2, **method)
-    model = trained(plan, {"a": nothing, "b": corpus})
-    assert model.documents == {"a": 0, "b": 80}
-    assert model.main_topics(nothing).tolist() == [-1] * 20
-    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.5
-    assert model.n_topics in (3, CLUSTERS)
 
 
 def test_more_clusters_than_groups_are_said_to_be_the_same() -> None:

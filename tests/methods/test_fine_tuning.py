@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, FedTopicsError, ModelError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
@@ -24,7 +23,6 @@ from fedtopics.inference.clusters import centred
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
 from fedtopics.methods.plan import Site
-from fedtopics.methods.replies import find_fault
 from fedtopics.methods.secret import Secret
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
@@ -144,13 +142,6 @@ def encoder_of(model: TopicModel) -> dict[str, torch.Tensor]:
 
 def all_texts() -> list[str]:
     return [text for texts in CLIENTS.values() for text in texts]
-
-
-def test_an_encoder_is_trained_on_views(folder: Path) -> None:
-    views, texts = (trained(planned(folder, deletion=share)) for share in (0.3, 0.0))
-    assert clustering_accuracy(TRUTH, views.main_topics(all_texts())) > 0.8
-    before, after = encoder_of(texts), encoder_of(views)
-    assert not all(torch.equal(before[name], after[name]) for name in before)
 
 
 class Run:
@@ -349,17 +340,6 @@ def test_a_run_leaves_no_trace_in_what_is_drawn_elsewhere(run: Run) -> None:
     assert run.states_after == run.states
 
 
-def test_the_same_seed_gives_the_same_bits(folder: Path, run: Run) -> None:
-    again = trained(planned(folder))
-    assert all(np.array_equal(run.model.weights[name], w) for name, w in again.weights.items())
-
-
-def test_the_clients_say_how_much_they_write_by_the_trained_encoder(run: Run) -> None:
-    for client, texts in CLIENTS.items():
-        theta = run.model.transform(texts)
-        np.testing.assert_allclose(run.model.shares[client], theta.mean(0), atol=1e-6)
-
-
 def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
     texts = CLIENTS["west"]
     frozen = SentenceEncoder(str(folder))(texts)
@@ -390,17 +370,6 @@ def test_embeddings_that_documents_come_with_are_not_used(run: Run) -> None:
     np.testing.assert_array_equal(run.model.transform(given), run.model.transform(texts))
     with pytest.raises(DataError, match=r"embeddings and no texts.*give the texts"):
         run.model.transform(Corpus.of([""] * 2).with_embeddings(np.ones((2, DIMENSION))))
-
-
-def test_what_the_model_embedded_is_taken_as_it_is(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    embedded = run.model.embedded(Corpus.of(CLIENTS["west"]))
-    expected = run.model.transform(CLIENTS["west"])
-    embedded = run.model.embedded(Corpus.of(CLIENTS["west"]))
-    monkeypatch.setattr(EncoderNetwork, "embed", None)  # nothing is computed again
-    np.testing.assert_array_equal(run.model.transform(embedded), expected)
 
 
 def test_saved_and_loaded_it_is_the_same(
@@ -435,25 +404,6 @@ def test_another_model_of_that_name_is_refused(run: Run, tmp_path: Path) -> None
 
 
 # What is asked of clients
-
-
-def test_replies_are_what_the_server_expects(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, int] = {}
-
-    replies = LocalClients._replies
-
-    def watched(self: Any, function: str, template: Any, payload: Any) -> Any:
-        asked[function] = asked.get(function, 0) + 1
-        for name, reply in replies(self, function, template, payload):
-            assert find_fault(reply, template, [name]) == ""
-            yield name, reply
-
-    monkeypatch.setattr(LocalClients, "_replies", watched)
-    study = planned(folder, average_every=2, start="kmeans")
-    model = trained(study)
-    assert asked["encoder"] == 1
-    assert asked["network"] == 2  # after the second round, and at the end
-    assert model.inference.name == "fine-tuned"
 
 
 def test_weights_travel_narrow(folder: Path) -> None:
@@ -494,19 +444,6 @@ def rounds(half: Any, first: int, last: int) -> Any:
     for number in range(first, last + 1):
         told = half.train_locally(half.vocabulary_print, number, centres, counts, {})
     return told
-
-
-def test_a_client_begun_anew_goes_on_to_the_same_bits(folder: Path, tmp_path: Path) -> None:
-    study, texts = planned(folder), CLIENTS["south"]
-    through = study_half(study, texts, folder=tmp_path / "one")
-    expected = rounds(through, 1, 3)
-    rounds(study_half(study, texts, folder=tmp_path / "two"), 1, 2)
-    again = study_half(study, texts, folder=tmp_path / "two")
-    told = rounds(again, 3, 3)
-    assert told["loss"] == expected["loss"]
-    assert told["sums"].tobytes() == expected["sums"].tobytes()
-    one, other = (half.network(half.vocabulary_print, 3)["weights"] for half in (through, again))
-    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 
 def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) -> None:

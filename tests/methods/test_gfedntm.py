@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import pack
@@ -65,24 +64,6 @@ def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
     assert not np.array_equal(minibatches(1).draw(1, 5), first[0])
 
 
-def test_the_noise_of_a_round_repeats_exactly() -> None:
-    plan = study()
-    draws = {}
-    for name in ("a", "b"):
-        corpus = subjects({"a": 60})["a"]
-        client: Any = plan.client_half(Site(name, corpus, OPEN_POLICY))
-        words = client.vocabulary(places=9)["words"].names
-        client.adopt(words, 60, 10.0)
-        noises = [client._minibatch(client._fingerprint, number).noise for number in (1, 1, 2)]
-        client.attempt = 2
-        noises.append(client._minibatch(client._fingerprint, 1).noise)
-        draws[name] = [noise.normal for noise in noises if noise is not None]
-    assert torch.equal(draws["a"][0], draws["a"][1])
-    assert not torch.equal(draws["a"][0], draws["a"][2])
-    assert not torch.equal(draws["a"][0], draws["a"][3]), "another attempt, another noise"
-    assert not torch.equal(draws["a"][0], draws["b"][0])
-
-
 def test_another_attempt_has_documents_of_its_own() -> None:
     draws = minibatches(0)
     samples = [draws.draw(2, 5, attempt) for attempt in (1, 2, 3)]
@@ -105,11 +86,8 @@ def test_a_prior_mean_that_batch_norm_makes_needless_stays(preset: str) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        {"norm": "server"},
         {"norm": "server", "optimizer": "fedavg", "local_steps": 5},
-        {"norm": "server", "optimizer": "fedadam", "local_steps": 5},
         {"norm": "local", "optimizer": "fedadam", "local_steps": 3},
-        {"optimizer": "sgd", "learning_rate": 0.02},
         {"learn_prior": True, "word_bias": False},
         {"preset": "paper"},
         {"preset": "avitm"},
@@ -207,15 +185,6 @@ def test_a_client_whose_words_nobody_else_kept_is_told() -> None:
     limits = plan.vocabulary.model_copy(update={"min_clients": 2})
     with pytest.raises(DataError, match="Client 'c': no document has a word of the agreed"):
         train(plan.model_copy(update={"vocabulary": limits}), corpora)
-
-
-def test_another_vocabulary_is_refused() -> None:
-    plan = study()
-    corpus = subjects({"a": 30})["a"]
-    client: Any = plan.client_half(Site("a", corpus, OPEN_POLICY))
-    client.adopt(["a0", "a1", "common0"], 30, 17.0)
-    with pytest.raises(StudyError, match="called for the vocabulary other"):
-        client.gradients("other", 1, {}, {})
 
 
 def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:

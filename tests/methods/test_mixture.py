@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import StudyError
 from fedtopics.estimators import MixtureTM
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
@@ -21,17 +20,9 @@ from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
-    ODD,
     accuracy,
-    assert_not_worked_again,
-    assert_nothing_else_leaves,
-    assert_same_however_carried,
-    assert_same_result,
-    assert_sound,
     blobs,
     corpus_of,
-    empty,
-    gone_on,
     half,
     labels_of,
     overheard,
@@ -99,18 +90,6 @@ def test_it_is_expectation_maximisation_on_pooled_documents(
     assert losses == sorted(losses, reverse=True), "EM never makes it worse"
 
 
-def test_permuted_clients_and_another_engine_have_the_same_bits(tmp_path: Path) -> None:
-    corpora, plan = spread(blobs(150), 3), planned("mixture", max_rounds=4, starts=2)
-    assert_same_however_carried(plan, corpora, tmp_path)
-
-
-def test_it_goes_on_after_an_interruption(tmp_path: Path) -> None:
-    corpora, plan = spread(blobs(150), 3), planned("mixture", max_rounds=6, tolerance=0)
-    plan = plan.model_copy(update={"checkpoint_every": 2})
-    assert_same_result(gone_on(plan, corpora, tmp_path / "stopped", 4), trained(plan, corpora))
-    assert_not_worked_again(plan, corpora, tmp_path / "whole")
-
-
 def test_they_are_the_topics_there_are() -> None:
     corpus = blobs(500, spread=1.0)
     model = trained(planned("mixture"), spread(corpus, 3))
@@ -131,10 +110,6 @@ def test_words_tell_where_embeddings_do_not() -> None:
 
 
 # What leaves
-
-
-def test_nothing_else_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_nothing_else_leaves(planned("mixture", max_rounds=5), tmp_path, monkeypatch)
 
 
 def test_topics_of_few_documents_leave_nothing() -> None:
@@ -188,17 +163,6 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
 # Corpora that are odd
 
 
-@pytest.mark.parametrize("case", ODD)
-def test_odd_corpora(case: str) -> None:
-    corpora = ODD[case]()
-    assert_sound(trained(planned("mixture", max_rounds=3), corpora), corpora)
-
-
-def test_nothing_to_find_topics_by() -> None:
-    with pytest.raises((StudyError, DataError)):
-        trained(planned("mixture"), {"a": empty(30)})
-
-
 def test_documents_of_words_or_of_an_embedding_alone() -> None:
     corpus = blobs(300, spread=0.5)
     vectors, texts = np.array(corpus.embeddings), texts_of(corpus)
@@ -250,11 +214,6 @@ def test_networks_begin_with_it(network: str) -> None:
     assert accuracy(model, {"a": corpus}) > 0.9, "the encoder looks towards the directions"
     for topic in model.topics(4, lambda_=1.0):
         assert len({word.rstrip("0123456789") for word in topic}) == 1
-
-
-def test_a_start_is_the_same_however_carried(tmp_path: Path) -> None:
-    corpora = spread(blobs(150), 3)
-    assert_same_however_carried(started("zeroshottm"), corpora, tmp_path)
 
 
 def test_what_a_started_network_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:

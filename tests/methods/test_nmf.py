@@ -229,14 +229,6 @@ def rows(matrix: Floats) -> Floats:
     return np.asarray(matrix / np.linalg.norm(matrix, axis=1, keepdims=True))
 
 
-def test_some_clients_a_round_come_to_the_same_topics(
-    documents: list[list[str]], pooled: TopicModel
-) -> None:
-    model = trained(nmf_study(clients_per_round=2, max_rounds=30), split(documents, 1, 5))
-    best = (rows(pooled.beta) @ rows(model.beta).T).max(1)
-    assert (best > 0.95).all()
-
-
 def test_words_that_all_documents_have_are_refused() -> None:
     with pytest.raises(StudyError, match="Every agreed word is in every document"):
         rarities(np.array([5, 5]), 5, 1.5)
