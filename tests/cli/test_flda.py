@@ -71,22 +71,6 @@ def test_from_a_run_to_its_threshold(folder: Path) -> None:
     assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
 
 
-def test_options_of_a_sample(folder: Path) -> None:
-    write_run(folder / "run")
-    done = typed("sample-pairs", "run", "--out", "pairs.csv", "--pairs", 4, "--words", 1)
-    assert done.stdout.startswith("4 pairs to pairs.csv; of a cosine from 0.00 to 1.00.\n")
-    pairs = read_pairs("pairs.csv")
-    assert sorted(pair.cosine for pair in pairs) == [0.0, 0.6, 0.8, 1.0]
-    assert {len(pair.first.split()) for pair in pairs} == {1}
-
-
-def test_a_sample_without_labels_can_be_drawn_again(folder: Path) -> None:
-    write_run(folder / "run")
-    typed("sample-pairs", "run", "-o", "pairs.csv", "--pairs", 4)
-    typed("sample-pairs", "run", "-o", "pairs.csv")
-    assert len(read_pairs("pairs.csv")) == 5
-
-
 # Labels
 
 
@@ -158,16 +142,6 @@ def test_the_threshold_as_it_is_printed(folder: Path) -> None:
         "The picture is curve.png.\n"
     )
     assert Path("curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_threshold_for_programs(folder: Path) -> None:
-    write_pairs("pairs.csv", [*MIRRORED, TopicPair("", "", 0.9)])
-    found = json.loads(typed("threshold", "pairs.csv", "--compare", 0.65, "--json").stdout)
-    assert found.pop("threshold") == pytest.approx(0.4, abs=1e-3)
-    assert found == {
-        "pairs": 11, "labelled": 10, "same": 5, "decided_alike": 8, "compared": 0.65,
-        "compared_decided_alike": 6,
-    }  # fmt: skip
 
 
 def test_a_picture_needs_altair(
@@ -249,17 +223,6 @@ def test_topics_over_rounds(folder: Path) -> None:
         "round 3: 0 documents (north 0, south 0), threshold 0.450",
     ]
     assert typed("rounds", "run/model").stdout == shown
-
-
-def test_topics_over_rounds_for_programs(folder: Path) -> None:
-    save_model(folder / "model", method="flda", history=HISTORY)
-    found = json.loads(typed("rounds", "model", "--json").stdout)
-    assert found["rounds"] == HISTORY
-    assert found["topics"] == [
-        {"id": 0, "words": ["elm", "oak"], "shares": [0.75, 0.4, 0.0]},
-        {"id": 1, "words": ["ketch", "sloop"], "shares": [0.25, None, None]},
-        {"id": 7, "words": ["flu", "cough"], "shares": [None, 0.6, None]},
-    ]
 
 
 # What is wrong

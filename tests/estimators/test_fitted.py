@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
 
 from fedtopics import (
     FLDA,
@@ -59,14 +57,6 @@ def test_topics_are_the_same_by_every_name(model: LDA) -> None:
         assert share == shares[0, model.model_.vocabulary.index[word]]
     with pytest.raises(StudyError, match="no topic 2; the model has topics 0 to 1"):
         model.get_topic(2)
-
-
-def test_topic_info(model: LDA) -> None:
-    info = model.get_topic_info()
-    pd.testing.assert_frame_equal(info, model.model_.to_pandas())
-    row = model.get_topic_info(1)
-    assert row["Topic"].tolist() == [1]
-    assert row["Representation"][0] == model.topics_[1]
 
 
 def test_document_info(model: LDA) -> None:
@@ -151,13 +141,6 @@ def test_score_is_that_of_held_out_words(model: LDA) -> None:
     assert model.score(new) == pytest.approx(-np.log(8), abs=0.15)
     one = LDA(**SETTINGS).fit(ALL).reduce_topics(1)
     assert one.score(new) == pytest.approx(-np.log(16), abs=0.05)
-
-
-def test_a_search_alone() -> None:
-    shuffled = [text for pair in zip(*TEXTS.values(), strict=True) for text in pair]
-    search = GridSearchCV(LDA(max_rounds=10, coherence="nothing"), {"n_components": [2, 8]}, cv=2)
-    assert search.fit(shuffled).best_params_ == {"n_components": 2}
-    assert search.score(ALL) == search.best_estimator_.score(ALL)
 
 
 # Topics that people work with
@@ -329,10 +312,6 @@ def test_verbose_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert "round 3 of 3" in capsys.readouterr().err
     LDA(2, max_rounds=3).fit(ALL)
     assert capsys.readouterr() == ("", "")
-
-
-def test_nothing_of_a_notebook_is_loaded() -> None:
-    assert "IPython" not in sys.modules
 
 
 def test_embeddings_are_looked_for_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:

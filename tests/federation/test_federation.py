@@ -18,7 +18,6 @@ from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import serve
 from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
@@ -28,8 +27,6 @@ from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
-    KilledError,
-    Notes,
     Outcome,
     authority,
     federated,
@@ -265,31 +262,6 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     assert {row["function"] for row in ledger} == {"vocabulary", "counted"}
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        (Policy(methods=("other",)), "The policy of client 'north' does not allow the method"),
-        (
-            Policy(max_rounds=3),
-            "asks for 4 rounds, the policy of client 'north' allows 3; nothing has left",
-        ),
-        (Policy(min_documents=43), "at least 43 documents, and it has 40; nothing has left"),
-    ],
-)
-def test_a_policy_refuses_before_anything_leaves(
-    policy: Policy, message: str, tmp_path: Path
-) -> None:
-    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, policy=policy), gather=1.0)
-    assert isinstance(error, PolicyError)
-    assert message in str(error)
-    declined = outcome.events.of("declined")
-    assert [(event["client"], event["reason"]) for event in declined] == [
-        ("north", "its policy or its settings keep it from joining")
-    ]
-    assert not (tmp_path / "north").exists()
-    assert outcome.events.of("round")[0]["missing"] == {"north": "not connected"}
-
-
 def test_a_client_with_another_model_leaves_nothing(tmp_path: Path) -> None:
     corpora = embedded(subjects(SIZES))
     odd = GrpcParticipation(
@@ -313,27 +285,3 @@ def test_a_client_with_another_model_leaves_nothing(tmp_path: Path) -> None:
     assert "mpnet" not in told(outcome, tmp_path)
     assert not (tmp_path / "north").exists()
     assert outcome.events.of("round")[0]["clients"] == ["east", "south"]
-
-
-def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
-    corpora = subjects(SIZES)
-    plan = planned().with_clients(SIZES)
-    tried: list[Notes] = []
-
-    def begin(event: dict[str, Any]) -> None:
-        if event["event"] == "listening":
-            seen = Notes()
-            GrpcParticipation(
-                event["address"], None, corpora["north"], USUAL, tmp_path / "dry", "north",
-                seen.append, dry_run=True,
-            ).run()  # fmt: skip
-            tried.append(seen)
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        serve(plan, None, f"{HOST}:0", tmp_path / "server", on_event=begin)
-    offer = tried[0].of("offer")[0]
-    assert offer["study"].fingerprint == plan.fingerprint
-    assert offer["leaves"]["forward"]["often"] == "twice a round"
-    assert offer["leaves"]["loss"]["what"].startswith("The minibatch's summed loss")
-    assert not (tmp_path / "dry").exists()

@@ -75,10 +75,9 @@ class Killing:
         return model, events
 
 
-@pytest.mark.parametrize("norm", ["sync", "server"])
-def test_a_server_that_comes_back_goes_on_with_its_clients(norm: str, tmp_path: Path) -> None:
+def test_a_server_that_comes_back_goes_on_with_its_clients(tmp_path: Path) -> None:
     """From its log: no completed round is worked again, and none is lost."""
-    plan = planned(ALL, norm=norm, validation_share=0.25, validate_every=2)
+    plan = planned(ALL, validation_share=0.25, validate_every=2)
     first = Killing(plan, tmp_path, at=7)
     resumed, events = first.again(plan, resume=True)
     for name, each in first.partners.items():

@@ -229,28 +229,6 @@ def test_files_that_are_others_than_the_ledger_names(ledger: Path) -> None:
     assert faults(ledger) == ["study", "file", "file"]
 
 
-def test_a_ledger_of_an_earlier_version(tmp_path: Path) -> None:
-    ledger = written(tmp_path / "run")
-    old = []
-    for line in lines_of(ledger):
-        content = json.loads(line)
-        if content["what"] in ("left", "came"):
-            del content["before"]
-            old.append(json.dumps(content | {"time": 1.8e9}) + "\n")
-    ledger.write_text("".join(old))
-    head_path(ledger).unlink()
-    assert summarise_ledger(ledger)[0]["replies"] == 2
-    assert faults(ledger) == ["lines", "end"]
-    assert (
-        "is of an earlier version, whose lines have no digests" in next(verify(ledger.parent)).text
-    )
-    again = opened(ledger.parent)
-    assert again.last.moment.turn == 2
-    again.close()
-    (check,) = [c for c in verify(ledger.parent) if c.what == "lines"]
-    assert check.text.endswith("but for 4 of an earlier version, which have none.")
-
-
 def test_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="There is no ledger in"):
         list(verify(tmp_path))

@@ -72,14 +72,6 @@ def test_what_is_the_mean_but_for_its_last_bits_has_no_direction() -> None:
     np.testing.assert_allclose(points[2], [1, 0], atol=1e-3)
 
 
-@pytest.mark.parametrize("block", [1, 2, 4096])
-def test_points_do_not_depend_on_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    embeddings = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    whole = centred(embeddings, np.full(4, 0.1))
-    monkeypatch.setattr(clustering, "BLOCK", block)
-    assert_same(centred(embeddings, np.full(4, 0.1)), whole)
-
-
 def test_words_have_weights() -> None:
     bow = weighted(COUNTS, WORD_WEIGHTS, alike=False)
     np.testing.assert_allclose(bow.toarray(), [[1, 0, 1], [0, 0, 0], [0, 6, 0]])

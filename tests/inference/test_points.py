@@ -111,13 +111,6 @@ def test_weighted_sums(kind: Any) -> None:
     np.testing.assert_allclose(weights, [2.25, 2.75])
 
 
-def test_sums_of_no_points() -> None:
-    sums, counts = sums_by_label(np.zeros((0, 2)), np.zeros(0, np.int64), 2)
-    assert (sums.tolist(), counts.tolist()) == ([[0, 0], [0, 0]], [0, 0])
-    labels, distances = nearest(np.zeros((0, 2)), CENTRES)
-    assert labels.shape == distances.shape == (0,)
-
-
 def test_what_differs_by_rounding_is_a_draw() -> None:
     assert ranked(np.array([3.0, 1.0 + 1e-12, 2.0, 1.0])).tolist() == [1, 3, 2, 0]
     assert ranked(-np.array([3.0, 5.0, 5.0 + 1e-12])).tolist() == [1, 2, 0]

@@ -7,7 +7,6 @@ import io
 import json
 import sys
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,6 @@ from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.model.topic_model import TopicModel
-from tests.helpers.clusters import blobs, planned, spread
-from tests.helpers.clusters import trained as trained_clusters
 from tests.helpers.command_line import fedtopics
 from tests.helpers.models import BETA, WORDS, made
 
@@ -49,16 +46,6 @@ def test_topic_info() -> None:
         (0, 15, "Trees | shrubs"),
         (2, 8, ""),  # of 7.5
     ]
-
-
-def test_names_are_of_the_words_that_are_read() -> None:
-    names = {row["topic"]: row["name"] for row in made().get_topic_info(lambda_=0)}
-    assert names[0] == "0_oak_elm___init___tea"
-
-
-def test_a_model_without_documents() -> None:
-    rows = made(documents={"north": 0, "south": 0}).get_topic_info()
-    assert [(row["share"], row["count"]) for row in rows] == [(0, 0)] * 3
 
 
 def test_pandas() -> None:
@@ -180,23 +167,6 @@ def test_gensim_takes_what_it_gives_itself() -> None:
     np.testing.assert_allclose(scored.get_coherence_per_topic(), expected, rtol=1e-6)
 
 
-def test_exports_of_clusters() -> None:
-    corpus = blobs(200)
-    model = trained_clusters(planned("kmeans"), spread(corpus, 2))
-    given = model.to_pyldavis()
-    assert given["topic_term_dists"].shape == (model.n_topics, len(model.vocabulary))
-    np.testing.assert_allclose(given["topic_term_dists"], model.weights["beta"], rtol=1e-9)
-    sizes = given["doc_lengths"] @ given["doc_topic_dists"]
-    np.testing.assert_allclose(sizes / sizes.sum(), model.share, rtol=1e-9)
-    output = model.to_octis(corpus, n_words=4)
-    assert output["topics"] == model.topics(4)
-    assert output["topic-document-matrix"].shape == (model.n_topics, 200)
-    for (_, words), told in zip(model.to_gensim(4), model.topics(4), strict=True):
-        assert [word for word, _ in words] == told
-        assert all(0 < share < 1 for _, share in words)
-    assert model.to_pandas()["Count"].sum() == pytest.approx(200, abs=3)
-
-
 # Tables
 
 
@@ -300,11 +270,3 @@ def test_two_formats_at_once(
     assert fedtopics(monkeypatch, "topics", saved, "--json", "--format", "csv") == 2
     error = capsys.readouterr().err
     assert error == "fedtopics: --json and --format csv exclude each other.\n"
-
-
-def test_exporting_changes_nothing() -> None:
-    model = replace(made(), coherence={})
-    before = model.get_topic_info()
-    model.to_octis()["topic-word-matrix"][:] = 0
-    model.to_pyldavis()["topic_term_dists"][:] = 0
-    assert model.get_topic_info() == before

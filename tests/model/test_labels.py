@@ -61,23 +61,6 @@ def test_a_row_is_found_by_its_number(saved: Path) -> None:
     assert TopicModel.from_pretrained(saved).labels == {2: "two"}
 
 
-def test_the_mark_that_some_editors_write(saved: Path) -> None:
-    text = json.dumps([{"topic": 0, "label": "Bäume"}], ensure_ascii=False)
-    (saved / "topics.json").write_text(text, encoding="utf-8-sig")
-    assert TopicModel.from_pretrained(saved).labels == {0: "Bäume"}
-
-
-def test_models_that_were_saved_before_there_were_labels(saved: Path) -> None:
-    rows = [
-        {key: row[key] for key in ("topic", "share", "words", "coherence", "clients")}
-        for row in rows_of(saved)
-    ]
-    write(saved, rows)
-    assert TopicModel.from_pretrained(saved).labels == {}
-    (saved / "topics.json").unlink()
-    assert TopicModel.from_pretrained(saved).labels == {}
-
-
 SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
 
 

@@ -56,11 +56,6 @@ def test_three_sentences_of_what_was_found() -> None:
     ]
 
 
-def test_suggested_names_are_marked_in_sentences() -> None:
-    found = summarise(made().with_suggested_labels())["found"]
-    assert "the largest is “__init__, flu, tea” (suggested), with 44%." in found[0]
-
-
 def test_a_federations_periods_are_what_grew() -> None:
     sums = {TOGETHER: np.array([[20.0, 10, 10], [0, 0, 0], [10, 20, 10]])}
     periods = Periods("year", ("2023-01-01", "2024-01-01", "2025-01-01"), sums)
