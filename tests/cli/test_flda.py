@@ -14,7 +14,6 @@ import torch
 from click.testing import CliRunner, Result
 
 from fedtopics.cli import app
-from fedtopics.cli.flda import group
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from fedtopics.model.topic_model import TopicModel
@@ -23,7 +22,6 @@ from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.command_line import fedtopics
 from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
 
-DOCS = Path(__file__).parents[2] / "docs" / "flda.md"
 TREES = [
     TopicPair("oak elm", "elm oak", 0.987),
     TopicPair("fir pine", "ketch", 0.123),
@@ -274,11 +272,3 @@ def test_wrong_arguments(
     assert printed.err.count("\n") == 1
     assert printed.out == ""
     assert {path: path.read_bytes() for path in folder.glob("*.csv")} == before
-
-
-def test_every_command_has_help_and_is_documented() -> None:
-    page = DOCS.read_text("utf-8")
-    assert set(group.commands) == {"sample-pairs", "label", "threshold", "rounds"}
-    for name, command in group.commands.items():
-        assert command.help, name
-        assert f"fedtopics flda {name} " in page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
 
 from fedtopics import (
     FLDA,
@@ -110,11 +106,6 @@ def test_a_row_for_each_document() -> None:
         assert not np.array_equal(theta[row], UNIFORM)
 
 
-def test_fit_transform_is_fit_and_transform() -> None:
-    theta = quick().fit_transform(ALL)
-    np.testing.assert_array_equal(theta, quick().fit(ALL).transform(ALL))
-
-
 # Randomness
 
 
@@ -122,21 +113,6 @@ def test_random_state() -> None:
     first = quick(random_state=3).fit(ALL)
     assert quick(random_state=3).fit(ALL).beta_.tobytes() == first.beta_.tobytes()
     assert quick(random_state=4).fit(ALL).beta_.tobytes() != first.beta_.tobytes()
-
-
-def test_random_state_may_be_a_generator_or_none() -> None:
-    first, second = (
-        quick(random_state=np.random.RandomState(5)).fit(ALL).beta_.tobytes() for _ in range(2)
-    )
-    assert first == second
-    first, second = (
-        quick(random_state=np.random.default_rng(5)).fit(ALL).beta_.tobytes() for _ in range(2)
-    )
-    assert first == second
-    seed = int(np.random.default_rng(5).integers(2**31))
-    assert first == quick(random_state=seed).fit(ALL).beta_.tobytes()
-    first, second = (quick(random_state=None).fit(ALL).beta_.tobytes() for _ in range(2))
-    assert first != second
 
 
 def test_global_random_states_are_left_alone() -> None:
@@ -167,14 +143,6 @@ def test_forms_of_documents(form: Any) -> None:
     model = quick().fit(form(ALL))
     assert model.beta_.tobytes() == expected.beta_.tobytes()
     np.testing.assert_array_equal(model.transform(form(ALL)), expected.transform(ALL))
-
-
-def test_parameters() -> None:
-    model = ProdLDA(7, stop_words="none", preset="paper")
-    assert model.get_params()["n_components"] == 7
-    copy = clone(model).set_params(n_components=8)
-    assert copy.get_params() == model.get_params() | {"n_components": 8}
-    assert not hasattr(copy, "model_")
 
 
 def test_what_is_not_given_is_the_studys() -> None:
@@ -232,15 +200,6 @@ def test_every_setting_of_a_study_can_be_given(way: str) -> None:
         assert each.get_params() == model.get_params()
 
 
-def test_settings_are_kept_as_given() -> None:
-    settings = {"hidden": (50, 50)}
-    assert ProdLDA(settings=settings).get_params()["settings"] is settings
-    both = ProdLDA(settings=settings, norm="server")
-    assert both.settings == {"hidden": (50, 50), "norm": "server"}
-    assert settings == {"hidden": (50, 50)}
-    assert "norm" not in repr(ProdLDA())
-
-
 def test_a_search_over_settings() -> None:
     search = GridSearchCV(
         LDA(2, max_rounds=2, max_document_share=1.0, coherence="nothing"),
@@ -268,26 +227,6 @@ def test_guided_lda_has_defaults_of_its_own(tmp_path: Path) -> None:
         GuidedLDA(words, 4, n_words=9, iterations=7)._study().method
         == Study.make(method=expected | more).method
     )
-
-
-def test_further_settings_can_be_read() -> None:
-    model = LDA(2, alpha=0.3, settings={"eta": 0.2})
-    assert (model.alpha, model.eta) == (0.3, 0.2)
-    for copy in (clone(model), deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
-        assert copy.alpha == 0.3
-    model.set_params(alpha=0.4)
-    assert model.alpha == 0.4
-    assert not hasattr(model, "model_")
-    with pytest.raises(AttributeError, match="LDA has no attribute 'beta_'"):
-        _ = model.beta_
-
-
-def test_pipeline() -> None:
-    pipeline = make_pipeline(quick(), Normalizer("l2"))
-    theta = pipeline.fit_transform(ALL)
-    expected = quick().fit(ALL).transform(ALL)
-    np.testing.assert_allclose(theta, expected / np.linalg.norm(expected, axis=1, keepdims=True))
-    assert pipeline.get_feature_names_out().tolist() == ["prodlda0", "prodlda1"]
 
 
 # Clients' policies
@@ -324,8 +263,3 @@ def test_each_client_has_a_policy_by_default() -> None:
 def test_unusable_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         quick(**parameters).fit(ALL)
-
-
-def test_transform_before_fit() -> None:
-    with pytest.raises(NotFittedError):
-        quick().transform(ALL)

@@ -77,22 +77,6 @@ def test_document_info(model: LDA) -> None:
     assert info["Representative_document"].tolist() == [True, False, True, True]
 
 
-def test_three_documents_stand_for_a_topic(model: LDA) -> None:
-    info = model.get_document_info(ALL)
-    best = info[info["Representative_document"]]
-    assert best.groupby("Topic").size().tolist() == [3, 3]
-    for topic, rows in info.groupby("Topic"):
-        chosen = best[best["Topic"] == topic]["Probability"]
-        assert chosen.min() >= rows.drop(chosen.index)["Probability"].max()
-
-
-def test_labels_are_set(model: LDA) -> None:
-    changed = LDA(**SETTINGS).fit_clients(TEXTS)
-    changed.set_topic_labels({1: "Ships"})
-    assert changed.get_topic_info(1)["CustomName"].tolist() == ["Ships"]
-    assert changed.get_document_info(ALL)["CustomName"].dropna().unique().tolist() == ["Ships"]
-
-
 def test_finding_topics(model: LDA) -> None:
     trees = subject(model, TREES)
     for query in ("an oak", "Elm and larch", ["oak", "fir"], "beeches"):
@@ -156,18 +140,6 @@ def test_merging_is_in_place(model: LDA) -> None:
     assert [len(changed.topics_), changed.beta_.shape[0]] == [2, 2]
     assert changed.get_feature_names_out().tolist() == ["lda0", "lda1"]
     assert changed.reduce_topics(1).transform(["oak"]).tolist() == [[1.0]]
-
-
-def test_hierarchical_topics_have_bertopics_columns(model: LDA) -> None:
-    frame = LDA(3, max_rounds=20).fit(ALL).hierarchical_topics()
-    assert frame.columns.tolist() == [
-        "Parent_ID", "Parent_Name", "Topics", "Child_Left_ID", "Child_Left_Name",
-        "Child_Right_ID", "Child_Right_Name", "Distance",
-    ]  # fmt: skip
-    assert frame["Parent_ID"].tolist() == [3, 4]
-    assert frame["Topics"][1] == [0, 1, 2]
-    assert frame["Distance"].is_monotonic_increasing
-    assert frame["Child_Right_Name"][1] == frame["Parent_Name"][0]
 
 
 def test_topics_over_time_and_per_class(model: LDA) -> None:

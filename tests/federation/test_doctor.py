@@ -12,10 +12,8 @@ import pytest
 
 from fedtopics import __version__, pki
 from fedtopics.engines import handshake
-from fedtopics.engines.grpc import connection
 from fedtopics.engines.handshake import Proposal
 from fedtopics.errors import FederationError
-from fedtopics.federation import doctor
 from fedtopics.federation.doctor import Finding, examine, why_not
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
@@ -24,10 +22,6 @@ from tests.helpers.grpc_federation import HOST, authority, of_server
 from tests.helpers.sockets import offering
 
 NAMES = "ab"
-UNACCEPTED = (
-    "the server does not accept this certificate: it is not from the server's own authority, or "
-    "has ended by the server's clock; ask its operator for one"
-)
 PROPOSAL = Proposal(
     __version__, "gfedntm", versions("gfedntm")["gfedntm"], {"seed": 1}, "f00df00df00df00d"
 )
@@ -180,30 +174,6 @@ def test_another_authority(ours: Path, made: Path) -> None:
         )
 
 
-def test_a_server_that_does_not_know_the_authority(ours: Path, made: Path) -> None:
-    """The client trusts the server, but not the other way round."""
-    theirs = made.parent / "theirs"
-    odd = replace(Identity.load(ours / "server"), ca=(theirs / "ca.crt").read_bytes())
-    credentials = connection.server_credentials(odd)
-    with offering(NAMES, credentials=credentials, proposal=PROPOSAL) as f:
-        assert found(f"localhost:{f.hub.port}", ours / "clients/a") == (
-            ["certificate", "reachable"],
-            Finding("TLS", False, UNACCEPTED),
-        )
-
-
-def test_a_server_that_finds_the_certificate_expired(
-    ours: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As when this machine's clock is behind: here the certificate still seems to be valid."""
-    pki.issue(ours, "a", days=0, renew=True)
-    monkeypatch.setattr(Identity, "problem", None)
-    with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
-        fine, finding = found(f"localhost:{f.hub.port}", ours / "clients/a")
-        assert fine == ["certificate", "reachable"]
-        assert finding == Finding("TLS", False, UNACCEPTED)
-
-
 def test_another_host_name(ours: Path) -> None:
     pki.renew_server(ours, ["topics.example.org"])
     with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:
@@ -246,14 +216,6 @@ def test_a_server_without_tls(ours: Path) -> None:
             "what listens there does not speak TLS; is it the right port"
         )
         assert finding.lasting
-
-
-def test_what_listens_says_nothing(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "PATIENCE", 0.2)
-    with socket.create_server((HOST, 0)) as silent:
-        fine, finding = found(f"{HOST}:{silent.getsockname()[1]}", ours / "clients/a")
-        assert fine == ["certificate", "reachable"]
-        assert finding == Finding("TLS", False, "the server ended the handshake; try again")
 
 
 @pytest.mark.parametrize(

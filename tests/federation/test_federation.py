@@ -13,18 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics.engines import adder
-from fedtopics.errors import FederationError, FedTopicsError, PolicyError, StudyError
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.settings import FederationSettings
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
-from tests.helpers.federation import assert_same_bits, embedded, study, subjects
+from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
     Outcome,
@@ -260,28 +260,3 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     assert "policy asks" not in told(outcome, tmp_path)
     ledger = summarise_ledger(tmp_path / "north/ledger.jsonl")
     assert {row["function"] for row in ledger} == {"vocabulary", "counted"}
-
-
-def test_a_client_with_another_model_leaves_nothing(tmp_path: Path) -> None:
-    corpora = embedded(subjects(SIZES))
-    odd = GrpcParticipation(
-        f"{HOST}:1", None, corpora["north"], OPEN_POLICY, tmp_path / "north", "north",
-        embedding_model="/models/all-mpnet-base-v2",
-    )  # fmt: skip
-    settings = PATIENT.model_copy(update={"gather": 1.0})
-    plan = planned(network="combinedtm").model_copy(update={"federation": settings})
-    outcome = federated(plan, corpora, tmp_path, odd=odd)
-    error = outcome.partners["north"].error()
-    assert isinstance(error, StudyError)
-    assert str(error) == (
-        "The study's embeddings are of the model 'all-MiniLM-L6-v2' and the client's own model is "
-        "'/models/all-mpnet-base-v2', whose embeddings cannot be compared with them; give the "
-        "study's model, or the folder it is in."
-    )
-    declined = outcome.events.of("declined")
-    assert [(event["client"], event["reason"]) for event in declined] == [
-        ("north", "its policy or its settings keep it from joining")
-    ]
-    assert "mpnet" not in told(outcome, tmp_path)
-    assert not (tmp_path / "north").exists()
-    assert outcome.events.of("round")[0]["clients"] == ["east", "south"]

@@ -16,7 +16,6 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
-from fedtopics.federation.study import Study
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import Finished, RoundEnded, VocabularyAgreed
 from fedtopics.model.topic_model import TopicModel
@@ -147,24 +146,6 @@ def test_another_study_is_not_resumed(tmp_path: Path) -> None:
     finished(tmp_path, 1)
     with pytest.raises(RunError, match="is of study study1, this is study study2; resume with"):
         RunFolder(tmp_path, "study2", resume=True)
-
-
-def test_a_run_from_before_masks_goes_on_without_them(tmp_path: Path) -> None:
-    plan = Study.make(method={"name": "lda"}).with_clients("abc")
-    plain = plan.model_copy(update={"secure": False})
-    assert plan.masked and plan.fingerprint != plain.fingerprint
-    run = RunFolder(tmp_path, plain.fingerprint)
-    run.describe(plain, None)
-    next(run.rounds(0, 1))
-    run.close()
-    hint = "It was begun without masks, which are the default: set secure = false."
-    with pytest.raises(RunError, match=hint):
-        RunFolder(tmp_path, f"{plan.fingerprint}-model", resume=True)
-    other = plan.model_copy(update={"seed": 1})
-    with pytest.raises(RunError) as error:
-        RunFolder(tmp_path, other.fingerprint, resume=True)
-    assert hint not in str(error.value)
-    RunFolder(tmp_path, plain.fingerprint, resume=True).close()
 
 
 def test_a_run_is_not_overwritten(tmp_path: Path) -> None:

@@ -242,21 +242,6 @@ def lied_to(
     return model, {event["client"]: event["reason"] for event in excluded}
 
 
-def test_squares_that_cannot_be_exclude_who_sent_them_and_nobody_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With a variance below 0, what honest clients reply next would be no numbers."""
-
-    def lie(function: str, reply: dict[str, Any]) -> dict[str, Any]:
-        return reply | {"sums": -2.9 * reply["sums"]} if function == "forward" else reply
-
-    corpora = subjects(dict.fromkeys("abcd", 40))
-    model, excluded = lied_to(monkeypatch, lie, study(max_rounds=6), corpora)
-    assert list(excluded) == ["d"]
-    assert "holds squares or products that cannot be" in excluded["d"]
-    assert sorted(model.documents) == ["a", "b", "c"]
-
-
 def test_who_is_left_out_of_the_agreement_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of its words is agreed on, so that it has nothing to train with."""
 

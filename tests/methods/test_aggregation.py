@@ -30,16 +30,6 @@ def rows(index: list[int], values: list[list[float]], n_rows: int = 4) -> Rows:
 # Sums
 
 
-def test_arrays() -> None:
-    a, b = np.array([[1.0, 2.0]], np.float32), np.array([[0.5, 0.25]], np.float32)
-    total = add_up({"a": {"x": a}, "b": {"x": b}})["x"]
-    assert total.tolist() == [[1.5, 2.25]]
-    assert total.dtype == np.float32
-    assert a.tolist() == [[1.0, 2.0]]  # what a client sent is not changed
-    total = add_up({"a": {"x": a.astype(np.float64)}, "b": {"x": b.astype(np.float64)}})["x"]
-    assert total.dtype == np.float64
-
-
 def test_totals_of_single_precision_are_rounded_once() -> None:
     """In float32, one added to 2 ** 24 is lost, and so is the second one."""
     values = [2.0**24, 1.0, 1.0]

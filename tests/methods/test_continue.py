@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,23 +151,6 @@ def test_adam_goes_on_from_the_loss_there_was() -> None:
     assert np.mean(more[-10:]) < np.mean(losses[-10:])
 
 
-def test_a_linear_decay_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedtopics.methods.aggregation import ServerOptimizer
-
-    parts: list[float] = []
-    step = ServerOptimizer.step
-
-    def watched(self: Any, gradients: Any, documents: int, part: float = 1.0) -> None:
-        parts.append(part)
-        step(self, gradients, documents, part)
-
-    monkeypatch.setattr(ServerOptimizer, "step", watched)
-    plan = study(max_rounds=4, learning_rate_decay="linear")
-    model = train(plan, subjects(SIZES))
-    train(plan, subjects(SIZES), start=model, vocabulary="keep")
-    assert parts == [1, 0.75, 0.5, 0.25] * 2
-
-
 def test_new_documents_in_the_words_there_are(tmp_path: Path) -> None:
     """No word leaves, whatever the new documents have; a client may be new."""
     model = train(study(max_rounds=5), subjects(SIZES))
@@ -201,19 +183,6 @@ def test_kept_words_are_subject_to_the_policy() -> None:
     rare = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, min_document_frequency=31))}
     with pytest.raises(DataError, match="no document has a word of the agreed vocabulary that en"):
         train(study(max_rounds=1), corpora, start=model, vocabulary="keep", **rare)
-
-
-def test_a_model_of_before_has_no_running_sums() -> None:
-    """It goes on with those of the first minibatches."""
-    plan = study(max_rounds=3, norm="server", network="prodlda")
-    model = train(plan, subjects(SIZES))
-    shared = {stage: values for stage, values in model.shared.items() if stage != AVERAGES}
-    info = {key: value for key, value in model.info.items() if key != "length"}
-    old = replace(model, shared=shared, info=info)
-    more = train(plan, subjects(SIZES), start=old, vocabulary="keep")
-    assert more.info["rounds"] == 6
-    told = model.vocabulary.occurrences.sum() / sum(model.documents.values())
-    assert more.info["length"] == pytest.approx(told)
 
 
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
@@ -348,13 +317,6 @@ def test_numbers_go_with_their_words(network: str) -> None:
         assert torch.equal(rows[[0, 3]], new.expand_as(rows[[0, 3]])), name
 
 
-def test_words_in_another_order_are_the_same_model() -> None:
-    weights, model = carried("prodlda", list("fedcba"))
-    order = [model.vocabulary.index[word] for word in "fedcba"]
-    assert torch.equal(weights["beta_logits"], model.weights["beta_logits"][:, order])
-    assert torch.equal(weights["word_bias"], model.weights["word_bias"][order])
-
-
 # Topics of another model
 
 
@@ -371,17 +333,6 @@ def test_topics_of_another_model(other: str, trained: dict[str, TopicModel]) -> 
     more = train(on_themes("prodlda", 40), themed(SOME[0], seed=1), start=start)
     assert themes_of(more) == order
     assert more.info["rounds"] == 40
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-def test_topics_are_where_other_units_begin(network: str, trained: dict[str, TopicModel]) -> None:
-    model, words = trained[network], [word for name in THEMES for word in THEMES[name]]
-    state = first_state(on_themes(network, 1, hidden=[20, 12]).method, model, words)
-    for logits, name in zip(state.weights["beta_logits"], themes_of(model), strict=True):
-        first = {words[column] for column in logits.topk(8).indices}
-        assert len(first & {*THEMES[name][:8]}) >= 7
-        new = [words.index(THEMES[each][11]) for each in THEMES]
-        assert logits[new].max() == logits.min(), "it has no word that is new"
 
 
 # F-LDA

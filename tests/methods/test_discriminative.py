@@ -21,17 +21,14 @@ from fedtopics.methods.discriminative.separation import RAREST, Split, complete,
 from fedtopics.methods.replies import COUNT, AgreeingPairs, find_fault
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.card import card
-from fedtopics.model.shown_words import READINGS
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
-    accuracy,
     blobs,
     corpus_of,
     half,
     labels_of,
-    overheard,
     planned,
     spread,
     trained,
@@ -133,19 +130,6 @@ def test_a_bias_brings_clusters_to_one_size() -> None:
     np.testing.assert_array_equal(free.projection, even.projection)
 
 
-def test_sizes_of_clusters() -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.choice(5, 1000, p=[0.6, 0.1, 0.1, 0.1, 0.1])
-    centres = rng.normal(size=(5, DIMENSION)) / 4
-    corpus = corpus_of(centres[labels] + rng.normal(size=(1000, DIMENSION)) / 4, labels)
-    largest = {
-        sizes: trained(planned("discriminative", sizes=sizes), spread(corpus, 2)).share.max()
-        for sizes in ("even", "free")
-    }
-    assert largest["even"] < 0.25
-    assert largest["free"] > 0.27
-
-
 def test_the_best_of_clusterings_that_are_the_same_is_the_first() -> None:
     state = Split(
         np.arange(3.0).reshape(3, 1, 1), *np.zeros((2, 3, 1)), np.array([1, 2, 2 + 1e-15])
@@ -240,15 +224,6 @@ def test_the_number_of_clusters_is_chosen() -> None:
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
 
 
-def test_coherence_is_that_of_the_number_chosen() -> None:
-    method: dict[str, Any] = {"n_components": 2, "candidates": (5, 40), "coherence": "documents"}
-    plan = planned("discriminative", starts=4, **method)
-    corpora = spread(blobs(400, 40, spread=0.3), 2)
-    model = trained(plan, corpora)
-    assert model.n_topics == 40 > 2 * len(READINGS)
-    assert len(model.coherence["npmi"]) == 40
-
-
 @pytest.mark.parametrize(("n", "in_half"), [(10, 0), (15, 0), (18, 0), (19, 0), (20, 10)])
 @pytest.mark.parametrize("part", [0, 1])
 def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: int) -> None:
@@ -273,30 +248,6 @@ def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: in
     assert [reply["documents"] for reply in replies(ALL)] == [n] * 3
 
 
-def test_a_client_of_too_few_documents_for_two_halves_takes_part(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    corpus, messages = blobs(300), overheard(monkeypatch)
-    few = np.flatnonzero(labels_of(corpus) == 0)[:15]
-    corpora = spread(corpus.take(np.setdiff1d(np.arange(300), few)), 2)
-    corpora["client-3"] = corpus.take(few)
-    plan = planned("discriminative", candidates=(3, 5), starts=4)
-    plan = plan.model_copy(update={"seed": 3})
-    model = train(plan, corpora, policies=dict.fromkeys(corpora, Policy()))
-    assert model.n_topics == 5
-    assert model.documents == {"client-1": 143, "client-2": 142, "client-3": 15}
-    assert accuracy(model, corpora) > 0.98
-    told: dict[tuple[str, int], set[int]] = {}
-    for name, function, given, reply in messages.calls:
-        if name == "client-3" and "half" in given:
-            told.setdefault((function, given["half"]), set()).add(reply["documents"])
-            assert given["half"] == ALL or not any(np.any(value) for value in reply.values())
-    functions = ("moments", "cluster_sums", "class_sums")
-    assert told == {
-        (f, part): {15 if part == ALL else 0} for f in functions for part in (0, 1, ALL)
-    }
-
-
 def test_agreeing_pairs() -> None:
     plan = planned("discriminative", n_components=2, embedding={"dimension": 4})
     client, vocabulary = half(plan, corpus_of(np.eye(4)[[0, 0, 1, 1, 2, 3]]))
@@ -314,15 +265,6 @@ def test_agreeing_pairs() -> None:
     pairs = {"together": 2, "first": 7, "second": 6, "chance": 42 / 15}
     assert {**found} == {"pairs": pairs, "documents": 6}
     assert find_fault(found, {"pairs": AgreeingPairs(), "documents": COUNT}) == ""
-
-
-def test_no_two_clusters_are_the_same_where_kmeans_leaves_some_empty() -> None:
-    corpora = spread(blobs(2000, 20, spread=0.2), 3)
-    model = train(planned("discriminative", n_components=20, max_rounds=30), corpora)
-    directions = model.weights["directions"]
-    apart = np.linalg.norm(directions[:, None] - directions, axis=2)
-    assert apart[~np.eye(20, dtype=bool)].min() > 0.005
-    assert (model.share > 0).all()
 
 
 # Corpora that are none, or hardly any

@@ -187,15 +187,6 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
     assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": SIZE + 25}
 
 
-def test_a_client_that_never_had_enough_documents() -> None:
-    corpora = stream(STEADY, clients="ab") | stream(STEADY, clients="c", size=3)
-    model, events = trained(flda(), corpora, policies={"c": Policy(min_documents=9)})
-    assert [event["arrived"]["c"] for event in events] == [0, 0, 0]
-    assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": 0}
-    assert set(final(model)) == {"apple", "bread", "cloud"}
-    assert "c" not in model.info["optimal"]
-
-
 @pytest.mark.parametrize(("patience", "last"), [(1, 4), (2, 5)])
 def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
     events: Events = []
@@ -213,15 +204,6 @@ def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
 def test_without_any_topic() -> None:
     with pytest.raises(StudyError, match=r"No topic is left: .* Lower threshold or min_new"):
         train(flda(min_new_documents=1000), stream(STEADY))
-
-
-def test_a_run_of_the_papers_preset_without_partners() -> None:
-    corpora = stream({"a": [["apple", "bread"]] * 3, "b": [["cloud", "dance"]] * 3})
-    plan = flda(preset="paper", coherence="documents", n_components=2)
-    events: Events = []
-    with pytest.raises(StudyError, match="No topic is left: no two clients have similar ones"):
-        train(plan, corpora, on_event=events.append)
-    assert [event["topics"] for event in of("round", events)] == [[], [], []]
 
 
 # What changes
@@ -405,18 +387,6 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     assert few.counted(fingerprint(THEMES["apple"])) == nothing
 
 
-def test_words_in_most_documents_are_in_no_topic() -> None:
-    rng = np.random.default_rng(0)
-    texts = [["the", *text] for text in documents(ABC, SIZE, rng)]
-    plan = flda()
-    for share, known in ((0.5, False), (1.0, True)):
-        limits = plan.vocabulary.model_copy(update={"max_document_share": share})
-        half = plan.model_copy(update={"vocabulary": limits}).client_half(
-            Site("a", Corpus.of(texts), OPEN_POLICY)
-        )
-        assert ("the" in asked(half)["words"]) == known  # type: ignore[arg-type]
-
-
 def test_a_column_of_rounds_that_is_none_names_the_client() -> None:
     corpus = coming({1: (3, ABC)})
     with pytest.raises(DataError, match=r"^Client 'a': the column of rounds must hold dates or"):
@@ -496,20 +466,6 @@ def test_one_more_round_of_new_documents() -> None:
     assert [event["round"] for event in events] == [5]
     assert set(final(again)) >= {"apple", "bread", "cloud"}
     assert 4 in again.info["ids"], "what comes again is new"
-
-
-def test_words_that_new_documents_lack_are_read_in_their_topic() -> None:
-    model, _ = trained(flda(n_words=30), stream(STEADY))
-    some = [THEMES[name][:6] for name in ABC]
-    rng = np.random.default_rng(0)
-    corpora = {
-        name: Corpus.of([rng.choice(some[rng.integers(3)], 9).tolist() for _ in range(SIZE)])
-        for name in "abc"
-    }
-    more, _ = trained(flda(n_words=30), corpora, start=further(model))
-    assert {"apple9", "bread9", "cloud9"} <= {*more.vocabulary.words}
-    for words in more.topics(9):
-        assert set(words[:6]) == {f"{theme(words)}{i}" for i in range(6)}
 
 
 def test_a_model_holds_the_state_it_ended_with() -> None:

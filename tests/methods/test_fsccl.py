@@ -19,7 +19,6 @@ from fedtopics.inference.trained_clusters import LENGTH, log_student_t
 from fedtopics.methods.fsccl.training import (
     FEATURES,
     clustering_loss,
-    contrast,
     contrastive_loss,
     drop,
     network,
@@ -115,16 +114,6 @@ def test_views_are_of_two_shortened_versions_of_each_text(letters: Letters) -> N
     np.testing.assert_array_equal(a._views, other._views)  # what was embedded once is known
 
 
-def test_the_shortened_texts_change_what_is_learned(letters: Letters) -> None:
-    corpus = blobs(60, CLUSTERS)
-    weights = drawn(corpus)
-    losses = []
-    for deletion in (0.5, 0.0):
-        client, words = half(plan(deletion=deletion), corpus)
-        losses.append(client.train_locally(words, 1, weights)["loss"])
-    assert losses[0] != losses[1]
-
-
 def test_without_the_model_of_embeddings_there_is_a_way_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -201,18 +190,6 @@ def test_clustering_loss_of_documents_that_are_sure_is_finite() -> None:
     assert float(loss.detach()) == pytest.approx(0, abs=1e-6)
     assert near.grad is not None
     assert near.grad.isfinite().all()
-
-
-def test_the_contrastive_head_has_two_layers() -> None:
-    weights = network(4, 2).initial_weights(0)
-    points = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    weights["head_bias"] += 0.1
-    layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, FEATURES))
-    with torch.no_grad():
-        for layer, rows in ((layers[0], slice(0, 4)), (layers[2], slice(4, None))):
-            layer.weight.copy_(weights["head"][rows])
-            layer.bias.copy_(weights["head_bias"][rows])
-        np.testing.assert_allclose(contrast(weights, points), layers(points), atol=1e-6)
 
 
 # Rounds

@@ -79,23 +79,6 @@ def test_the_papers_presets() -> None:
 # Networks
 
 
-def test_the_adapter_begins_as_the_identity() -> None:
-    network = Adapter(6, 4, 3)
-    weights = network.initial_weights(1)
-    assert {name: tuple(weight.shape) for name, weight in weights.items()} == {
-        "adapter_in": (6, 4), "adapter_bias": (4,), "adapter_out": (4, 6), "head": (3, 6),
-        "head_bias": (3,),
-    }  # fmt: skip
-    points = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(represent(weights, points), points)
-    assert weights["adapter_in"].abs().max() <= 6**-0.5
-    assert weights["head"].abs().max() <= 6**-0.5
-    assert weights["head"].std() > 0.1, "drawn"
-    again, other = network.initial_weights(1), network.initial_weights(2)
-    assert torch.equal(again["head"], weights["head"])
-    assert not torch.equal(other["head"], weights["head"])
-
-
 def test_an_adapter_and_a_head_by_hand() -> None:
     weights = {
         "adapter_in": torch.tensor([[1.0], [-1.0]]),
@@ -500,19 +483,6 @@ def test_a_client_that_is_begun_anew_goes_on_with_the_same_bits(tmp_path: Path) 
     expected = [work(4), work(5), work(5, "network")]
     work = begun(there)
     assert_same([work(4), work(5), work(5, "network")], expected)
-
-
-def test_a_client_that_was_away_goes_on_from_its_last_state(tmp_path: Path) -> None:
-    kept = begun(tmp_path)
-    for round_ in (1, 2):
-        kept(round_)
-    expected = kept(5)
-    other = tmp_path / "other"
-    work = begun(other)
-    for round_ in (1, 2):
-        work(round_)
-    assert_same(begun(other)(5), expected)
-    assert [int(name[-17:-12]) for name in files(other)] == [1, 2, 5]
 
 
 def test_the_last_states_are_kept(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from fedtopics.methods.gfedntm import exchange
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret
-from fedtopics.metrics import purity
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import embedded, study, subjects
 
@@ -101,14 +100,6 @@ def test_every_option_lowers_the_loss(method: dict[str, Any]) -> None:
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.5
 
 
-def test_skewed_clients_keep_their_subjects_apart() -> None:
-    corpora = subjects(dict.fromkeys("abc", 100))
-    plan = study(max_rounds=150, learning_rate=0.02)
-    model = train(plan, corpora)
-    main = np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora.values()])
-    assert purity(np.repeat(list("abc"), 100), main) > 0.9
-
-
 def test_a_single_client_is_normalised_by_itself_whatever_the_norm_says() -> None:
     corpora = subjects({"a": 100})
     sync, local = (train(study(norm=norm), corpora) for norm in ("sync", "local"))
@@ -149,16 +140,6 @@ def test_the_best_weights_on_held_back_documents_are_kept() -> None:
 
     until_best = study(learning_rate=0.02, **{**method, "max_rounds": validations[best]["round"]})
     np.testing.assert_array_equal(kept.beta, train(until_best, corpora).beta)
-
-
-def test_a_client_smaller_than_a_minibatch_takes_part_with_all_it_has() -> None:
-    events = events_of(
-        subjects({"big": 500, "small": 20}), batch_split="fixed", validation_share=0.25
-    )
-    vocabulary = next(event for event in events if event["event"] == "vocabulary")
-    assert vocabulary["documents"] == 520
-    assert vocabulary["training"] == 375 + 10
-    assert [e["documents"] for e in events if e["event"] == "round"] == [64 + 10] * 50
 
 
 def test_documents_without_an_agreed_word_are_counted_and_kept() -> None:

@@ -115,22 +115,6 @@ def test_the_best_of_starts_that_arrive_at_one_result_is_the_first() -> None:
     assert_same(state.best(2).centres, state.centres[1:])
 
 
-# Runs
-
-
-def test_events_of_rounds() -> None:
-    events: list[dict[str, Any]] = []
-    model = trained(planned("kmeans"), spread(blobs(200), 2), on_event=events.append)
-    rounds = [event for event in events if event["event"] == "round"]
-    assert [event["round"] for event in rounds] == list(range(1, model.info["rounds"] + 1))
-    assert {event["documents"] for event in rounds} == {200}
-    (stopped,) = [event for event in events if event["event"] == "stopped"]
-    assert stopped["round"] == len(rounds), "at rest"
-    assert stopped["reason"] == "what is trained changed by 0.00e+00, less than the tolerance"
-    losses = [event["loss"] for event in rounds]
-    assert losses == sorted(losses, reverse=True)
-
-
 # k-FED
 
 
@@ -157,11 +141,6 @@ def test_centres_when_the_first_client_has_none_or_more_than_enough() -> None:
     replies = {"a": reply([], []), "b": reply([[0, 0], [0, 4], [7, 0]], [1, 2, 3])}
     np.testing.assert_allclose(merge_centres(replies, 3), [[0, 0], [7, 0], [0, 4]])
     np.testing.assert_allclose(merge_centres(replies, 2), [[0, 8 / 3], [7, 0]])
-
-
-def test_centres_that_are_the_same() -> None:
-    replies = {"a": reply([[1, 1], [1, 1]], [1, 1]), "b": reply([[1, 1]], [2])}
-    np.testing.assert_allclose(merge_centres(replies, 3), [[1, 1]] * 3)
 
 
 def test_fewer_centres_than_clusters() -> None:
@@ -260,18 +239,6 @@ def test_between_two_replies_no_or_many_documents_change_place(least: int) -> No
         before = now
     assert 0 in sizes
     assert max(sizes) >= least
-
-
-def test_between_two_replies_of_the_start_that_goes_on_alone() -> None:
-    """It is in another place of the message when the others are left out."""
-    rng = np.random.default_rng(0)
-    for _ in range(10):
-        client, vocabulary = each_apart(60, Policy(min_documents=5))
-        centres = rng.normal(size=(3, 4, 60))
-        before = members(asked(client, vocabulary, centres))[2]
-        moved = centres[2:] + 0.05 * rng.normal(size=(1, 4, 60))
-        changed = (before ^ members(asked(client, vocabulary, moved, [2]))[0]).sum(1)
-        assert not ((changed > 0) & (changed < 5)).any()
 
 
 def test_where_one_document_is_enough_nothing_is_held_back() -> None:

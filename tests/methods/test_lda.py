@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import wraps
 from typing import Any
 
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma
 
-from fedtopics.datasets import synthetic_lda
 from fedtopics.errors import StudyError
-from fedtopics.estimators import LDA, ProdLDA
+from fedtopics.estimators import LDA
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
@@ -22,7 +20,6 @@ from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.lda.client import LONGEST, LDAClient, shortened
 from fedtopics.methods.plan import Site
 from fedtopics.methods.warm_start import WarmStart
-from fedtopics.metrics import topic_similarity
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
@@ -126,35 +123,6 @@ def same(one: TopicModel, other: TopicModel) -> bool:
     return first.tobytes() == second.tobytes()
 
 
-SYNTHETIC: dict[str, Any] = {
-    "n_clients": 3, "n_words": 300, "n_topics": 12, "shared_topics": 3, "eta": 0.02,
-    "n_documents": 400, "n_validation": 50, "lengths": (60, 100),
-}  # fmt: skip
-
-
-def test_anchors_find_the_topics_of_clients_that_share_few() -> None:
-    drawn = synthetic_lda(seed=3, **SYNTHETIC)
-    corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
-    scores = {}
-    for first in ("random", "anchors"):
-        model = LDA(
-            12, initialisation=first, max_rounds=30, batch_size=200, min_document_frequency=1,
-            max_document_share=1, coherence="nothing",
-        ).fit_clients(corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))  # fmt: skip
-        words = model.vocabulary_
-        scores[first] = topic_similarity(drawn.beta, model.beta_, drawn.words, words)
-    assert scores["anchors"] > 11.5 > scores["random"] + 0.4
-
-
-def test_starting_with_a_model_of_another_method() -> None:
-    corpora = subjects({"a": 120, "b": 120})
-    first = ProdLDA(4, max_rounds=60, hidden=(16, 16), learning_rate=0.02).fit_clients(corpora)
-    model = LDA(4, start=first.model_, max_rounds=1, learning_offset=1e9, coherence="nothing")
-    model.fit_clients(corpora)
-    # One round of no weight leaves the topics where they were, but for the prior.
-    assert topic_similarity(first.beta_, model.beta_, first.vocabulary_, model.vocabulary_) > 3.9
-
-
 def test_starting_with_topics_aligns_them_by_word() -> None:
     start = WarmStart.of((np.array([[3.0, 1.0], [0.0, 4.0]]), ["b", "a"]))
     np.testing.assert_allclose(start.on(["a", "new", "b"]), [[1 / 8, 0, 3 / 8], [4 / 8, 0, 0]])
@@ -213,26 +181,6 @@ def test_partial_fit_adds_documents_shares_and_word_sums() -> None:
     assert sum(row["count"] for row in after.get_topic_info()) == pytest.approx(250, abs=2)
 
 
-def test_partial_fit_keeps_to_the_policy() -> None:
-    model = LDA(4, max_rounds=5, coherence="nothing").fit_clients(subjects({"a": 200, "b": 200}))
-    before = model.model_.weights["pseudo_counts"].copy()
-    new = subjects({"a": 30}, seed=1)
-    frequency = dict.fromkeys(model.vocabulary_, 0)
-    for document in tokens_of(new["a"]):
-        for word in set(document) & frequency.keys():
-            frequency[word] += 1
-    model.partial_fit_clients(new)  # whose policy asks for five documents a word
-    learned = (model.model_.weights["pseudo_counts"] - before).sum(1)
-    for column, word in enumerate(model.vocabulary_):
-        assert (learned[column] > 0) == (frequency[word] >= 5), word
-
-
-def test_partial_fit_of_an_unfitted_one_is_fit() -> None:
-    corpora = subjects({"a": 60, "b": 60})
-    one, other = LDA(3, max_rounds=3), LDA(3, max_rounds=3)
-    assert same(one.partial_fit_clients(corpora).model_, other.fit_clients(corpora).model_)
-
-
 def test_a_saved_model_comes_back_to_the_bit(tmp_path: Any) -> None:
     corpora = subjects({"a": 60, "b": 60})
     model = train(lda_study(alpha=0.3), corpora)
@@ -246,29 +194,6 @@ def test_a_saved_model_comes_back_to_the_bit(tmp_path: Any) -> None:
     np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
     np.testing.assert_allclose(theta[-1], 1 / 6)
     assert "- Method: lda, 10 rounds, seed 0" in (tmp_path / "README.md").read_text()
-
-
-def test_a_minibatch_stands_for_all_documents(drawn: Drawn) -> None:
-
-    corpora = subjects({"a": 60, "b": 60})
-    plan = lda_study(batch_split="fixed", batch_size=20, max_rounds=1, learning_offset=0)
-    model = train(plan, corpora, policies=dict.fromkeys("ab", OPEN_POLICY))
-    x = sparse.vstack(drawn[1])
-    occurrences = x.sum() * 120 / 40  # as if all 120 documents were like the 40
-    prior = len(model.vocabulary) * 6 / 6
-    assert model.weights["pseudo_counts"].sum().item() == pytest.approx(occurrences + prior)
-
-
-def test_a_stop_by_tolerance() -> None:
-    events: list[dict[str, Any]] = []
-    plan = lda_study(learning="batch", tolerance=0.05, max_rounds=100, coherence="nothing")
-    train(plan, subjects({"a": 120, "b": 120}), on_event=events.append)
-    stopped = [event for event in events if event["event"] == "stopped"]
-    assert len(stopped) == 1 and 2 < stopped[0]["round"] < 100
-    said = re.fullmatch(
-        r"what is trained changed by (\S+), less than the tolerance", stopped[0]["reason"]
-    )
-    assert said and 0 < float(said[1]) < 0.05
 
 
 def test_a_run_that_stopped_by_itself_is_not_trained_further(tmp_path: Any) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import StudyError
-from fedtopics.estimators import MixtureTM
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
@@ -160,18 +159,6 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
         Expectation(plan).step(Everybody(), before, nothing, 1)  # type: ignore[arg-type]
 
 
-# Corpora that are odd
-
-
-def test_documents_of_words_or_of_an_embedding_alone() -> None:
-    corpus = blobs(300, spread=0.5)
-    vectors, texts = np.array(corpus.embeddings), texts_of(corpus)
-    vectors[:40], texts[40:80] = 0, [[]] * 40
-    model = trained(planned("mixture"), {"a": corpus_of(vectors, labels_of(corpus), texts)})
-    assert model.documents == {"a": 300}
-    assert accuracy(model, {"a": corpus_of(vectors, labels_of(corpus), texts)}) > 0.95
-
-
 # What it begins with, and what begins with it
 
 
@@ -184,17 +171,6 @@ def test_topics_begin_a_mixture() -> None:
     again = trained(plan, spread(corpus, 2), start=start)
     assert (again.beta @ first.beta[order].T).argmax(1).tolist() == list(range(CLUSTERS))
     assert clustering_accuracy(labels_of(corpus), again.main_topics(corpus)) > 0.95
-
-
-def test_new_documents_are_added() -> None:
-    corpus = blobs(300, spread=1.0)
-    first, second = corpus.take(np.arange(200)), corpus.take(np.arange(200, 300))
-    estimator = MixtureTM(CLUSTERS, embedding_dimension=DIMENSION, min_document_frequency=1)
-    model = estimator.fit(first).model_
-    weights = float(model.weights["weights"].sum())
-    more = estimator.partial_fit(second).model_
-    assert float(more.weights["weights"].sum()) == pytest.approx(weights + 100)
-    assert more.documents == {"all": 300}
 
 
 def started(network: str, **more: Any) -> Study:

@@ -247,16 +247,6 @@ def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> Non
     assert not before[1].any()
 
 
-def test_the_loss_is_of_all_clients_though_some_take_part(documents: list[list[str]]) -> None:
-    losses = []
-    events = lambda event: losses.append(event.get("loss"))  # noqa: E731
-    study = nmf_study(clients_per_round=1, max_rounds=12)
-    trained(study, split(documents, 1, 3), on_event=events)
-    found = [loss for loss in losses if loss is not None]
-    assert len(found) == 12
-    assert all(0 <= loss <= 1 for loss in found)
-
-
 def test_given_words_have_no_place_in_a_model_that_is_trained_further(
     documents: list[list[str]], pooled: TopicModel
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from fedtopics.methods.base import Moment
 from fedtopics.methods.plan import Site
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
-from tests.helpers.federation import assert_same, embedded, subjects, tokens_of
+from tests.helpers.federation import assert_same, assert_same_bits, embedded, subjects, tokens_of
+from tests.helpers.grpc_federation import federated
 from tests.helpers.methods import METHODS
+from tests.helpers.models import edit_config
 
 SIGNATURE = [f"common{i}" for i in (7, 3, 11, 5, 2, 13, 19, 17, 0)]
 RARE = "quetzalcoatl"
@@ -110,6 +113,14 @@ def test_new_documents_are_not_capped(tmp_path: Path) -> None:
     assert np.ptp(again.transform([SIGNATURE] * 5), axis=0).max() == 0
 
 
+def test_a_folder_of_before_counts_all(tmp_path: Path) -> None:
+    learnt(planned(), signed(SIZES)).save_pretrained(tmp_path)
+    text = json.loads((tmp_path / "config.json").read_text())["text"]
+    del text["repeats"]
+    edit_config(tmp_path, text=text)
+    assert TopicModel.from_pretrained(tmp_path).text.repeats == "keep"
+
+
 CASES = METHODS | {
     "flda": {"name": "flda", "n_components": 4, "max_rounds": 1, "min_new_documents": 10}
 }
@@ -134,6 +145,11 @@ def test_every_method_caps(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = half._counts.columns({word: column for column, word in enumerate(words)})
     fewer = dict(zip(words, (plain - counts).sum(0).tolist(), strict=True))
     assert fewer == {word: 8 * (word in SIGNATURE) for word in words}
+
+
+def test_another_engine_has_the_same_bits(tmp_path: Path) -> None:
+    corpora = signed(SIZES)
+    assert_same_bits(federated(planned(), corpora, tmp_path).model, learnt(planned(), corpora))
 
 
 def replies(corpora: dict[str, Corpus], monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -85,32 +84,6 @@ def test_pyldavis() -> None:
     assert given["term_frequency"].tolist() == [30, 25, 20, 15, 10]
     arrays = [value for name, value in given.items() if name != "vocab"]
     assert {array.dtype for array in arrays} == {np.dtype(np.float64)}
-
-
-def test_pyldavis_can_divide_by_what_is_zero() -> None:
-    """A topic that no client has, one without words, a client without documents."""
-    weights = np.array([[4.0, 6, 0, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
-    shares = {
-        "east": np.zeros(3),
-        "north": np.array([0.5, 0.5, 0.0]),
-        "south": np.array([1.0, 0.0, 0.0]),
-    }
-    documents = {"east": 0, "north": 10, "south": 30}
-    counts = {"pseudo_counts": weights.T}
-    given = made(weights=counts, shares=shares, documents=documents).to_pyldavis()
-    assert given["doc_lengths"].tolist() == [25, 75]
-    sizes = given["doc_lengths"] @ given["doc_topic_dists"]
-    np.testing.assert_allclose(sizes, [87.5, 12.5, 0], atol=1e-9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # what pyLDAvis computes
-        frequency = sizes @ given["topic_term_dists"]
-        lift = np.log(given["topic_term_dists"] / (frequency / frequency.sum()))
-        of_word = given["topic_term_dists"] / given["topic_term_dists"].sum(0)
-        salient = of_word * np.log((of_word.T / (sizes / sizes.sum())).T)
-    assert np.isfinite(lift).all()
-    assert np.isfinite(salient).all()
-    for name in ("topic_term_dists", "doc_topic_dists"):
-        np.testing.assert_allclose(given[name].sum(1), 1, rtol=1e-12)
 
 
 def test_pyldavis_of_a_model_without_documents() -> None:
@@ -262,11 +235,3 @@ def test_the_command_prints_json(
     assert fedtopics(monkeypatch, "topics", saved, "-o", "out.json") == 0
     assert set(printed) == {Path("out.json").read_text()}
     assert json.loads(printed[0]) == TopicModel.from_pretrained(saved).get_topic_info()
-
-
-def test_two_formats_at_once(
-    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fedtopics(monkeypatch, "topics", saved, "--json", "--format", "csv") == 2
-    error = capsys.readouterr().err
-    assert error == "fedtopics: --json and --format csv exclude each other.\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -226,15 +224,6 @@ def test_labels_have_phrases_of_ones_own_documents(estimator: LDA) -> None:
     assert labels[1 - boats] == words[1 - boats]
     assert model.suggest_labels(PHRASED, min_documents=13) == words
     assert "master mason" not in model.suggest_labels(PHRASED, min_documents=1)[boats]  # not first
-
-
-def test_phrases_are_of_lists_of_words_as_well(estimator: LDA) -> None:
-    lists = [re.findall(r"\w+", text.lower()) for text in PHRASED]
-    own = copy(estimator)
-    boats = int(own.model_.main_topics(PHRASED)[0])
-    found = own.suggest_labels(lists)
-    assert found[boats].startswith("Authority port harbour, ")  # no full stop is between them
-    assert f"{found[boats]} (suggested)" in own.get_topic_info()["CustomName"].tolist()
 
 
 def test_at_the_command_line(

@@ -21,14 +21,12 @@ from fedtopics.report import summarise, write_report
 from fedtopics.report.status import status_page
 from tests.helpers.browser import BOTH, PHONE, QUICKLY, WIDE, Axe, Browser, Open, expect
 from tests.helpers.hostile import hostile, unchecked, wicked_run
-from tests.helpers.models import made
 from tests.helpers.report_runs import (
     RUNS,
     Reported,
     embedded,
     report_of,
     reported,
-    reported_model,
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -95,18 +93,6 @@ def test_it_prints_on_one_page(run: Reported, opening: Open) -> None:
     assert len(re.findall(rb"/Type /Page\b", printed)) == 1
 
 
-def test_without_scripts_it_can_be_read(demo: Reported, opening: Open) -> None:
-    opened = opening(demo.page, java_script_enabled=False)
-    for topic in demo.summary["topics"]:
-        cloud = opened.topic(topic["topic"]).locator(".cloud").text_content()
-        assert str(cloud).split() == topic["words"]
-    assert opened.page.locator("table.bars").first.is_visible()
-    assert opened.page.locator("svg.wide").is_visible()
-    hidden = opened.page.locator(".js").all()
-    assert len(hidden) > 5
-    assert not any(each.is_visible() for each in hidden), "nothing that would do nothing"
-
-
 # Search and sort
 
 
@@ -134,15 +120,6 @@ def test_search_finds_words_deep_in_a_list(many: Reported, opening: Open) -> Non
     search.fill("")
     assert opened.topics() == [topic["topic"] for topic in many.summary["topics"]]
     assert found.text_content() == ""
-
-
-def test_search_by_number_and_label(opening: Open, tmp_path: Path) -> None:
-    opened = opening(reported_model(made(), tmp_path).page)
-    search = opened.page.get_by_label("Search")
-    search.fill("2")
-    assert opened.topics() == [2]
-    search.fill("SHRUBS")
-    assert opened.topics() == [0]
 
 
 def test_search_by_keyboard(many: Reported, opening: Open) -> None:
