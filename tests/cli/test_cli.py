@@ -16,7 +16,7 @@ import pytest
 from fedtopics import cli
 from fedtopics.cli.display import program_name
 from fedtopics.federation.study import Study, example_study
-from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.registry import METHODS
 from tests.helpers.command_line import CANARY, STUDY, fedtopics, refused
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -62,19 +62,6 @@ def test_from_study_to_theta(
         "word_sums": 1, "pairs": 2,
     }  # fmt: skip
     assert min(row["documents"] for row in ledger["north"]) >= 10
-
-
-def test_the_ledger_explains_every_function(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    method = find_method("gfedntm")
-    assert all(exchange.leaves for exchange in method.exchanges(method.settings()))
-    fedtopics(monkeypatch, "run", "study.toml", "--out", "out")
-    capsys.readouterr()
-    assert fedtopics(monkeypatch, "ledger", "out") == 0
-    printed = capsys.readouterr().out
-    assert "What left north" in printed
-    assert "vocabulary: The words that enough of the documents have" in printed
 
 
 def test_a_rare_word_is_found_nowhere(

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from fedtopics import LDA, TopicModel
-from fedtopics.cli.documents import PERIODS
-from fedtopics.model.over_time import Unit
 from tests.helpers.clients import ALL
 from tests.helpers.command_line import typist
 
@@ -62,10 +59,6 @@ def test_a_column_that_is_not_there(
     code, _, err = typist(monkeypatch, capsys)(*asked)
     assert code == 2
     assert "There is no column 'town' in the documents; it has: text, office, written." in err
-
-
-def test_periods_are_those_of_python() -> None:
-    assert get_args(Unit) == PERIODS
 
 
 def test_labels_are_suggested_by_phrases_of_own_documents(

@@ -103,7 +103,6 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
 
 # What is refused: (what is wrong with the client's file or options, what is said)
 
-SEEN_IN_THE_FILE = ("no such column", "NaN")  # before the server is asked
 WRONG = {
     "no such column": (
         {"embedding": "vectors"},
@@ -173,25 +172,6 @@ def client_options(f: Federation, changes: dict[str, Any]) -> list[str]:
     return ["--server", f"{HOST}:{f.hub.port}", "--insecure", "--name", "north", *options]
 
 
-@pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_embeddings_of_a_client(case: str, folder: Path, typed: Typed) -> None:
-    changes, message = WRONG[case]
-    with offering(NAMES, proposal=proposal(folder)) as f:
-        options = client_options(f, changes)
-        code, _, err = typed("client", *options)
-        assert code == 2
-        assert message in err
-        ledger = folder / "runs/north/study/ledger.jsonl"
-        assert not ledger.exists() or not ledger.read_text(), "nothing has left"
-        if case not in SEEN_IN_THE_FILE:
-            assert f.node.inbox.get(timeout=PATIENCE) == DECLINED, "it does not learn why"
-        assert f.node.inbox.empty()
-
-        code, _, err = typed("client", *options, "--dry-run")
-        assert (code, message in err) == (2, True)
-
-
 @pytest.mark.parametrize("case", ["another dimension", "NaN", "another model", "no such column"])
 def test_wrong_embeddings_to_transform(case: str, folder: Path, typed: Typed) -> None:
     assert typed("run", "study.toml", "--out", "out")[0] == 0
@@ -231,35 +211,6 @@ def test_without_the_extra(folder: Path, typed: Typed, without_extra: str) -> No
 
 
 # Wrong studies
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('"zeroshottm"', '"lda2vec"', "There is no network 'lda2vec'; known: prodlda, neurallda"),
-        ("dimension = 3", "dimension = 0", "'method.embedding.dimension' is 0"),
-        ('model = "tiny"', 'name = "tiny"', "there is no key 'method.embedding.name'"),
-        ("[method.embedding]", '[text]\nstop_words = "tlh"\n[method.embedding]', "for 'tlh'; kno"),
-        ("max_rounds = 4", 'coherence = "sentences"', "'windows', 'documents' or 'nothing'"),
-        ("max_rounds = 4", "relevance = 1.5", "'method.relevance' is 1.5"),
-    ],
-)
-def test_wrong_studies(old: str, new: str, message: str, folder: Path, typed: Typed) -> None:
-    edit(folder, old, new)
-    code, _, err = typed("run", "study.toml")
-    assert code == 2
-    assert err.startswith("fedtopics: The study study.toml cannot be used: ")
-    assert message in err
-
-
-def test_languages_with_stop_words_are_named(folder: Path, typed: Typed) -> None:
-    edit(folder, "[method.embedding]", '[text]\nstop_words = "klingon"\n[method.embedding]')
-    _, _, err = typed("run", "study.toml")
-    for language in ("english", "german", "spanish"):
-        assert language in err
-    assert err.endswith('"none", or "languages".\n')
-    edit(folder, "klingon", "german")
-    assert typed("run", "study.toml")[0] == 0
 
 
 def test_the_default_model_is_the_packaged_one() -> None:

@@ -83,18 +83,6 @@ def test_documents_without_label_or_known_word_are_counted(model: TopicModel) ->
     assert scores["purity"] == 1
 
 
-def test_nan_is_no_label(model: TopicModel, documents: Corpus) -> None:
-    scores = evaluate(model, labelled(documents.take(range(3)), [1.5, np.nan, None]))
-    assert scores["labelled"] + scores["unseen"] == 1
-    assert scores["without_label"] == 2
-
-
-def test_no_label_at_all_is_no_score(model: TopicModel, documents: Corpus) -> None:
-    scores = evaluate(model, labelled(documents, [""] * 120))
-    assert scores["purity"] is scores["nmi"] is None
-    assert (scores["labelled"], scores["without_label"]) == (0, 120)
-
-
 def test_what_cannot_be_scored(model: TopicModel, documents: Corpus) -> None:
     with pytest.raises(StudyError, match="by='sentences' is unknown"):
         evaluate(model, documents, by="sentences")  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics import __version__, cli, pki
-from fedtopics.cli import display, members
+from fedtopics.cli import display
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
@@ -153,28 +153,6 @@ def test_an_ended_certificate(typed: Typed) -> None:
     assert out.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["server", "client", "doctor"])
-def test_help(command: str, typed: Typed) -> None:
-    code, out, _ = typed(command, "--help")
-    assert code == 0
-    assert out.startswith("Usage: ")
-    assert f" {command} [OPTIONS]" in out
-    options = {
-        "server": {"--pki", "--listen", "--out", "--resume", "--go-on", "--start", "--vocabulary",
-                   "--insecure", "--json"},
-        "client": {"--server", "--identity", "--data", "--text", "--tokens", "--id", "--embedding",
-                   "--author", "--embedding-model", "--policy", "--out", "--round", "--follow",
-                   "--dry-run", "--start", "--name", "--insecure", "--secret-from-seed", "--time",
-                   "--wait", "--json", "--rules"},
-        "doctor": {"--server", "--identity", "--data", "--text", "--tokens", "--embedding",
-                   "--author", "--time", "--policy", "--json", "--rules"},
-    }  # fmt: skip
-    assert (
-        set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, re.MULTILINE)) - {"--help"}
-        == (options[command])
-    )
-
-
 # With servers that refuse, and clients that do
 
 
@@ -247,21 +225,6 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         Path("taken").write_text("")
         assert typed("client", *address, "--dry-run", "--out", "taken")[0] == 0
     assert not (folder / "runs").exists()
-
-
-def test_doctor_looks_for_times(folder: Path, typed: Typed) -> None:
-    periods = '[method.over_time]\nperiod = "year"\nbegin = 2020-01-01\nend = 2024-01-01\n'
-    (folder / "study.toml").write_text(STUDY + periods)
-    text = (folder / "north.csv").read_text().replace("\n", ",2021-02-03\n")
-    (folder / "dated.csv").write_text(text.replace("2021-02-03", "on", 1))
-    given = of_server(folder / "pki")
-    with offering(NAMES, credentials=given, proposal=proposal(folder)) as f:
-        to = ["doctor", "--server", f"localhost:{f.hub.port}", *NORTH, "--data", "dated.csv"]
-        code, out, _ = typed(*to)
-        assert code == 4
-        assert "name the column with --time" in " ".join(out.split())
-        code, out, _ = typed(*to, "--time", "on")
-        assert (code, out.splitlines()[7].split()[:2]) == (0, ["ok", "policy"])
 
 
 def test_doctor(folder: Path, typed: Typed) -> None:
@@ -379,23 +342,3 @@ def test_a_federation(
     code, _, err = typed(*SERVER, "--pki", "pki", "--listen", f"{HOST}:0")
     assert code == 2
     assert "There is a run in runs/study already; go on with --resume" in err
-
-
-@pytest.mark.parametrize(("loss", "shown"), [({"loss": 7.5}, ", loss 7.50"), ({}, "")])
-def test_the_server_shows_rounds_with_and_without_a_loss(
-    loss: dict[str, float], shown: str
-) -> None:
-    with members.console.capture() as captured, members.ServerNews() as news:
-        news({"event": "training", "done": 0, "rounds": 1})
-        news(
-            {
-                "event": "round",
-                "round": 1,
-                "clients": ["a"],
-                "missing": {},
-                "seconds": 1.0,
-                "documents": 3,
-            }
-            | loss
-        )
-    assert captured.get() == f"round 1 of 1{shown}\n"

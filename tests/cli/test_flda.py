@@ -14,7 +14,6 @@ import torch
 from click.testing import CliRunner, Result
 
 from fedtopics.cli import app
-from fedtopics.cli.flda import group
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from fedtopics.model.topic_model import TopicModel
@@ -23,7 +22,6 @@ from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.command_line import fedtopics
 from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
 
-DOCS = Path(__file__).parents[2] / "docs" / "flda.md"
 TREES = [
     TopicPair("oak elm", "elm oak", 0.987),
     TopicPair("fir pine", "ketch", 0.123),
@@ -69,22 +67,6 @@ def test_from_a_run_to_its_threshold(folder: Path) -> None:
     found = json.loads(typed("threshold", "pairs.csv", "--json").stdout)
     assert found.pop("threshold") == pytest.approx(0.5, abs=1e-3)
     assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
-
-
-def test_options_of_a_sample(folder: Path) -> None:
-    write_run(folder / "run")
-    done = typed("sample-pairs", "run", "--out", "pairs.csv", "--pairs", 4, "--words", 1)
-    assert done.stdout.startswith("4 pairs to pairs.csv; of a cosine from 0.00 to 1.00.\n")
-    pairs = read_pairs("pairs.csv")
-    assert sorted(pair.cosine for pair in pairs) == [0.0, 0.6, 0.8, 1.0]
-    assert {len(pair.first.split()) for pair in pairs} == {1}
-
-
-def test_a_sample_without_labels_can_be_drawn_again(folder: Path) -> None:
-    write_run(folder / "run")
-    typed("sample-pairs", "run", "-o", "pairs.csv", "--pairs", 4)
-    typed("sample-pairs", "run", "-o", "pairs.csv")
-    assert len(read_pairs("pairs.csv")) == 5
 
 
 # Labels
@@ -158,16 +140,6 @@ def test_the_threshold_as_it_is_printed(folder: Path) -> None:
         "The picture is curve.png.\n"
     )
     assert Path("curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_threshold_for_programs(folder: Path) -> None:
-    write_pairs("pairs.csv", [*MIRRORED, TopicPair("", "", 0.9)])
-    found = json.loads(typed("threshold", "pairs.csv", "--compare", 0.65, "--json").stdout)
-    assert found.pop("threshold") == pytest.approx(0.4, abs=1e-3)
-    assert found == {
-        "pairs": 11, "labelled": 10, "same": 5, "decided_alike": 8, "compared": 0.65,
-        "compared_decided_alike": 6,
-    }  # fmt: skip
 
 
 def test_a_picture_needs_altair(
@@ -251,17 +223,6 @@ def test_topics_over_rounds(folder: Path) -> None:
     assert typed("rounds", "run/model").stdout == shown
 
 
-def test_topics_over_rounds_for_programs(folder: Path) -> None:
-    save_model(folder / "model", method="flda", history=HISTORY)
-    found = json.loads(typed("rounds", "model", "--json").stdout)
-    assert found["rounds"] == HISTORY
-    assert found["topics"] == [
-        {"id": 0, "words": ["elm", "oak"], "shares": [0.75, 0.4, 0.0]},
-        {"id": 1, "words": ["ketch", "sloop"], "shares": [0.25, None, None]},
-        {"id": 7, "words": ["flu", "cough"], "shares": [None, 0.6, None]},
-    ]
-
-
 # What is wrong
 
 WRONG = {
@@ -311,11 +272,3 @@ def test_wrong_arguments(
     assert printed.err.count("\n") == 1
     assert printed.out == ""
     assert {path: path.read_bytes() for path in folder.glob("*.csv")} == before
-
-
-def test_every_command_has_help_and_is_documented() -> None:
-    page = DOCS.read_text("utf-8")
-    assert set(group.commands) == {"sample-pairs", "label", "threshold", "rounds"}
-    for name, command in group.commands.items():
-        assert command.help, name
-        assert f"fedtopics flda {name} " in page

@@ -144,32 +144,6 @@ def test_what_does_not_go_on(
     assert not Path("runs").exists()
 
 
-def test_a_server_begins_with_a_model(
-    trained: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[dict[str, Any]] = []
-
-    def serve(*_: object, on_event: Any, **how: Any) -> TopicModel:
-        given.append(how)
-        for event in events_of("out"):
-            if event["event"] == "continued":
-                on_event(event)
-        return TopicModel.from_pretrained(trained)
-
-    monkeypatch.setattr("fedtopics.federation.server.serve", serve)
-    server = ["server", "study.toml", "--insecure"]
-    for more, words in (
-        (["--start", "out/model"], "keep"),
-        (["--start", "out/model", "--vocabulary", "agree"], "agree"),
-        ([], "agree"),
-    ):
-        assert typed(*server, *more)[0] == 0
-        assert given[-1]["vocabulary"] == words
-        assert (given[-1]["start"] is not None) == bool(more)
-    code, _, err = typed(*server, "--vocabulary", "keep")
-    assert (code, "--vocabulary goes with --start MODEL." in err) == (2, True)
-
-
 # Comparing
 
 

@@ -8,7 +8,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 from fedtopics import cli, pki
@@ -78,27 +77,6 @@ def test_create_and_issue(fedtopics: Fedtopics) -> None:
     assert pki.Identity.load("pki/clients/north").key == north.key
 
 
-def test_another_folder_is_named_in_what_comes_next(fedtopics: Fedtopics) -> None:
-    said = fedtopics("create", "there", "--server", "localhost")
-    assert "fedtopics pki issue NAME --pki there\n" in said
-    assert "fedtopics pki sign request.csr --pki there\n" in said
-    fedtopics("issue", "north", "--pki", "there")
-    assert "fedtopics pki issue north --renew --pki there" in fedtopics.fails(
-        "issue", "north", "--pki", "there"
-    )
-
-
-def test_renewing_the_server(fedtopics: Fedtopics) -> None:
-    fedtopics("create", "--server", "localhost", "--days", "0")
-    key = Path("pki/server/server.key").read_bytes()
-    Path("pki/server/server.key").unlink()  # it is where the server runs
-    said = fedtopics("create", "--renew")
-    Path("pki/server/server.key").write_bytes(key)
-    assert "The server has a new certificate, for localhost, until" in said
-    assert "\npki/server/server.crt goes to the machine that runs the server" in said
-    assert pki.Identity.load("pki/server").hosts == ("localhost",)
-
-
 def test_request_sign_show(fedtopics: Fedtopics) -> None:
     fedtopics("create", "--server", "localhost")
     said = fedtopics("request", "east")
@@ -134,22 +112,6 @@ def test_request_sign_show(fedtopics: Fedtopics) -> None:
     assert fedtopics("show", "east").startswith("name         east\nrole         client\n")
 
 
-def test_show_of_an_ended_server(fedtopics: Fedtopics) -> None:
-    fedtopics("create", "--server", "localhost", "--server", "::1", "--days", "0")
-    said = fedtopics("show", "pki/server").splitlines()
-    assert said[:3] == [
-        "name         localhost",
-        "role         server",
-        "hosts        localhost, ::1",
-    ]
-    assert said[-1].startswith('Certificate of the server "localhost" ended on ')
-
-
-def test_a_fingerprint_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    display.say("0F:AB:CD:[b]:00")
-    assert capsys.readouterr().out == "0F:AB:CD:[b]:00\n"
-
-
 def test_errors_are_one_line(fedtopics: Fedtopics) -> None:
     assert "at least one host" in fedtopics.fails("create")
     assert "'a:1' is no DNS name" in fedtopics.fails("create", "--server", "a:1")
@@ -170,13 +132,3 @@ def test_errors_are_one_line(fedtopics: Fedtopics) -> None:
     fedtopics("request", "east")
     assert "a private key east/client.key already" in fedtopics.fails("request", "east")
     assert not Path("pki/clients").exists()
-
-
-@pytest.mark.parametrize("command", ["", "create", "issue", "request", "sign", "show"])
-def test_help(fedtopics: Fedtopics, command: str) -> None:
-    said = fedtopics(*command.split(), "--help")
-    assert said.startswith(f"Usage: fedtopics pki {command}".rstrip())
-    group = cli.app.get_command(click.Context(cli.app), "pki")
-    assert isinstance(group, click.Group)
-    assert set(group.commands) == {"create", "issue", "request", "sign", "show"}
-    assert all(found.help for found in group.commands.values())

@@ -72,14 +72,6 @@ def test_the_network_of_the_page_is_saved_and_loaded(
     assert_same_bits(TopicModel.from_pretrained(model.save_pretrained(tmp_path)), model)
 
 
-def test_the_network_of_the_page_has_nothing_that_topics_could_begin(
-    extended: dict[str, Any],
-) -> None:
-    plan = study(network=extended["ETM"].name, initialisation="anchors")
-    with pytest.raises(StudyError, match="'etm' has no beta_logits to begin with"):
-        train(plan, subjects(SIZES))
-
-
 # Entry points
 
 

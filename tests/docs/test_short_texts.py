@@ -54,18 +54,6 @@ def test_what_is_told_of_the_clusters() -> None:
     assert len(set().union(*families)) == CLUSTERS
 
 
-def test_probabilities() -> None:
-    found = clustering().fit(CORPUS)
-    theta = found.transform(CORPUS)
-    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
-    np.testing.assert_array_equal(theta.argmax(1), found.labels_)
-
-
-def test_the_number_is_chosen() -> None:
-    found = clustering([3, CLUSTERS, 8], random_state=1).fit(CORPUS)
-    assert found.n_clusters_ == CLUSTERS == found.beta_.shape[0]
-
-
 def test_it_is_an_estimator(tmp_path: Path) -> None:
     given = clustering(3, method="fstc", preset="stc", settings={"local_steps": 2}, max_rounds=1)
     assert clone(given).get_params() == given.get_params()

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-import functools
 import html
-import http.server
 import inspect
 import re
-import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib.util import find_spec
@@ -140,10 +136,6 @@ def test_the_reference_has_the_defaults_of_the_code(site: Path, name: str) -> No
     assert len(shown) > 2
 
 
-def test_code_in_tables_has_no_backslashes(site: Path) -> None:
-    assert "pki create | issue | request" in Tags(site / "reference/commands.html").text
-
-
 def test_lists_are_lists(site: Path) -> None:
     """GitHub makes a list without an empty line before it; Python-Markdown does not."""
     for page in site.rglob("*.html"):
@@ -151,37 +143,3 @@ def test_lists_are_lists(site: Path) -> None:
             r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
         )
         assert not re.search(r"<p>[^<]*\n(- |\d+\. |\| )", text), page
-
-
-def test_a_browser_asks_this_host_alone(site: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no Chromium")
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    handler = functools.partial(Quiet, directory=str(site))
-    asked: list[str] = []
-    with (
-        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
-        playwright.sync_playwright() as started,
-    ):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        here = f"http://127.0.0.1:{server.server_port}"
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        for name in ("index", "experiments", "reference/python"):
-            page.goto(f"{here}/{name}.html")
-            page.wait_for_load_state("networkidle")
-        page.keyboard.press("/")
-        page.keyboard.type("fingerprint")
-        page.get_by_text("results").first.wait_for()
-        page.wait_for_load_state("networkidle")
-        browser.close()
-        server.shutdown()
-    assert len(asked) > 10
-    assert [url for url in asked if not url.startswith((here, "data:", "blob:"))] == []

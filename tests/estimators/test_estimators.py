@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
 
 from fedtopics import (
     FLDA,
@@ -31,8 +27,7 @@ from fedtopics import (
     TopicEstimator,
     ZeroShotTM,
 )
-from fedtopics.errors import DataError, PolicyError, StudyError
-from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.metrics import purity
@@ -65,31 +60,12 @@ def assert_separated(model: ProdLDA) -> None:
 # The three scenarios
 
 
-def test_alone() -> None:
-    model = quick(max_document_share=1.0).fit(TEXTS["trees"])
-    assert sorted(model.vocabulary_) == sorted(TREES)
-
-
 def test_centralised() -> None:
     assert_separated(estimator().fit(Corpus.pool([Corpus.of(texts) for texts in TEXTS.values()])))
 
 
 def test_federated() -> None:
     assert_separated(estimator().fit_clients(TEXTS))
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"norm": "server"},
-        {"norm": "server", "optimizer": "fedavg", "local_steps": 4},
-        {"norm": "server", "optimizer": "fedadam", "local_steps": 4},
-    ],
-    ids=["server", "fedavg", "fedadam"],
-)
-def test_other_ways_to_federate(parameters: dict[str, Any]) -> None:
-    theta = quick(**parameters).fit_clients(TEXTS).transform(ALL)
-    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
 
 
 def test_fit_is_a_federation_of_one() -> None:
@@ -130,20 +106,6 @@ def test_a_row_for_each_document() -> None:
         assert not np.array_equal(theta[row], UNIFORM)
 
 
-def test_fit_transform_is_fit_and_transform() -> None:
-    theta = quick().fit_transform(ALL)
-    np.testing.assert_array_equal(theta, quick().fit(ALL).transform(ALL))
-
-
-def test_fitted_attributes() -> None:
-    model = quick().fit(ALL)
-    assert sorted(model.vocabulary_) == sorted(TREES + BOATS)
-    assert model.beta_.shape == (2, 16)
-    np.testing.assert_allclose(model.beta_.sum(1), 1, rtol=1e-6)
-    assert [len(words) for words in model.topics_] == [10, 10]
-    assert model.get_feature_names_out().tolist() == ["prodlda0", "prodlda1"]
-
-
 # Randomness
 
 
@@ -153,33 +115,12 @@ def test_random_state() -> None:
     assert quick(random_state=4).fit(ALL).beta_.tobytes() != first.beta_.tobytes()
 
 
-def test_random_state_may_be_a_generator_or_none() -> None:
-    first, second = (
-        quick(random_state=np.random.RandomState(5)).fit(ALL).beta_.tobytes() for _ in range(2)
-    )
-    assert first == second
-    first, second = (
-        quick(random_state=np.random.default_rng(5)).fit(ALL).beta_.tobytes() for _ in range(2)
-    )
-    assert first == second
-    seed = int(np.random.default_rng(5).integers(2**31))
-    assert first == quick(random_state=seed).fit(ALL).beta_.tobytes()
-    first, second = (quick(random_state=None).fit(ALL).beta_.tobytes() for _ in range(2))
-    assert first != second
-
-
 def test_global_random_states_are_left_alone() -> None:
     state = np.random.get_state()[1].tolist()  # type: ignore[union-attr]
     torch_state = torch.get_rng_state()
     quick(random_state=0).fit(ALL)
     assert np.random.get_state()[1].tolist() == state  # type: ignore[union-attr]
     assert torch.equal(torch.get_rng_state(), torch_state)
-
-
-def test_the_order_of_the_clients_changes_nothing() -> None:
-    first = quick().fit_clients(TEXTS)
-    second = quick().fit_clients(dict(reversed(TEXTS.items())))
-    assert first.beta_.tobytes() == second.beta_.tobytes()
 
 
 # What it takes
@@ -202,20 +143,6 @@ def test_forms_of_documents(form: Any) -> None:
     model = quick().fit(form(ALL))
     assert model.beta_.tobytes() == expected.beta_.tobytes()
     np.testing.assert_array_equal(model.transform(form(ALL)), expected.transform(ALL))
-
-
-def test_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("text\n" + "\n".join(ALL) + "\n")
-    assert quick().fit(path).beta_.tobytes() == quick().fit(ALL).beta_.tobytes()
-
-
-def test_parameters() -> None:
-    model = ProdLDA(7, stop_words="none", preset="paper")
-    assert model.get_params()["n_components"] == 7
-    copy = clone(model).set_params(n_components=8)
-    assert copy.get_params() == model.get_params() | {"n_components": 8}
-    assert not hasattr(copy, "model_")
 
 
 def test_what_is_not_given_is_the_studys() -> None:
@@ -273,15 +200,6 @@ def test_every_setting_of_a_study_can_be_given(way: str) -> None:
         assert each.get_params() == model.get_params()
 
 
-def test_settings_are_kept_as_given() -> None:
-    settings = {"hidden": (50, 50)}
-    assert ProdLDA(settings=settings).get_params()["settings"] is settings
-    both = ProdLDA(settings=settings, norm="server")
-    assert both.settings == {"hidden": (50, 50), "norm": "server"}
-    assert settings == {"hidden": (50, 50)}
-    assert "norm" not in repr(ProdLDA())
-
-
 def test_a_search_over_settings() -> None:
     search = GridSearchCV(
         LDA(2, max_rounds=2, max_document_share=1.0, coherence="nothing"),
@@ -311,39 +229,6 @@ def test_guided_lda_has_defaults_of_its_own(tmp_path: Path) -> None:
     )
 
 
-def test_further_settings_can_be_read() -> None:
-    model = LDA(2, alpha=0.3, settings={"eta": 0.2})
-    assert (model.alpha, model.eta) == (0.3, 0.2)
-    for copy in (clone(model), deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301
-        assert copy.alpha == 0.3
-    model.set_params(alpha=0.4)
-    assert model.alpha == 0.4
-    assert not hasattr(model, "model_")
-    with pytest.raises(AttributeError, match="LDA has no attribute 'beta_'"):
-        _ = model.beta_
-
-
-def test_clone_of_a_fitted_one_fits_the_same() -> None:
-    model = quick().fit(ALL)
-    copy = clone(model)
-    assert not hasattr(copy, "model_")
-    assert copy.fit(ALL).beta_.tobytes() == model.beta_.tobytes()
-
-
-def test_pipeline() -> None:
-    pipeline = make_pipeline(quick(), Normalizer("l2"))
-    theta = pipeline.fit_transform(ALL)
-    expected = quick().fit(ALL).transform(ALL)
-    np.testing.assert_allclose(theta, expected / np.linalg.norm(expected, axis=1, keepdims=True))
-    assert pipeline.get_feature_names_out().tolist() == ["prodlda0", "prodlda1"]
-
-
-def test_pandas_output() -> None:
-    frame = quick().set_output(transform="pandas").fit(ALL).transform(ALL)
-    assert frame.columns.tolist() == ["prodlda0", "prodlda1"]
-    assert frame.shape == (80, 2)
-
-
 # Clients' policies
 
 
@@ -354,15 +239,6 @@ def test_each_client_has_a_policy_by_default() -> None:
         model.fit_clients(few)
     model.fit_clients(few, policies={"few": Policy(min_documents=9)})
     assert model.model_.documents == {"few": 9, "many": 40}
-
-
-def test_run_folder(tmp_path: Path) -> None:
-    quick().fit_clients(TEXTS, out=tmp_path / "run")
-    assert (tmp_path / "run" / "events.jsonl").is_file()
-    ledger = summarise_ledger(tmp_path / "run" / "clients" / "trees" / "ledger.jsonl")
-    replies = {row["function"]: row["replies"] for row in ledger}
-    assert replies["vocabulary"] == 1
-    assert replies["loss"] == 3
 
 
 # What cannot be
@@ -387,18 +263,3 @@ def test_run_folder(tmp_path: Path) -> None:
 def test_unusable_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         quick(**parameters).fit(ALL)
-
-
-def test_rare_words_only() -> None:
-    with pytest.raises(DataError, match="No word occurs in 5 or more of the 2 documents"):
-        quick().fit(["oak elm", "oak fir"])
-
-
-def test_no_clients() -> None:
-    with pytest.raises(DataError, match="There are no clients"):
-        quick().fit_clients({})
-
-
-def test_transform_before_fit() -> None:
-    with pytest.raises(NotFittedError):
-        quick().transform(ALL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
 
 from fedtopics import (
     FLDA,
@@ -61,14 +59,6 @@ def test_topics_are_the_same_by_every_name(model: LDA) -> None:
         model.get_topic(2)
 
 
-def test_topic_info(model: LDA) -> None:
-    info = model.get_topic_info()
-    pd.testing.assert_frame_equal(info, model.model_.to_pandas())
-    row = model.get_topic_info(1)
-    assert row["Topic"].tolist() == [1]
-    assert row["Representation"][0] == model.topics_[1]
-
-
 def test_document_info(model: LDA) -> None:
     trees = subject(model, TREES)
     texts = ["oak fir elm", "nothing known", "yawl brig", "oak"]
@@ -85,22 +75,6 @@ def test_document_info(model: LDA) -> None:
         theta[0].max(), -1, theta[2].max(), theta[3].max()
     ])  # fmt: skip
     assert info["Representative_document"].tolist() == [True, False, True, True]
-
-
-def test_three_documents_stand_for_a_topic(model: LDA) -> None:
-    info = model.get_document_info(ALL)
-    best = info[info["Representative_document"]]
-    assert best.groupby("Topic").size().tolist() == [3, 3]
-    for topic, rows in info.groupby("Topic"):
-        chosen = best[best["Topic"] == topic]["Probability"]
-        assert chosen.min() >= rows.drop(chosen.index)["Probability"].max()
-
-
-def test_labels_are_set(model: LDA) -> None:
-    changed = LDA(**SETTINGS).fit_clients(TEXTS)
-    changed.set_topic_labels({1: "Ships"})
-    assert changed.get_topic_info(1)["CustomName"].tolist() == ["Ships"]
-    assert changed.get_document_info(ALL)["CustomName"].dropna().unique().tolist() == ["Ships"]
 
 
 def test_finding_topics(model: LDA) -> None:
@@ -153,13 +127,6 @@ def test_score_is_that_of_held_out_words(model: LDA) -> None:
     assert one.score(new) == pytest.approx(-np.log(16), abs=0.05)
 
 
-def test_a_search_alone() -> None:
-    shuffled = [text for pair in zip(*TEXTS.values(), strict=True) for text in pair]
-    search = GridSearchCV(LDA(max_rounds=10, coherence="nothing"), {"n_components": [2, 8]}, cv=2)
-    assert search.fit(shuffled).best_params_ == {"n_components": 2}
-    assert search.score(ALL) == search.best_estimator_.score(ALL)
-
-
 # Topics that people work with
 
 
@@ -173,18 +140,6 @@ def test_merging_is_in_place(model: LDA) -> None:
     assert [len(changed.topics_), changed.beta_.shape[0]] == [2, 2]
     assert changed.get_feature_names_out().tolist() == ["lda0", "lda1"]
     assert changed.reduce_topics(1).transform(["oak"]).tolist() == [[1.0]]
-
-
-def test_hierarchical_topics_have_bertopics_columns(model: LDA) -> None:
-    frame = LDA(3, max_rounds=20).fit(ALL).hierarchical_topics()
-    assert frame.columns.tolist() == [
-        "Parent_ID", "Parent_Name", "Topics", "Child_Left_ID", "Child_Left_Name",
-        "Child_Right_ID", "Child_Right_Name", "Distance",
-    ]  # fmt: skip
-    assert frame["Parent_ID"].tolist() == [3, 4]
-    assert frame["Topics"][1] == [0, 1, 2]
-    assert frame["Distance"].is_monotonic_increasing
-    assert frame["Child_Right_Name"][1] == frame["Parent_Name"][0]
 
 
 def test_topics_over_time_and_per_class(model: LDA) -> None:
@@ -329,10 +284,6 @@ def test_verbose_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert "round 3 of 3" in capsys.readouterr().err
     LDA(2, max_rounds=3).fit(ALL)
     assert capsys.readouterr() == ("", "")
-
-
-def test_nothing_of_a_notebook_is_loaded() -> None:
-    assert "IPython" not in sys.modules
 
 
 def test_embeddings_are_looked_for_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,11 +53,6 @@ def test_a_list_of_stop_words_is_left_out() -> None:
     assert {*words} == {"the", *TREES, *BOATS} - {"oak", "yawl"}
 
 
-def test_words_on_top_of_a_language() -> None:
-    assert "the" in LDA(own_stop_words=["oak"])._study().text.left_out
-    assert "oak" in LDA(own_stop_words=["oak"])._study().text.left_out
-
-
 @pytest.mark.parametrize("given", [5, [1, 2], [["oak"]]])
 def test_what_are_no_stop_words(given: Any) -> None:
     with pytest.raises(StudyError, match="give a language such as 'english' or 'de', a list of"):

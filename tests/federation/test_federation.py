@@ -13,23 +13,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedtopics.engines import adder
-from fedtopics.errors import FederationError, FedTopicsError, PolicyError, StudyError
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import serve
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
-from tests.helpers.federation import assert_same_bits, embedded, study, subjects
+from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import (
     HOST,
-    KilledError,
-    Notes,
     Outcome,
     authority,
     federated,
@@ -263,77 +260,3 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     assert "policy asks" not in told(outcome, tmp_path)
     ledger = summarise_ledger(tmp_path / "north/ledger.jsonl")
     assert {row["function"] for row in ledger} == {"vocabulary", "counted"}
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        (Policy(methods=("other",)), "The policy of client 'north' does not allow the method"),
-        (
-            Policy(max_rounds=3),
-            "asks for 4 rounds, the policy of client 'north' allows 3; nothing has left",
-        ),
-        (Policy(min_documents=43), "at least 43 documents, and it has 40; nothing has left"),
-    ],
-)
-def test_a_policy_refuses_before_anything_leaves(
-    policy: Policy, message: str, tmp_path: Path
-) -> None:
-    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, policy=policy), gather=1.0)
-    assert isinstance(error, PolicyError)
-    assert message in str(error)
-    declined = outcome.events.of("declined")
-    assert [(event["client"], event["reason"]) for event in declined] == [
-        ("north", "its policy or its settings keep it from joining")
-    ]
-    assert not (tmp_path / "north").exists()
-    assert outcome.events.of("round")[0]["missing"] == {"north": "not connected"}
-
-
-def test_a_client_with_another_model_leaves_nothing(tmp_path: Path) -> None:
-    corpora = embedded(subjects(SIZES))
-    odd = GrpcParticipation(
-        f"{HOST}:1", None, corpora["north"], OPEN_POLICY, tmp_path / "north", "north",
-        embedding_model="/models/all-mpnet-base-v2",
-    )  # fmt: skip
-    settings = PATIENT.model_copy(update={"gather": 1.0})
-    plan = planned(network="combinedtm").model_copy(update={"federation": settings})
-    outcome = federated(plan, corpora, tmp_path, odd=odd)
-    error = outcome.partners["north"].error()
-    assert isinstance(error, StudyError)
-    assert str(error) == (
-        "The study's embeddings are of the model 'all-MiniLM-L6-v2' and the client's own model is "
-        "'/models/all-mpnet-base-v2', whose embeddings cannot be compared with them; give the "
-        "study's model, or the folder it is in."
-    )
-    declined = outcome.events.of("declined")
-    assert [(event["client"], event["reason"]) for event in declined] == [
-        ("north", "its policy or its settings keep it from joining")
-    ]
-    assert "mpnet" not in told(outcome, tmp_path)
-    assert not (tmp_path / "north").exists()
-    assert outcome.events.of("round")[0]["clients"] == ["east", "south"]
-
-
-def test_a_dry_run_shows_and_leaves_nothing(tmp_path: Path) -> None:
-    corpora = subjects(SIZES)
-    plan = planned().with_clients(SIZES)
-    tried: list[Notes] = []
-
-    def begin(event: dict[str, Any]) -> None:
-        if event["event"] == "listening":
-            seen = Notes()
-            GrpcParticipation(
-                event["address"], None, corpora["north"], USUAL, tmp_path / "dry", "north",
-                seen.append, dry_run=True,
-            ).run()  # fmt: skip
-            tried.append(seen)
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        serve(plan, None, f"{HOST}:0", tmp_path / "server", on_event=begin)
-    offer = tried[0].of("offer")[0]
-    assert offer["study"].fingerprint == plan.fingerprint
-    assert offer["leaves"]["forward"]["often"] == "twice a round"
-    assert offer["leaves"]["loss"]["what"].startswith("The minibatch's summed loss")
-    assert not (tmp_path / "dry").exists()

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedtopics.engines import adder
 from fedtopics.errors import FederationError, RunError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import (
@@ -75,10 +72,9 @@ class Killing:
         return model, events
 
 
-@pytest.mark.parametrize("norm", ["sync", "server"])
-def test_a_server_that_comes_back_goes_on_with_its_clients(norm: str, tmp_path: Path) -> None:
+def test_a_server_that_comes_back_goes_on_with_its_clients(tmp_path: Path) -> None:
     """From its log: no completed round is worked again, and none is lost."""
-    plan = planned(ALL, norm=norm, validation_share=0.25, validate_every=2)
+    plan = planned(ALL, validation_share=0.25, validate_every=2)
     first = Killing(plan, tmp_path, at=7)
     resumed, events = first.again(plan, resume=True)
     for name, each in first.partners.items():
@@ -179,50 +175,6 @@ def test_a_restarted_client_catches_up(every: int, at: int, tmp_path: Path) -> N
     assert 12 not in away
     known = left(tmp_path / "north/ledger.jsonl")
     assert len(known) == len({line[2] for line in known}), "nothing is answered twice"
-
-
-def test_a_client_back_in_the_middle_of_a_round_repeats_its_half(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """gFedNTM's exchanges of a round have a state at the client: forward, loss, backward."""
-    monkeypatch.setattr(adder, "GRACE", 60.0)
-    plan, corpora = planned(ALL, norm="sync", max_rounds=4), subjects(SIZES)
-    partners: dict[str, Partner] = {}
-    again: list[Partner] = []
-    address: list[str] = []
-    events, indices = Notes(), dict.fromkeys(SIZES, 0)
-    forward, arrived = GFedNTMClient.forward, adder._Exchange.arrived
-
-    def noting(self: Any, name: str, reply: dict[str, Any]) -> None:
-        arrived(self, name, reply)
-        indices[name] = self._index
-
-    @wraps(forward)
-    def waiting(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
-        """East replies to the round's first exchange when north did, died, and came back."""
-        if self.name == "east" and named["round"] == 3 and not again:
-            until(lambda: indices["north"] > indices["east"])
-            partners["north"].kill()
-            again.append(partner(address[0], "north", corpora["north"], tmp_path / "north"))
-            until(lambda: len(events.of("joined")) >= 4)
-        return forward(self, *given, **named)
-
-    monkeypatch.setattr(adder._Exchange, "arrived", noting)
-    monkeypatch.setattr(GFedNTMClient, "forward", waiting)
-
-    def follow(event: dict[str, Any]) -> None:
-        events.append(event)
-        if event["event"] == "listening":
-            address.append(event["address"])
-            for name, corpus in corpora.items():
-                partners[name] = partner(address[0], name, corpus, tmp_path / name)
-
-    model = serve(plan, None, f"{HOST}:0", tmp_path / "run", on_event=follow)
-    again[0].result()
-    for name in SIZES:
-        assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "model"), model)
-    assert events.of("repeated") + events.of("bad reply") == []
-    assert_same_bits(model, expected(plan, corpora))
 
 
 def test_a_client_without_the_model_that_the_study_starts_from(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +18,10 @@ from fedtopics.federation.server import proposal, serve
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
-from fedtopics.methods.events import Reconnecting
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import study, subjects
 from tests.helpers.grpc_federation import HOST, KilledError, authority
-from tests.helpers.models import made
 from tests.helpers.private_topics import planned as private
 from tests.helpers.private_topics import themed
 
@@ -123,23 +118,6 @@ def test_who_adds_cannot_leave_out_clients_whose_noise_is_needed(tmp_path: Path)
     assert part.policy_in(plan).min_clients_in_sum == 8
 
 
-def test_that_others_go_when_the_model_is_here_is_no_news(tmp_path: Path) -> None:
-    events: list[dict[str, Any]] = []
-    part = Participation("north", subjects(SIZES)["north"], OPEN_POLICY, tmp_path, events.append)
-    lost = Reconnecting("the connection to the server is lost", 1.0)
-    part.notify(lost)
-    part.receive(made(), part.notify)
-    part.notify(lost)
-    assert [event["event"] for event in events] == ["reconnecting", "model"]
-
-
-def test_what_was_begun_without_masks(tmp_path: Path) -> None:
-    plain = planned(name="letters").with_clients(["north", "south", "west"])
-    joined(plain, tmp_path)
-    with pytest.raises(RunError, match=r"in another study.* set secure = false"):
-        joined(plain.model_copy(update={"secure": None}), tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
@@ -164,13 +142,6 @@ def test_a_named_folder_holds_one_study(tmp_path: Path) -> None:
     assert joined(plan, tmp_path) == tmp_path
     with pytest.raises(RunError, match="in another study; name another folder with --out"):
         joined(planned(name="letters", seed=8), tmp_path)
-
-
-def test_a_look_needs_no_folder(tmp_path: Path) -> None:
-    joined(planned(), tmp_path)
-    part = Participation("north", subjects(SIZES)["north"], OPEN_POLICY, tmp_path)
-    other = planned(seed=8)
-    assert part.look(proposal(other, None), signed=False).fingerprint == other.fingerprint
 
 
 # What is offered
@@ -233,23 +204,6 @@ def test_roles_cannot_be_exchanged(tmp_path: Path) -> None:
         Identity.load(pki / "clients/north", "server")
 
 
-def test_a_client_gives_up_after_what_it_was_told_to_wait(tmp_path: Path) -> None:
-    with socket.create_server((HOST, 0)) as busy:
-        address = "{}:{}".format(*busy.getsockname())  # which never answers
-        for name, dry_run in (("asks", True), ("joins", False)):
-            part = GrpcParticipation(
-                address, None, subjects(SIZES)["north"], Policy(), tmp_path / name, "north",
-                wait=0.3, dry_run=dry_run,
-            )  # fmt: skip
-            with pytest.raises(FederationError) as error:
-                part.run()
-            assert str(error.value) == (
-                f"The server {address} does not answer; find out why with: fedtopics doctor"
-                if dry_run
-                else f"No connection to {address} within 0.3 s: the server does not answer."
-            )
-
-
 def test_what_cannot_be_served(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"names no clients; add a table \[clients.NAME\]"):
         serve(study(), None, f"{HOST}:0", tmp_path / "run")
@@ -279,10 +233,3 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
     with pytest.raises(KilledError):
         serve(plan, None, f"{HOST}:0", tmp_path / "first", on_event=begin)
     assert busy.is_set()
-
-
-def test_a_server_does_without_what_splits_texts() -> None:
-    """scikit-learn would take it a second and a hundred megabytes."""
-    code = "import sys, fedtopics.federation.server; print('sklearn' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

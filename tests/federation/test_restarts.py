@@ -20,7 +20,7 @@ from tests.helpers.grpc_federation import HOST, Notes, Partner, comes_back, part
 
 ALL = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60, robust="none")
 SIZES = {"east": 60, "north": 40, "south": 25}
-OTHERS = ["sync", "server", "local steps", "lda", "lda, batch"]
+OTHERS = ["sync", "local steps", "lda"]
 
 
 def studied(case: str) -> tuple[Any, dict[str, Any]]:

@@ -17,7 +17,6 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
-from fedtopics.federation.study import Study
 from fedtopics.methods.base import Checkpoint
 from fedtopics.methods.events import Finished, RoundEnded, VocabularyAgreed
 from fedtopics.model.topic_model import TopicModel
@@ -110,24 +109,6 @@ def test_the_last_two_stay_and_the_newest_is_taken(tmp_path: Path) -> None:
     assert back.arrays["x"].tolist() == [100.0]
 
 
-@pytest.mark.parametrize("place", [4, 60, -1])
-def test_a_flipped_bit_is_noticed(tmp_path: Path, place: int) -> None:
-    path = finished(tmp_path, 1, 2)
-    data = bytearray(path.read_bytes())
-    data[place] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(RunError, match=r"The checkpoint .*00000002\.safetensors is damaged"):
-        restored(tmp_path)
-
-
-@pytest.mark.parametrize("length", [0, 5, -1])
-def test_a_truncated_checkpoint_is_noticed(tmp_path: Path, length: int) -> None:
-    path = finished(tmp_path, 1, 2)
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(RunError, match=r"The checkpoint .*00000002\.safetensors is damaged"):
-        restored(tmp_path)
-
-
 def test_a_lost_checkpoint_is_noticed(tmp_path: Path) -> None:
     finished(tmp_path, 1, 2).unlink()
     with pytest.raises(RunError, match=r"00000002\.safetensors is damaged"):
@@ -152,20 +133,6 @@ def test_a_checkpoint_not_fully_written_is_passed_over(tmp_path: Path) -> None:
     assert back.round == 2
 
 
-def test_nothing_is_restored_without_resume(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path, "study1")
-    run.checkpoint(state(1))
-    assert run.restore() is None
-    run.close()
-
-
-def test_resume_before_the_first_checkpoint(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path, "study1")
-    next(run.rounds(0, 1))
-    run.close()
-    assert restored(tmp_path) is None
-
-
 def test_what_failed_before_training_is_no_run(tmp_path: Path) -> None:
     run = RunFolder(tmp_path, "study1")
     run.event(VocabularyAgreed(9, "words1", 20, 1))
@@ -180,24 +147,6 @@ def test_another_study_is_not_resumed(tmp_path: Path) -> None:
     finished(tmp_path, 1)
     with pytest.raises(RunError, match="is of study study1, this is study study2; resume with"):
         RunFolder(tmp_path, "study2", resume=True)
-
-
-def test_a_run_from_before_masks_goes_on_without_them(tmp_path: Path) -> None:
-    plan = Study.make(method={"name": "lda"}).with_clients("abc")
-    plain = plan.model_copy(update={"secure": False})
-    assert plan.masked and plan.fingerprint != plain.fingerprint
-    run = RunFolder(tmp_path, plain.fingerprint)
-    run.describe(plain, None)
-    next(run.rounds(0, 1))
-    run.close()
-    hint = "It was begun without masks, which are the default: set secure = false."
-    with pytest.raises(RunError, match=hint):
-        RunFolder(tmp_path, f"{plan.fingerprint}-model", resume=True)
-    other = plan.model_copy(update={"seed": 1})
-    with pytest.raises(RunError) as error:
-        RunFolder(tmp_path, other.fingerprint, resume=True)
-    assert hint not in str(error.value)
-    RunFolder(tmp_path, plain.fingerprint, resume=True).close()
 
 
 def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
@@ -253,12 +202,6 @@ def test_events(tmp_path: Path) -> None:
     ]
 
 
-def test_when_a_checkpoint_is_due(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path, "study1", checkpoint_every=3)
-    assert [round_ for round_ in range(1, 10) if run.due(round_)] == [3, 6, 9]
-    run.close()
-
-
 def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     seen: list[dict[str, Any]] = []
@@ -298,14 +241,6 @@ def test_what_was_kept_is_recalled_by_a_resumed_run(tmp_path: Path) -> None:
     assert again.recall("agreement") == {"words": []}
     again.close()
     assert not list(tmp_path.glob("*.tmp"))
-
-
-def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    run = RunFolder(None, "study1", resume=True)
-    run.keep("agreement", AGREED)
-    assert run.recall("agreement") is None
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -488,16 +423,4 @@ def test_events_survive_a_full_disk(tmp_path: Path) -> None:
     rounds = [line["round"] for line in lines if line["event"] == "round"]
     assert rounds == [*range(1, 300), 300, 301]
     os.close(room)
-    os.close(always_full)
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_disk_that_stays_full_ends_no_run(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path, "study1")
-    list(run.rounds(0, 9))
-    assert run._events is not None
-    always_full = os.open("/dev/full", os.O_WRONLY)
-    os.dup2(always_full, run._events.fileno())
-    run.event(Finished())
-    run.close()
     os.close(always_full)

@@ -25,20 +25,16 @@ from tests.helpers.streams import DRIFT, flda, stream
 SIZES = {"east": 60, "north": 40, "south": 25}
 GFEDNTM: dict[str, dict[str, Any]] = {
     "sync": {"norm": "sync"},
-    "sync, float64": {"norm": "sync", "precision": "float64"},
     "sync, validated": {"norm": "sync", "validation_share": 0.25, "validate_every": 2},
     "server": {"norm": "server"},
     "local": {"norm": "local"},
     "local steps": {"norm": "server", "optimizer": "fedadam", "local_steps": 3},
-    "local steps and norms": {"norm": "local", "optimizer": "fedavg", "local_steps": 2},
     "neurallda": {"network": "neurallda"},
-    "combinedtm": {"network": "combinedtm"},
     "zeroshottm": {"network": "zeroshottm", "coherence": "nothing"},
     "some clients a round": {"norm": "server", "clients_per_round": 2},
 }
 LDA: dict[str, dict[str, Any]] = {
     "stochastic": {"learning": "stochastic", "initialisation": "random", "batch_size": 20},
-    "batch": {"learning": "batch", "initialisation": "random"},
     "anchors": {"learning": "stochastic", "initialisation": "anchors"},
 }
 
@@ -89,7 +85,7 @@ def test_lda(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rule", ["none", "median"])
 def test_rules_of_sums(rule: Rule, tmp_path: Path) -> None:
-    method = {"name": "lda", "n_components": 4, "max_rounds": 3, **LDA["batch"]}
+    method = {"name": "lda", "n_components": 4, "max_rounds": 3, "learning": "batch"}
     plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, secure=False)
     events_of(plan, subjects(SIZES), tmp_path, robust=rule)
 

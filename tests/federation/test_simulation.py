@@ -133,12 +133,6 @@ def test_the_study_of_a_run_finds_its_documents(
     assert {name: len(corpus) for name, corpus in again.corpora().items()} == SIZES
 
 
-def test_a_list_of_clients_is_named(tmp_path: Path) -> None:
-    corpora = subjects(SIZES)
-    model = train(study(max_rounds=1), [corpora["north"], corpora["south"]])
-    assert model.documents == {"client-1": 40, "client-2": 30}
-
-
 @pytest.mark.parametrize(
     ("clients", "message"),
     [
@@ -186,18 +180,6 @@ def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:
     assert train(plan, same, out=tmp_path, resume=True).beta.tobytes() == model.beta.tobytes()
 
 
-def test_embeddings_of_another_shape_are_other_documents(tmp_path: Path) -> None:
-    corpora, plan = subjects(SIZES), study(max_rounds=1)
-    vectors = np.ones((len(corpora["south"]), 4), np.float32)
-    of_four, of_two = (
-        corpora | {"south": corpora["south"].with_embeddings(array)}
-        for array in (vectors, vectors.view(np.float64))
-    )
-    train(plan, of_four, out=tmp_path)
-    with pytest.raises(RunError, match="documents of client 'south' are not those"):
-        train(plan, of_two, out=tmp_path, resume=True)
-
-
 @pytest.mark.parametrize(
     ("method", "rounds"),
     [("gfedntm", 2), ("kmeans", 1), ("kmeans", 3), ("discriminative", 1), ("fstc", 1)],
@@ -209,12 +191,6 @@ def test_a_policy_for_the_studys_rounds_is_enough_to_the_end(method: str, rounds
     plan = planned(method, n_components=4, max_rounds=rounds)
     model = train(plan, corpora, policies=dict.fromkeys(corpora, policy))
     assert model.info["rounds"] <= rounds
-
-
-def test_a_policy_for_the_rounds_is_enough_for_lda() -> None:
-    plan = Study.make(method={"name": "lda", "n_components": 3, "max_rounds": 2})
-    model = train(plan, subjects(SIZES), policies=dict.fromkeys(SIZES, Policy(max_rounds=2)))
-    assert model.info["rounds"] == 2
 
 
 def test_a_client_of_a_simulation_whose_replies_cannot_be_is_left_out(
@@ -264,21 +240,6 @@ def lied_to(
     model = train(plan, corpora, policies=policies, on_event=events.append, at_once=False)
     excluded = [event for event in events if event["event"] == "excluded"]
     return model, {event["client"]: event["reason"] for event in excluded}
-
-
-def test_squares_that_cannot_be_exclude_who_sent_them_and_nobody_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With a variance below 0, what honest clients reply next would be no numbers."""
-
-    def lie(function: str, reply: dict[str, Any]) -> dict[str, Any]:
-        return reply | {"sums": -2.9 * reply["sums"]} if function == "forward" else reply
-
-    corpora = subjects(dict.fromkeys("abcd", 40))
-    model, excluded = lied_to(monkeypatch, lie, study(max_rounds=6), corpora)
-    assert list(excluded) == ["d"]
-    assert "holds squares or products that cannot be" in excluded["d"]
-    assert sorted(model.documents) == ["a", "b", "c"]
 
 
 def test_who_is_left_out_of_the_agreement_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,11 +75,6 @@ def test_unusable_study(tmp_path: Path, content: str, message: str) -> None:
         read(tmp_path, content)
 
 
-def test_missing_study(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"none\.toml cannot be used: No such file"):
-        Study.read(tmp_path / "none.toml")
-
-
 def test_a_study_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_bytes('name = "caf\xe9"'.encode("latin-1"))
     with pytest.raises(StudyError, match=r"study\.toml cannot be used"):
@@ -92,16 +87,6 @@ def test_bad_client_names(name: str) -> None:
         check_client_name(name)
     with pytest.raises(StudyError, match="cannot name a client; use letters, digits"):
         Study.make(clients={name: {"data": "a.csv"}})
-
-
-def test_a_preset_that_is_no_string() -> None:
-    with pytest.raises(StudyError, match=r"'method.preset' is \['paper'\]"):
-        Study.make(method={"preset": ["paper"]})
-
-
-@pytest.mark.parametrize("name", ["a", "7", "north.1", "North_East-2"])
-def test_good_client_names(name: str) -> None:
-    check_client_name(name)
 
 
 # What is agreed on

@@ -28,7 +28,6 @@ from fedtopics.federation.sweep import (
 from fedtopics.metrics import unique_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
-from tests.helpers.encoders import Digits
 
 FAMILIES = [[f"{name}{j}" for j in range(12)] for name in ("oak", "brig", "tea", "iron")]
 
@@ -111,7 +110,6 @@ def reversed_words(corpus: Corpus) -> Corpus:
 
 OTHERS: dict[str, Any] = {
     "documents": {"corpora": {name: reversed_words(corpus) for name, corpus in CORPORA.items()}},
-    "clients": {"corpora": {"a": CORPORA["a"]}},
     "policies": {"policies": dict.fromkeys(CORPORA, Policy(min_document_frequency=20))},
     "settings": {"study": plan(max_rounds=2)},
 }
@@ -127,25 +125,6 @@ def test_another_study_in_the_same_folder_is_kept_apart(other: str, tmp_path: Pa
     assert second != first
     assert sweep(**given, out=tmp_path / "shared") == first, "no model was written over"
     assert len([*(tmp_path / "shared" / "models").iterdir()]) == 2
-
-
-def test_a_client_has_the_embedding_model_in_a_folder_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[str] = []
-
-    def loading(model: str) -> Digits:
-        loaded.append(model)
-        return Digits()
-
-    monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", loading)
-    monkeypatch.setattr("fedtopics.text.embeddings.cache_folder", lambda: tmp_path / "cache")
-    study = Study.make(
-        method={"name": "kmeans", "max_rounds": 1, "embedding": {"model": "m", "dimension": 3}},
-        clients={"a": {"embedding_model": "/models/m"}, "b": {}},
-    )
-    sweep(study, [2], 1, tmp_path, corpora=CORPORA, policies=POLICIES)
-    assert loaded[:2] == ["/models/m", "m"]
 
 
 def test_a_score_that_is_not_there_is_null(tmp_path: Path) -> None:
@@ -205,13 +184,6 @@ def test_deviation_of_one_seed_is_zero() -> None:
     (row,) = summarise([{"study": "s", "topics": 3, "seed": 0, "npmi": 0.5}], {3: []})
     assert row == {"topics": 3, "seeds": 1, "npmi": 0.5, "npmi_deviation": 0.0,
                    "stability": None, "stability_deviation": 0.0}  # fmt: skip
-
-
-def test_a_training_without_a_score_does_not_count() -> None:
-    rows = [{"topics": 3, "npmi": value} for value in (0.5, None, 0.7)]
-    (row,) = summarise(rows, {3: []})
-    assert row["npmi"] == pytest.approx(0.6)
-    assert row["npmi_deviation"] == pytest.approx(math.sqrt(0.02))
 
 
 def test_wrong_input(tmp_path: Path) -> None:

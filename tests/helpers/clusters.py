@@ -25,7 +25,6 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.federation import assert_same_bits
-from tests.helpers.grpc_federation import federated
 
 DIMENSION = 16  # of the embeddings
 CLUSTERS = 5
@@ -150,27 +149,6 @@ def assert_same_result(found: TopicModel, expected: TopicModel) -> None:
     assert found.weights.keys() == expected.weights.keys()
     assert_same_bits(found, expected)
     assert found.info == expected.info
-
-
-def assert_not_worked_again(plan: Study, corpora: Mapping[str, Corpus], folder: Path) -> TopicModel:
-    """Resume a run that is done: its model stays as it is."""
-    whole = trained(plan, corpora, out=folder)
-    assert_same_result(trained(plan, corpora, out=folder, resume=True), whole)
-    return whole
-
-
-def assert_same_however_carried(
-    plan: Study, corpora: dict[str, Corpus], folder: Path
-) -> TopicModel:
-    """Permuted clients and another engine, gRPC, change no bit."""
-    forth = trained(plan, corpora)
-    back = trained(plan, dict(reversed(corpora.items())))
-    there = federated(plan, corpora, folder).model
-    info = {key: value for key, value in there.info.items() if key not in ("masked", "clear")}
-    for model in (back, replace(there, info=info)):
-        assert_same_result(model, forth)
-        assert model.topics() == forth.topics()
-    return forth
 
 
 @dataclass

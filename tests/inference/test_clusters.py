@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fedtopics.errors import DataError, ModelError
+from fedtopics.errors import DataError
 from fedtopics.inference import points as clustering
 from fedtopics.inference.clusters import (
     SMOOTHING,
@@ -19,7 +18,6 @@ from fedtopics.inference.clusters import (
     ClusterShape,
     Discriminants,
     centred,
-    weighted,
 )
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape
 from fedtopics.model.topic_model import TopicModel
@@ -36,10 +34,6 @@ from tests.helpers.clusters import (
     trained,
 )
 from tests.helpers.federation import assert_same
-from tests.helpers.models import edit_config
-
-COUNTS = sparse.csr_array(np.array([[1, 0, 2], [0, 0, 0], [0, 3, 0]], np.float32))
-WORD_WEIGHTS = np.array([1.0, 2.0, 0.5])
 
 
 def shape(**given: Any) -> dict[str, Any]:
@@ -58,55 +52,11 @@ def softmax_of(scores: Any) -> Any:
 # Points
 
 
-def test_embeddings_less_their_mean_are_of_unit_length() -> None:
-    embeddings = np.array([[1.0, 1.0], [4.0, 5.0], [1.0, 0.0]], np.float32)
-    points = centred(embeddings, np.array([1.0, 1.0]))
-    np.testing.assert_allclose(points, [[0, 0], [0.6, 0.8], [0, -1]], rtol=1e-6)
-    assert points.dtype == np.float32
-
-
 def test_what_is_the_mean_but_for_its_last_bits_has_no_direction() -> None:
     embeddings = np.array([[0.6, 0.8], [0.6 + 1e-7, 0.8 - 1e-7], [0.6 + 1e-4, 0.8]], np.float32)
     points = centred(embeddings, np.array([0.6, 0.8]))
     assert not points[:2].any()
     np.testing.assert_allclose(points[2], [1, 0], atol=1e-3)
-
-
-@pytest.mark.parametrize("block", [1, 2, 4096])
-def test_points_do_not_depend_on_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    embeddings = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    whole = centred(embeddings, np.full(4, 0.1))
-    monkeypatch.setattr(clustering, "BLOCK", block)
-    assert_same(centred(embeddings, np.full(4, 0.1)), whole)
-
-
-def test_words_have_weights() -> None:
-    bow = weighted(COUNTS, WORD_WEIGHTS, alike=False)
-    np.testing.assert_allclose(bow.toarray(), [[1, 0, 1], [0, 0, 0], [0, 6, 0]])
-    tfidf = weighted(COUNTS, WORD_WEIGHTS, alike=True)
-    half_root = np.sqrt(0.5)
-    np.testing.assert_allclose(tfidf.toarray(), [[half_root, 0, half_root], [0, 0, 0], [0, 1, 0]])
-    assert bow.indices.dtype == bow.indptr.dtype == np.int32, "scikit-learn takes no other"
-
-
-def test_what_a_document_is() -> None:
-    found = {
-        name: Centres(3, ClusterShape(**shape(representation=name)))
-        for name in ("embedding", "bow", "tfidf")
-    }
-    assert [each.sees_embedding for each in found.values()] == [True, False, False]
-    assert [each.sees_words for each in found.values()] == [False, True, True]
-    assert [each.n_dimensions for each in found.values()] == [2, 3, 3]
-    embeddings = np.array([[3.0, 4.0]] * 3, np.float32)
-    given = COUNTS, embeddings
-    np.testing.assert_allclose(
-        found["embedding"].points(np.zeros(2), *given), [[0.6, 0.8]] * 3, rtol=1e-6
-    )
-    for name in ("bow", "tfidf"):
-        points = found[name].points(WORD_WEIGHTS, *given)
-        np.testing.assert_allclose(
-            points.toarray(), weighted(COUNTS, WORD_WEIGHTS, name == "tfidf").toarray()
-        )
 
 
 # Memberships
@@ -242,15 +192,3 @@ def test_documents_of_which_nothing_is_known() -> None:
     np.testing.assert_allclose(theta[[0, 2, 3]], 1 / CLUSTERS)
     with pytest.raises(DataError, match=f"have 3 dimensions and the study's .* has {DIMENSION}"):
         model.transform(Corpus.of([["a"]]).with_embeddings(np.ones((1, 3))))
-
-
-def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
-    model = trained(planned("kmeans"), {"a": blobs(100)})
-    model.save_pretrained(tmp_path)
-    settings = json.loads((tmp_path / "config.json").read_text())["settings"]
-    edit_config(tmp_path, settings=settings | {"n_components": 6})
-    with pytest.raises(ModelError, match="are not those of the model"):
-        TopicModel.from_pretrained(tmp_path)
-    edit_config(tmp_path, settings=settings, inference="discriminants")
-    with pytest.raises(ModelError):
-        TopicModel.from_pretrained(tmp_path)

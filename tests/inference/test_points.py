@@ -21,7 +21,6 @@ from fedtopics.inference.points import (
     move_together,
     nearest,
     ranked,
-    softmax,
     sums_by_label,
     unit_rows,
     weighted_sums,
@@ -43,29 +42,6 @@ both = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["den
 
 def dense(array: Any) -> NDArray[np.float64]:
     return np.asarray(array.toarray() if sparse.issparse(array) else array)
-
-
-# Rows
-
-
-def test_rows_of_length_one_and_zeros() -> None:
-    rows = np.array([[3.0, 4.0], [0.0, 0.0], [0.0, -1e-3]])
-    np.testing.assert_allclose(unit_rows(rows), [[0.6, 0.8], [0, 0], [0, -1]])
-
-
-def test_softmax_of_small_and_of_huge_scores() -> None:
-    scores = np.array([[0.0, np.log(3)], [1e4, 0.0], [-1e4, -1e4], [0.0, 0.0]])
-    np.testing.assert_allclose(softmax(scores), [[0.25, 0.75], [1, 0], [0.5, 0.5], [0.5, 0.5]])
-
-
-@both
-def test_blocks_are_all_rows_in_order(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clustering, "BLOCK", 2)
-    found = list(blocks(kind(POINTS.astype(np.float32))))
-    assert [(rows.start, rows.stop) for rows, _ in found] == [(0, 2), (2, 4), (4, 5)]
-    assert {block.dtype for _, block in found} == {np.dtype(np.float64)}
-    np.testing.assert_array_equal(np.concatenate([dense(block) for _, block in found]), POINTS)
-    assert list(blocks(kind(np.zeros((0, 2))))) == []
 
 
 # Nearest centres and sums
@@ -109,13 +85,6 @@ def test_weighted_sums(kind: Any) -> None:
     sums, weights = weighted_sums(points, members, 2)
     np.testing.assert_allclose(sums, [[1.5, 1.25], [7.5, 7.75]])
     np.testing.assert_allclose(weights, [2.25, 2.75])
-
-
-def test_sums_of_no_points() -> None:
-    sums, counts = sums_by_label(np.zeros((0, 2)), np.zeros(0, np.int64), 2)
-    assert (sums.tolist(), counts.tolist()) == ([[0, 0], [0, 0]], [0, 0])
-    labels, distances = nearest(np.zeros((0, 2)), CENTRES)
-    assert labels.shape == distances.shape == (0,)
 
 
 def test_what_differs_by_rounding_is_a_draw() -> None:
@@ -170,23 +139,6 @@ def moments_of(points: NDArray[np.float64]) -> Moments:
     return Moments.of(len(points), points.sum(0), points.T @ points)
 
 
-def test_moments() -> None:
-    found = moments_of(POINTS)
-    assert found.count == 5
-    np.testing.assert_allclose(found.mean, [1.8, 1.8])
-    np.testing.assert_allclose(found.scatter, np.cov(POINTS.T, bias=True))
-
-
-def test_vectors_drawn_from_moments() -> None:
-    found = moments_of(np.array([[1.0, 2.0, 0.0], [3.0, 2.0, 1.0], [2.0, 2.0, 5.0]]))
-    drawn = found.draw(20_000, np.random.default_rng(0))
-    np.testing.assert_allclose(drawn.mean(0), found.mean, atol=0.05)
-    np.testing.assert_allclose(np.cov(drawn.T), found.scatter, atol=0.1)
-    np.testing.assert_allclose(drawn[:, 1], 2, atol=1e-6)  # what does not vary
-    again = found.draw(20_000, np.random.default_rng(0))
-    assert again.tobytes() == drawn.tobytes()
-
-
 # Discriminants
 
 
@@ -230,15 +182,6 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     np.testing.assert_allclose(directions, unit_rows(means))
 
 
-def test_more_clusters_than_dimensions() -> None:
-    points, labels = labelled(n_clusters=5, n_dimensions=2)
-    given = sums_by_label(points, labels, 5)
-    projection, directions, apart = discriminate(*given, moments_of(points), 0.3)
-    assert (projection.shape, directions.shape) == ((2, 2), (5, 2))
-    between, within = scatters(points, labels, 0.3)
-    assert apart == pytest.approx(np.trace(np.linalg.solve(within, between)), rel=1e-9)
-
-
 def test_a_cluster_of_nothing_has_no_direction() -> None:
     points, labels = labelled(n_clusters=3)
     given = sums_by_label(points, labels, 4)
@@ -249,16 +192,6 @@ def test_a_cluster_of_nothing_has_no_direction() -> None:
     np.testing.assert_allclose(np.abs(projection[:, :2]), np.abs(without[0]))
     np.testing.assert_allclose(projection[:, 2], 0, atol=1e-6)
     assert apart == pytest.approx(without[2])
-
-
-def test_clusters_that_do_not_differ() -> None:
-    points = np.tile(labelled()[0], (2, 1))
-    half = len(points) // 2
-    given = sums_by_label(points, np.repeat([0, 1], half), 2)
-    projection, directions, apart = discriminate(*given, moments_of(points), 0.3)
-    assert apart == pytest.approx(0, abs=1e-9)
-    assert np.isfinite(projection).all()
-    assert np.isfinite(directions).all()
 
 
 def test_clusters_of_documents_that_the_moments_are_not_of() -> None:

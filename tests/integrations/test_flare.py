@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.errors import FederationError, RunError, StudyError
+from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.pki import create, issue
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flare_studies import (
     METHODS,
@@ -118,17 +117,6 @@ def test_a_carrier_brings_answers_as_they_come() -> None:
 
 
 @pytest.mark.quick
-def test_a_carrier_says_once_that_flare_ended_the_job() -> None:
-    context = Context(east=bytes.upper)
-    carrier = FlareCarrier(context, PATIENCE)
-    context.aborted = True
-    with pytest.raises(FederationError, match="--resume when all sites are back"):
-        carrier.receive(5.0)
-    carrier.send("east", b"goodbye")
-    assert carrier.receive(5.0) == [("east", b"GOODBYE")]
-
-
-@pytest.mark.quick
 def test_a_site_settles_what_it_uses_itself(tmp_path: Path) -> None:
     there = job_context(tmp_path, data="/etc/passwd", policy="/open.toml")
     with pytest.raises(StudyError, match=r"'north'.*fedtopics\.toml.*flare allow"):
@@ -180,18 +168,6 @@ def test_a_site_without_documents_declines_and_keeps_the_reason(tmp_path: Path) 
     said = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
     assert "nowhere.csv" in said
     assert len(said.splitlines()) == 1
-
-
-@pytest.mark.quick
-def test_a_site_has_its_own_identity(tmp_path: Path, documents: dict[str, Path]) -> None:
-    create(tmp_path / "pki", ["localhost"])
-    issue(tmp_path / "pki", "south")
-    site, there = StudySite("run-1"), job_context(tmp_path)
-    settings = f'data = "{documents["north"]}"\ntext = "text"\nidentity = "../pki/clients/south"\n'
-    (tmp_path / "local" / SITE_FILE).write_text(settings)
-    assert offered(site, there)[0] == ENDED
-    said = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
-    assert "is of 'south', and this client is called 'north'" in said
 
 
 @pytest.mark.quick
@@ -251,14 +227,6 @@ def test_where_documents_are_is_checked_before_it_is_written(
     assert right.returncode == 0, right.stderr
     settings = site_settings(job_context(tmp_path))
     assert (settings.data, settings.text) == (documents["north"], "text")
-
-
-def test_no_startup_kit_is_one_sentence(tmp_path: Path, documents: dict[str, Path]) -> None:
-    study = written(make_study(METHODS["lda"], documents), tmp_path / "study.toml")
-    run = fedtopics("flare", "run", study, "--startup-kit", tmp_path, "--out", tmp_path / "run")
-    assert run.returncode == 2
-    assert "is no startup kit of FLARE that can submit jobs" in run.stderr
-    assert len(run.stderr.splitlines()) == 1
 
 
 # In FLARE's simulator.
@@ -477,16 +445,6 @@ def test_a_dead_worker_ends_the_job_and_the_run_goes_on(walked: System) -> None:
     walked.kill(("client.worker_process", "north"))
     assert walked.sentence(job).startswith("fedtopics: FLARE has ended the job")
     goes_on(walked, file, study, "runs/worker")
-
-
-def test_a_dead_server_ends_the_command_and_the_run_goes_on(walked: System) -> None:
-    file, study = slow_study(walked, "server")
-    job = walked.submit(file, "runs/server")
-    walked.wait_for_round("runs/server", 12)
-    # FLARE begins its server anew by itself, but not the job.
-    walked.kill(("server.runner_process", "server"), ("server.server_train", "server"))
-    assert walked.sentence(job).startswith("fedtopics: The connection to FLARE's server was lost")
-    goes_on(walked, file, study, "runs/server")
 
 
 def goes_on(system: System, file: Path, study: Study, out: str) -> None:

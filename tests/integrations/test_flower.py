@@ -22,7 +22,7 @@ import pytest
 
 from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.resident_process import ask, end
-from fedtopics.errors import FederationError, StudyError
+from fedtopics.errors import FederationError
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
@@ -47,7 +47,7 @@ REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
 if importlib.util.find_spec("flwr") is None and not REQUIRED:
     pytest.skip("flwr is not installed; see make test-flower", allow_module_level=True)
 
-from fedtopics.integrations.flower import client_app, client_data  # noqa: E402
+from fedtopics.integrations.flower import client_app  # noqa: E402
 from fedtopics.integrations.flower_carrier import GridCarrier  # noqa: E402
 
 
@@ -198,11 +198,6 @@ def test_a_wrong_setting_is_one_sentence_and_stays_there(
     assert not any(sentence in reason for reason in grid.reasons)
 
 
-def test_unknown_settings_are_named() -> None:
-    with pytest.raises(StudyError, match="colour"):
-        client_data({"data": "north.csv", "colour": "red"})
-
-
 @pytest.mark.quick
 def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
@@ -214,22 +209,6 @@ def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     before = time.monotonic()
     assert carrier.receive(0.2) == []
     assert time.monotonic() - before < 1
-
-
-@pytest.mark.quick
-def test_a_restarted_supernode_has_lost_its_message(documents: Path, tmp_path: Path) -> None:
-    grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
-    grid.slow = {11}
-    carrier = GridCarrier(grid)  # type: ignore[arg-type]
-    carrier.addresses()
-    carrier.send("11", b"anybody?")
-    carrier.addresses()
-    assert carrier.receive(0) == []
-    grid.begun[11] = "again"
-    carrier.addresses()
-    assert carrier.receive(5) == [("11", None)]
-    carrier.addresses()
-    assert carrier.receive(0) == []
 
 
 # The resident process
@@ -405,17 +384,6 @@ def test_masked_sums_wait_for_a_supernode_that_died(walked: Machine) -> None:
     for name in NAMES:
         found = TopicModel.from_pretrained(walked.folder / f"at-{name}/back/model")
         assert_same_bits(found, model)
-
-
-def test_a_supernode_dies_and_the_run_goes_on(walked: Machine) -> None:
-    text = study_text("lda", "dying", min_clients=1, deadline=60)
-    run = walked.begin("dying", text.replace("max_rounds = 2", "max_rounds = 4\ntolerance = 0.0"))
-    walked.wait(lambda: walked.events("dying", "round"), "the first round")
-    walked.kill("south")
-    assert walked.finish(run) == "finished:completed"
-    last = walked.events("dying", "round")[-1]
-    assert last["clients"] == ["north", "west"]
-    assert walked.events("dying", "finished")[0]["received"] == ["north", "west"]
 
 
 # Simulated

@@ -131,9 +131,3 @@ def test_networks_begin_with_them(network: str) -> None:
     names = np.array([word.rstrip("0123456789") for word in model.vocabulary.words])
     own = np.array([topics[:, names == name].sum(1) for name in "abc"])
     assert sorted(own.argmax(0)) == [0, 1, 2], "a topic a client: each has words of its own"
-
-
-def test_the_schedule_says_when() -> None:
-    plan = study(initialisation="anchors")
-    assert GFedNTMClient.schedule(plan.method)["projections"] == "once, before the first round"
-    assert "projections" not in GFedNTMClient.schedule(study().method)

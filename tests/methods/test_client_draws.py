@@ -27,10 +27,10 @@ from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers import carriers
 from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
-from tests.helpers.grpc_federation import Notes, federated
+from tests.helpers.grpc_federation import Notes
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.methods import METHODS, NAMES, POLICIES, SIZES, planned
-from tests.helpers.programs import Half, door, federation
+from tests.helpers.programs import Half, door
 from tests.helpers.streams import flda, stream
 
 
@@ -62,23 +62,7 @@ def test_the_share_of_the_clients() -> None:
     assert Draw(9, 0).share(6) == 1.0
 
 
-def test_a_draw_that_skips_draws_all_in_the_end() -> None:
-    names = list("abcdefg")
-    draw = Draw(3, seed=4)
-    drawn = [Draw(3, 4, skipped).members(9, names, names) for skipped in (0, 3, 6)]
-    assert drawn[0] == draw.members(9, names, names)
-    assert set(drawn[0]).isdisjoint(drawn[1])
-    assert {*drawn[0], *drawn[1], *drawn[2]} == {*names}
-    for members in drawn:  # as a participant checks it
-        assert Draw(3, 4, 6).members(9, names, members) == members
-    without = Draw(3, 4, without=frozenset("ab")).members(9, names, names)
-    assert without == draw.members(9, names, list("cdefg"))
-    assert Draw(None, 0, without=frozenset("ab")).members(1, names, names) == list("cdefg")
-    assert EVERYONE.members(1, names, names) == names
-
-
-@pytest.mark.parametrize("engine", ["local", "between machines"])
-def test_a_round_asks_only_those_who_are_drawn(engine: str) -> None:
+def test_a_round_asks_only_those_who_are_drawn() -> None:
     halves = {name: Half({"ask": lambda **_: {"documents": 1}}) for name in "abcde"}
     draw = Draw(2, seed=1)
     expected = [draw.members(n, list("abcde"), "abcde") for n in (1, 2, 3)]
@@ -91,13 +75,7 @@ def test_a_round_asks_only_those_who_are_drawn(engine: str) -> None:
             assert not report.get("missing"), "who is not drawn is not missing"
         assert clients.sum("ask") == {"documents": 5}
 
-    if engine == "local":
-        program(LocalClients({name: door(name, half) for name, half in halves.items()}))
-    else:
-        with federation("abcde") as f:
-            members = [f.member(name, half, program) for name, half in halves.items()]
-            for work in [f.lead(program), *(member.work for member in members)]:
-                work.result()
+    program(LocalClients({name: door(name, half) for name, half in halves.items()}))
     for name, half in halves.items():
         assert len(half.calls) == 1 + sum(name in members for members in expected)
 
@@ -178,34 +156,12 @@ def test_minibatches_are_of_the_clients_of_a_round(monkeypatch: pytest.MonkeyPat
     assert events.of("round")[0]["documents"] == 24
 
 
-def test_the_bits_are_the_same_over_the_network(tmp_path: Path) -> None:
-    plan, corpora = planned("gfedntm"), subjects(SIZES)
-    here = train(plan, corpora, policies=POLICIES, at_once=False)
-    assert_same_bits(federated(plan, corpora, tmp_path).model, here)
-
-
 def test_a_quorum_of_those_who_are_drawn() -> None:
     plan = Study.make(method={"clients_per_round": 3}).with_clients(NAMES)
     assert (plan.min_clients, plan.model_copy(update={"secure": False}).min_clients) == (3, 2)
     assert Study.make().with_clients(NAMES).min_clients == 4
     with pytest.raises(StudyError, match=r"min_clients = 4 is more than method.clients_per_round"):
         Study.make(method={"clients_per_round": 3}, federation={"min_clients": 4})
-
-
-def test_runs_resume_with_the_same_draws(tmp_path: Path) -> None:
-    plan, corpora = planned("gfedntm"), subjects(SIZES)
-    plan = plan.model_copy(update={"checkpoint_every": 1})
-    whole = train(plan, corpora, policies=POLICIES, at_once=False)
-
-    def stop(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(plan, corpora, policies=POLICIES, out=tmp_path, on_event=stop)
-    resumed = train(plan, corpora, policies=POLICIES, out=tmp_path, resume=True)
-    assert_same_bits(resumed, whole)
-    assert np.isfinite(resumed.beta).all()
 
 
 @pytest.mark.parametrize("case", METHODS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,37 +10,25 @@ import pytest
 import scipy.linalg
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.errors import StudyError
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
 from fedtopics.methods.client import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
-from fedtopics.methods.registry import find_method
 from fedtopics.methods.replies import COUNT, AgreeingPairs, find_fault
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.card import card
-from fedtopics.model.shown_words import READINGS
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
-    ODD,
-    accuracy,
-    assert_not_worked_again,
-    assert_nothing_else_leaves,
-    assert_same_however_carried,
-    assert_same_result,
-    assert_sound,
     blobs,
     corpus_of,
-    empty,
-    gone_on,
     half,
     labels_of,
-    overheard,
     planned,
     spread,
     trained,
@@ -122,17 +109,6 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
 
 
-def test_permuted_clients_and_another_engine_have_the_same_bits(tmp_path: Path) -> None:
-    corpora, plan = spread(blobs(150), 3), planned("discriminative", max_rounds=6, starts=2)
-    assert_same_however_carried(plan, corpora, tmp_path)
-
-
-def test_they_are_the_clusters_there_are() -> None:
-    corpus = blobs(600, spread=1.0)
-    model = trained(planned("discriminative"), spread(corpus, 3))
-    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
-
-
 # Sizes
 
 
@@ -154,19 +130,6 @@ def test_a_bias_brings_clusters_to_one_size() -> None:
     np.testing.assert_array_equal(free.projection, even.projection)
 
 
-def test_sizes_of_clusters() -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.choice(5, 1000, p=[0.6, 0.1, 0.1, 0.1, 0.1])
-    centres = rng.normal(size=(5, DIMENSION)) / 4
-    corpus = corpus_of(centres[labels] + rng.normal(size=(1000, DIMENSION)) / 4, labels)
-    largest = {
-        sizes: trained(planned("discriminative", sizes=sizes), spread(corpus, 2)).share.max()
-        for sizes in ("even", "free")
-    }
-    assert largest["even"] < 0.25
-    assert largest["free"] > 0.27
-
-
 def test_the_best_of_clusterings_that_are_the_same_is_the_first() -> None:
     state = Split(
         np.arange(3.0).reshape(3, 1, 1), *np.zeros((2, 3, 1)), np.array([1, 2, 2 + 1e-15])
@@ -174,40 +137,7 @@ def test_the_best_of_clusterings_that_are_the_same_is_the_first() -> None:
     assert state.best().sums.ravel().tolist() == [1]
 
 
-# Runs
-
-
-@pytest.mark.parametrize("stop", [1, 24])
-def test_an_interrupted_run_goes_on_with_the_same_bits(stop: int, tmp_path: Path) -> None:
-    corpora = spread(blobs(300, 12, spread=2.0), 2)
-    plan = planned("discriminative", n_components=12, max_rounds=26)
-    plan = plan.model_copy(update={"checkpoint_every": 2})
-    whole = trained(plan, corpora)
-    assert whole.info["rounds"] == 26, "not at rest before"
-    assert_same_result(gone_on(plan, corpora, tmp_path, stop), whole)
-
-
-@pytest.mark.parametrize("max_rounds", [22, 100])
-def test_a_run_that_is_done_is_not_worked_again(max_rounds: int, tmp_path: Path) -> None:
-    corpora = spread(blobs(200), 2)
-    plan = planned("discriminative", max_rounds=max_rounds, tolerance=1e-5)
-    plan = plan.model_copy(update={"checkpoint_every": 1})
-    whole = assert_not_worked_again(plan, corpora, tmp_path)
-    assert whole.info["rounds"] >= 22
-
-
 # What leaves
-
-
-@pytest.mark.parametrize("method", [{}, {"candidates": (3, 5)}])
-def test_what_a_study_announces_is_what_it_asks_for(
-    method: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    messages = overheard(monkeypatch)
-    plan = planned("discriminative", starts=2, **method)
-    trained(plan, spread(blobs(100), 2))
-    asked = {function for _, function, _, _ in messages.calls}
-    assert asked == find_method("discriminative").client.schedule(plan.method).keys()
 
 
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
@@ -270,26 +200,13 @@ def test_clusters_that_lose_all_weight_keep_their_different_means() -> None:
         before = after
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_two_clusters_are_the_same(seed: int) -> None:
     plan = planned("discriminative", **TWELVE).model_copy(update={"seed": seed})
     corpora = spread(blobs(300, 12, 0.2, seed), 2, 0.3)
     policies = dict.fromkeys(corpora, Policy(min_documents=10))
     directions = train(plan, corpora, policies=policies).weights["directions"]
     assert len(np.unique(directions, axis=0)) == 12
-
-
-def test_no_embedding_and_no_rare_word_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = planned("discriminative", candidates=(4, 5), starts=1, tolerance=0.05)
-    messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
-    told = messages.of("class_sums", "client-1")
-    assert len(told) > 5
-    for reply in told:
-        enough = reply["weights"] >= 10
-        np.testing.assert_array_equal(reply["sums"].any(2), enough)
-        np.testing.assert_array_equal(reply["sent"], reply["weights"] * enough)
 
 
 # How many clusters
@@ -305,15 +222,6 @@ def test_the_number_of_clusters_is_chosen() -> None:
     assert 1 >= scores[5] > 0.1 + max(scores[3], scores[8])
     assert model.n_topics == 5
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
-
-
-def test_coherence_is_that_of_the_number_chosen() -> None:
-    method: dict[str, Any] = {"n_components": 2, "candidates": (5, 40), "coherence": "documents"}
-    plan = planned("discriminative", starts=4, **method)
-    corpora = spread(blobs(400, 40, spread=0.3), 2)
-    model = trained(plan, corpora)
-    assert model.n_topics == 40 > 2 * len(READINGS)
-    assert len(model.coherence["npmi"]) == 40
 
 
 @pytest.mark.parametrize(("n", "in_half"), [(10, 0), (15, 0), (18, 0), (19, 0), (20, 10)])
@@ -340,30 +248,6 @@ def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: in
     assert [reply["documents"] for reply in replies(ALL)] == [n] * 3
 
 
-def test_a_client_of_too_few_documents_for_two_halves_takes_part(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    corpus, messages = blobs(300), overheard(monkeypatch)
-    few = np.flatnonzero(labels_of(corpus) == 0)[:15]
-    corpora = spread(corpus.take(np.setdiff1d(np.arange(300), few)), 2)
-    corpora["client-3"] = corpus.take(few)
-    plan = planned("discriminative", candidates=(3, 5), starts=4)
-    plan = plan.model_copy(update={"seed": 3})
-    model = train(plan, corpora, policies=dict.fromkeys(corpora, Policy()))
-    assert model.n_topics == 5
-    assert model.documents == {"client-1": 143, "client-2": 142, "client-3": 15}
-    assert accuracy(model, corpora) > 0.98
-    told: dict[tuple[str, int], set[int]] = {}
-    for name, function, given, reply in messages.calls:
-        if name == "client-3" and "half" in given:
-            told.setdefault((function, given["half"]), set()).add(reply["documents"])
-            assert given["half"] == ALL or not any(np.any(value) for value in reply.values())
-    functions = ("moments", "cluster_sums", "class_sums")
-    assert told == {
-        (f, part): {15 if part == ALL else 0} for f in functions for part in (0, 1, ALL)
-    }
-
-
 def test_agreeing_pairs() -> None:
     plan = planned("discriminative", n_components=2, embedding={"dimension": 4})
     client, vocabulary = half(plan, corpus_of(np.eye(4)[[0, 0, 1, 1, 2, 3]]))
@@ -383,57 +267,7 @@ def test_agreeing_pairs() -> None:
     assert find_fault(found, {"pairs": AgreeingPairs(), "documents": COUNT}) == ""
 
 
-def test_no_two_clusters_are_the_same_where_kmeans_leaves_some_empty() -> None:
-    corpora = spread(blobs(2000, 20, spread=0.2), 3)
-    model = train(planned("discriminative", n_components=20, max_rounds=30), corpora)
-    directions = model.weights["directions"]
-    apart = np.linalg.norm(directions[:, None] - directions, axis=2)
-    assert apart[~np.eye(20, dtype=bool)].min() > 0.005
-    assert (model.share > 0).all()
-
-
 # Corpora that are none, or hardly any
-
-
-@pytest.mark.parametrize("sizes", ["even", "free"])
-@pytest.mark.parametrize("case", ODD)
-def test_odd_corpora(case: str, sizes: str) -> None:
-    corpora = ODD[case]()
-    model = trained(planned("discriminative", sizes=sizes), corpora)
-    assert_sound(model, corpora)
-
-
-def test_two_clusters() -> None:
-    corpora = spread(blobs(60, 2), 2)
-    model = trained(planned("discriminative", n_components=2), corpora)
-    assert_sound(model, corpora)
-    assert accuracy(model, corpora) == 1
-
-
-@pytest.mark.parametrize("sizes", ["even", "free"])
-def test_more_clusters_than_documents_of_a_client(sizes: str) -> None:
-    corpora = spread(blobs(300), 3)
-    plan = planned("discriminative", n_components=200, sizes=sizes, starts=2, max_rounds=20)
-    assert_sound(trained(plan, corpora), corpora)
-
-
-@pytest.mark.parametrize("policy", [OPEN_POLICY, Policy()], ids=["open", "usual"])
-def test_more_clusters_than_documents(policy: Policy) -> None:
-    corpora = spread(blobs(120), 2)
-    message = r"have 120 documents together, fewer than n_components = 200; ask for fewer"
-    with pytest.raises(StudyError, match=message):
-        train(
-            planned("discriminative", n_components=200),
-            corpora,
-            policies=dict.fromkeys(corpora, policy),
-        )
-
-
-def test_clusters_of_which_no_client_has_enough_documents() -> None:
-    corpora = spread(blobs(120), 2)
-    plan = planned("discriminative", n_components=60, starts=2, sizes="even")
-    with pytest.raises(StudyError, match="No cluster has as many documents as a policy asks for"):
-        train(plan, corpora, policies=dict.fromkeys(corpora, Policy(min_documents=20)))
 
 
 def test_a_cluster_that_is_empty_at_the_start_gets_documents(
@@ -450,25 +284,6 @@ def test_a_cluster_that_is_empty_at_the_start_gets_documents(
     corpus = blobs(400)
     model = trained(planned("discriminative"), spread(corpus, 2))
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
-
-
-def test_documents_that_are_all_the_same_or_empty() -> None:
-    same = corpus_of(np.tile(np.arange(DIMENSION), (40, 1)), texts=[["a", "b"]] * 40)
-    with pytest.raises(StudyError, match="all documents are empty, or the same"):
-        trained(planned("discriminative"), {"a": same, "b": same})
-    with pytest.raises(DataError, match="Client 'a': No word occurs in 1 or more of the 20"):
-        trained(planned("discriminative"), {"a": empty(20), "b": empty(20)})
-
-
-@pytest.mark.parametrize("method", [{}, {"candidates": (3, 5)}])
-def test_a_client_without_embeddings_among_others(method: dict[str, Any]) -> None:
-    nothing, corpus = corpus_of(np.zeros((20, DIMENSION))), blobs(80)
-    plan = planned("discriminative", starts=2, **method)
-    model = trained(plan, {"a": nothing, "b": corpus})
-    assert model.documents == {"a": 0, "b": 80}
-    assert model.main_topics(nothing).tolist() == [-1] * 20
-    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.5
-    assert model.n_topics in (3, CLUSTERS)
 
 
 def test_more_clusters_than_groups_are_said_to_be_the_same() -> None:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +13,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.networks import (
     Batch,
     NetworkSettings,
     NeuralTopicModel,
-    Noise,
     batch_weights,
     find_network,
 )
@@ -140,49 +130,6 @@ def test_algorithm_1_of_the_paper(minibatches: dict[int, list[Batch]]) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_moving_documents_between_clients_changes_nothing(
-    network: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same 60 documents and their noise a round, dealt out to the clients in two ways."""
-    corpora = embedded(subjects(dict.fromkeys("abc", 60)))  # one may have all of a round
-    plan = study(network=network, precision="float64", max_rounds=30, coherence="nothing")
-
-    def trained(owner_of: Callable[[int], np.ndarray[Any, Any]]) -> dict[str, Tensor]:
-        clients: list[GFedNTMClient] = []
-        monkeypatch.setattr(
-            GFedNTMClient, "_minibatch", lambda self, _, number: dealt(self, clients, number)
-        )
-
-        def dealt(client: GFedNTMClient, everyone: list[GFedNTMClient], number: int) -> Batch:
-            theirs = sorted(everyone, key=lambda c: c.name)
-            rng = np.random.default_rng(number)
-            rows = [rng.choice(40, 20, replace=False) for _ in theirs]
-            noise = client.network.draw((rng, 60))
-            mine = np.flatnonzero(owner_of(number) == "abc".index(client.name))
-            each = list(zip(theirs, rows, strict=True))
-            x = sparse.vstack([c.bag[index] for c, index in each], format="csr")[mine]
-            seen = [c._embeddings[index] for c, index in each if c._embeddings is not None]
-            part = Noise(noise.normal[mine], noise.keep_hidden[mine], noise.keep_theta[mine])
-            embedding = np.concatenate(seen)[mine] if seen else None
-            return client.network.batch(x, part, embedding)
-
-        build = GFedNTMClient.__init__
-
-        def remembered(self: GFedNTMClient, *given: Any) -> None:
-            build(self, *given)
-            clients.append(self)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(GFedNTMClient, "__init__", remembered)
-            policies = dict.fromkeys("abc", OPEN_POLICY)
-            return train(plan, corpora, policies=policies, at_once=False).weights
-
-    home = trained(lambda _: np.repeat([0, 1, 2], 20))
-    moved = trained(lambda number: np.random.default_rng(number).choice([0, 0, 0, 1, 2], 60))
-    assert difference(moved, home) < 1e-11
-
-
-@pytest.mark.parametrize("network", NETWORKS)
 def test_permuting_the_clients_changes_no_bit(network: str) -> None:
     corpora, plan = embedded(subjects(SIZES)), study(network=network, max_rounds=20)
     forth = train(plan, corpora, at_once=False)
@@ -206,35 +153,6 @@ def test_a_resumed_run_ends_with_the_same_bits(network: str, norm: str, tmp_path
         train(plan, corpora, out=tmp_path / "killed", on_event=kill)
     resumed = train(plan, corpora, out=tmp_path / "killed", resume=True)
     assert_same_bits(resumed, train(plan, corpora, at_once=False))
-
-
-def rounds(events: Path) -> Iterator[int]:
-    for line in events.read_text().splitlines() if events.exists() else ():
-        event = json.loads(line) if line.endswith("}") else {}
-        if event.get("event") == "round":
-            yield event["round"]
-
-
-def test_a_killed_process_resumes_with_the_same_bits(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for name in ("north", "south"):
-        words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
-        lines = [" ".join(rng.choice(words, 8)) for _ in range(60)]
-        (tmp_path / f"{name}.csv").write_text("text\n" + "\n".join(lines) + "\n")
-    (tmp_path / "study.toml").write_text(
-        "checkpoint_every = 10\n[method]\nn_components = 3\nmax_rounds = 100\n"
-        '[clients.north]\ndata = "north.csv"\n[clients.south]\ndata = "south.csv"\n'
-    )
-    command = [sys.executable, "-c", "from fedtopics.cli import main; main()", "run", "study.toml"]
-
-    killed = subprocess.Popen([*command, "--out", "killed"], cwd=tmp_path, stdout=subprocess.PIPE)
-    while max(rounds(tmp_path / "killed/events.jsonl"), default=0) <= 10:
-        assert killed.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.01)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.communicate()
-    plan = Study.read(tmp_path / "study.toml")
-    assert_same_bits(train(plan, out=tmp_path / "killed", resume=True), train(plan, at_once=False))
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, FedTopicsError, ModelError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
@@ -24,7 +22,6 @@ from fedtopics.inference.clusters import centred
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
 from fedtopics.methods.plan import Site
-from fedtopics.methods.replies import find_fault
 from fedtopics.methods.secret import Secret
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
@@ -146,26 +143,12 @@ def all_texts() -> list[str]:
     return [text for texts in CLIENTS.values() for text in texts]
 
 
-def test_an_encoder_is_trained_on_views(folder: Path) -> None:
-    views, texts = (trained(planned(folder, deletion=share)) for share in (0.3, 0.0))
-    assert clustering_accuracy(TRUTH, views.main_topics(all_texts())) > 0.8
-    before, after = encoder_of(texts), encoder_of(views)
-    assert not all(torch.equal(before[name], after[name]) for name in before)
-
-
 class Run:
     """One training with a folder, which several tests look at."""
 
     def __init__(self, folder: Path, out: Path) -> None:
-        self.states = self.random_states()
         self.out = out
         self.model = trained(planned(folder), out=out)
-        self.states_after = self.random_states()
-
-    @staticmethod
-    def random_states() -> list[str]:
-        parts = random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state().tolist()
-        return [repr(part) for part in parts]
 
     def states_of(self, client: str, round_: int = 3) -> dict[str, torch.Tensor]:
         (file,) = (self.out / "clients" / client).glob(f"fstc-*-{round_:05d}.safetensors")
@@ -194,15 +177,6 @@ def test_with_its_own_weights_it_is_the_model(
     assert network.dimension == DIMENSION
 
 
-def test_no_more_than_so_many_tokens_are_read(folder: Path) -> None:
-    network = EncoderNetwork(str(folder), 4)  # two words, and what is around them
-    tokens = network.tokens(["apple1 apple2 bread3", "apple1 apple2", "cloud1"])
-    assert tokens["input_ids"].shape == (3, 4)
-    first, second, third = network.embed(network.first, tokens)
-    assert torch.equal(first, second)
-    assert not torch.equal(first, third)
-
-
 def test_what_fills_texts_up_is_left_out(network: EncoderNetwork) -> None:
     tokens = network.tokens(["apple1", "apple1 apple2 bread3", "cloud1"])
     assert tokens["input_ids"].shape == (3, 5)
@@ -219,15 +193,6 @@ def test_dropout_is_a_function_of_the_seed_alone(network: EncoderNetwork) -> Non
     plain = network(network.first, tokens)
     assert torch.equal(plain, network(network.first, tokens))
     assert not torch.equal(plain, one)
-
-
-def test_weights_that_files_lack_are_the_same_everywhere(tmp_path: Path) -> None:
-    folder = make_encoder(tmp_path / "tiny", pooler=False)
-    before = torch.get_rng_state()
-    one, other = (EncoderNetwork(str(folder), 8).first for _ in range(2))
-    assert "encoder.0.model.pooler.dense.weight" in one
-    assert digest(one) == digest(other)
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_digest_is_of_names_shapes_and_numbers() -> None:
@@ -345,21 +310,6 @@ def test_the_model_has_the_weighted_mean_of_the_clients_encoders(
             assert float(moved.max()) > 1e-4
 
 
-def test_a_run_leaves_no_trace_in_what_is_drawn_elsewhere(run: Run) -> None:
-    assert run.states_after == run.states
-
-
-def test_the_same_seed_gives_the_same_bits(folder: Path, run: Run) -> None:
-    again = trained(planned(folder))
-    assert all(np.array_equal(run.model.weights[name], w) for name, w in again.weights.items())
-
-
-def test_the_clients_say_how_much_they_write_by_the_trained_encoder(run: Run) -> None:
-    for client, texts in CLIENTS.items():
-        theta = run.model.transform(texts)
-        np.testing.assert_allclose(run.model.shares[client], theta.mean(0), atol=1e-6)
-
-
 def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
     texts = CLIENTS["west"]
     frozen = SentenceEncoder(str(folder))(texts)
@@ -390,17 +340,6 @@ def test_embeddings_that_documents_come_with_are_not_used(run: Run) -> None:
     np.testing.assert_array_equal(run.model.transform(given), run.model.transform(texts))
     with pytest.raises(DataError, match=r"embeddings and no texts.*give the texts"):
         run.model.transform(Corpus.of([""] * 2).with_embeddings(np.ones((2, DIMENSION))))
-
-
-def test_what_the_model_embedded_is_taken_as_it_is(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    embedded = run.model.embedded(Corpus.of(CLIENTS["west"]))
-    expected = run.model.transform(CLIENTS["west"])
-    embedded = run.model.embedded(Corpus.of(CLIENTS["west"]))
-    monkeypatch.setattr(EncoderNetwork, "embed", None)  # nothing is computed again
-    np.testing.assert_array_equal(run.model.transform(embedded), expected)
 
 
 def test_saved_and_loaded_it_is_the_same(
@@ -437,25 +376,6 @@ def test_another_model_of_that_name_is_refused(run: Run, tmp_path: Path) -> None
 # What is asked of clients
 
 
-def test_replies_are_what_the_server_expects(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, int] = {}
-
-    replies = LocalClients._replies
-
-    def watched(self: Any, function: str, template: Any, payload: Any) -> Any:
-        asked[function] = asked.get(function, 0) + 1
-        for name, reply in replies(self, function, template, payload):
-            assert find_fault(reply, template, [name]) == ""
-            yield name, reply
-
-    monkeypatch.setattr(LocalClients, "_replies", watched)
-    study = planned(folder, average_every=2, start="kmeans")
-    model = trained(study)
-    assert asked["encoder"] == 1
-    assert asked["network"] == 2  # after the second round, and at the end
-    assert model.inference.name == "fine-tuned"
-
-
 def test_weights_travel_narrow(folder: Path) -> None:
     half = study_half(planned(folder), CLIENTS["south"])
     weights = half.network(half.vocabulary_print, 0)["weights"]
@@ -464,12 +384,6 @@ def test_weights_travel_narrow(folder: Path) -> None:
         np.dtype("float32")
     }
     assert kinds["head"] == np.float64
-
-
-def test_a_frozen_encoder_sends_nothing_of_it(folder: Path) -> None:
-    half = study_half(planned(folder, fine_tune=False), CLIENTS["south"])
-    assert half.encoder(half.vocabulary_print)["names"] == []
-    assert not any(n.startswith("enc") for n in half.network(half.vocabulary_print, 0)["weights"])
 
 
 def study_half(study: Study, texts: Any, name: str = "a", **site: Any) -> Any:
@@ -486,27 +400,6 @@ def study_half(study: Study, texts: Any, name: str = "a", **site: Any) -> Any:
     start = {"centres": rng.normal(size=(3, DIMENSION))}
     half.first_labels(half.vocabulary_print, rng.normal(0, 0.1, DIMENSION), start)
     return half
-
-
-def rounds(half: Any, first: int, last: int) -> Any:
-    """Train some rounds towards the same centres; return what the last one tells."""
-    centres, counts = np.random.default_rng(1).normal(size=(3, DIMENSION)), np.ones(3)
-    for number in range(first, last + 1):
-        told = half.train_locally(half.vocabulary_print, number, centres, counts, {})
-    return told
-
-
-def test_a_client_begun_anew_goes_on_to_the_same_bits(folder: Path, tmp_path: Path) -> None:
-    study, texts = planned(folder), CLIENTS["south"]
-    through = study_half(study, texts, folder=tmp_path / "one")
-    expected = rounds(through, 1, 3)
-    rounds(study_half(study, texts, folder=tmp_path / "two"), 1, 2)
-    again = study_half(study, texts, folder=tmp_path / "two")
-    told = rounds(again, 3, 3)
-    assert told["loss"] == expected["loss"]
-    assert told["sums"].tobytes() == expected["sums"].tobytes()
-    one, other = (half.network(half.vocabulary_print, 3)["weights"] for half in (through, again))
-    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 
 def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) -> None:
@@ -530,14 +423,6 @@ def test_without_the_library_nothing_begins(folder: Path, monkeypatch: pytest.Mo
     with pytest.raises(FedTopicsError, match=r"'north' cannot fine-tune.*pip install 'fedtopics"):
         trained(planned(folder), {"north": corpus})
     assert trained(planned(folder, fine_tune=False), {"north": corpus}).n_topics == 3
-
-
-def test_embeddings_do_not_replace_the_model(tmp_path: Path) -> None:
-    corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24))
-    with pytest.raises(
-        StudyError, match=r"'north' cannot fine-tune: The model .* cannot be loaded"
-    ):
-        trained(planned(tmp_path / "nowhere"), {"north": corpus})
 
 
 def test_a_model_of_another_dimension_is_refused(folder: Path) -> None:
@@ -566,12 +451,6 @@ def test_what_is_no_transformer_is_refused(folder: Path, monkeypatch: pytest.Mon
         EncoderNetwork(str(folder), 8)
 
 
-def test_documents_without_a_text_are_left_out(folder: Path) -> None:
-    half = study_half(planned(folder), [*CLIENTS["south"], "", " "])
-    assert half.encoder(half.vocabulary_print)["documents"] == 24
-    assert rounds(half, 1, 1)["documents"] == 24
-
-
 def test_all_clients_begin_with_one_encoder(folder: Path, tmp_path: Path) -> None:
     other = make_encoder(tmp_path / folder.name, seed=1)
     clients = {name: {"embedding_model": str(folder)} for name in CLIENTS}
@@ -597,14 +476,3 @@ def test_who_says_other_shapes_is_named(
     expected = f"encoders of {client} have other weights than those of most clients"
     with pytest.raises(StudyError, match=expected):
         trained(planned(folder))
-
-
-def test_a_client_says_where_it_has_the_model(folder: Path, tmp_path: Path) -> None:
-    study = planned(Path("/not/here") / folder.name)
-    half = study_half(study, CLIENTS["south"], embedding_model=str(folder))
-    rounds(half, 1, 1)
-    network = half.network(half.vocabulary_print, 1)["weights"]
-    weights = {name: array / 24 for name, array in network.items()}
-    weights |= {n: w.astype(np.float32) for n, w in weights.items() if n.startswith("encoder.")}
-    model = {"origin": np.zeros(DIMENSION), **weights}
-    assert half.sizes(half.vocabulary_print, model)["sizes"].sum() <= 24

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import wraps
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedtopics.errors import DataError, RunError, StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
@@ -146,21 +144,6 @@ def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
     assert not same(another, model)
 
 
-def test_names_of_clients_do_not_matter_but_for_their_random_numbers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def with_one_seed(*given: Any) -> Sampled:
-        return sample_topics(*given[:-1], 7)
-
-    monkeypatch.setattr(client_module, "sample_topics", with_one_seed)
-    corpora = stream(STEADY)
-    renamed = dict(zip(("north", "south", "west"), corpora.values(), strict=True))
-    model, events = trained(flda(), corpora)
-    other, others = trained(flda(), renamed)
-    assert same(other, model)
-    assert [event["new"] for event in events] == [event["new"] for event in others]
-
-
 def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     corpora, plan = stream(DRIFT), flda(coherence="documents", seed_topics=[["bread3", "bread4"]])
     whole, rounds = trained(plan, corpora)
@@ -180,29 +163,6 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     again = train(plan, corpora, out=tmp_path, resume=True)
     assert same(again, whole)
     assert again.info == whole.info
-
-
-def test_a_run_that_is_interrupted_between_rounds_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpora, plan = stream(DRIFT), flda()
-    whole, _ = trained(plan, corpora)
-    local_topics = FLDAClient.local_topics
-
-    @wraps(local_topics)
-    def stop(self: FLDAClient, **payload: Any) -> Any:
-        if payload["round"] == 3 and self.name == "b":
-            raise KeyboardInterrupt
-        return local_topics(self, **payload)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(FLDAClient, "local_topics", stop)
-        with pytest.raises(KeyboardInterrupt):
-            train(plan, corpora, out=tmp_path)
-    model, rest = trained(plan, corpora, out=tmp_path, resume=True)
-    assert [(event["round"], event["documents"]) for event in rest] == [(3, 3 * SIZE)]
-    assert same(model, whole)
-    assert model.info == whole.info
 
 
 # Documents as they come
@@ -227,23 +187,6 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
     assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": SIZE + 25}
 
 
-def test_a_client_that_never_had_enough_documents() -> None:
-    corpora = stream(STEADY, clients="ab") | stream(STEADY, clients="c", size=3)
-    model, events = trained(flda(), corpora, policies={"c": Policy(min_documents=9)})
-    assert [event["arrived"]["c"] for event in events] == [0, 0, 0]
-    assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": 0}
-    assert set(final(model)) == {"apple", "bread", "cloud"}
-    assert "c" not in model.info["optimal"]
-
-
-def test_a_client_with_too_few_new_documents_waits() -> None:
-    rng = np.random.default_rng(0)
-    corpora = {"a": Corpus.of(documents(ABC, SIZE, rng)), "b": Corpus.of(documents(ABC, 5, rng))}
-    plan = flda(max_rounds=1, documents_per_round=None)
-    _, (event,) = trained(plan, corpora)
-    assert event["documents"] == SIZE
-
-
 @pytest.mark.parametrize(("patience", "last"), [(1, 4), (2, 5)])
 def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
     events: Events = []
@@ -263,15 +206,6 @@ def test_without_any_topic() -> None:
         train(flda(min_new_documents=1000), stream(STEADY))
 
 
-def test_a_run_of_the_papers_preset_without_partners() -> None:
-    corpora = stream({"a": [["apple", "bread"]] * 3, "b": [["cloud", "dance"]] * 3})
-    plan = flda(preset="paper", coherence="documents", n_components=2)
-    events: Events = []
-    with pytest.raises(StudyError, match="No topic is left: no two clients have similar ones"):
-        train(plan, corpora, on_event=events.append)
-    assert [event["topics"] for event in of("round", events)] == [[], [], []]
-
-
 # What changes
 
 
@@ -289,15 +223,6 @@ def test_a_topic_that_appears_and_one_that_vanishes() -> None:
     assert after == {"apple": ids["apple"], "bread": ids["bread"], "dance": 3}
     assert all(len(topic["words"]) == 5 for topic in third["topics"])
     assert dict(zip(final(model), model.info["ids"], strict=True)) == after
-    assert not {*model.vocabulary.words} & {*THEMES["cloud"]}
-
-
-def test_what_appears_and_vanishes_with_topics_to_spare() -> None:
-    model, (*_, third) = trained(flda(n_components=5, spare_topics=None), stream(DRIFT))
-    new = [topic for topic in third["topics"] if topic["id"] in third["new"]]
-    assert "dance" in themes(new)
-    assert "cloud" in themes(third["vanished"])
-    assert themes(third["topics"]) == {"apple", "bread", "dance"}
     assert not {*model.vocabulary.words} & {*THEMES["cloud"]}
 
 
@@ -371,16 +296,6 @@ def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -
     assert set(final(model)) == {"apple", "bread", "cloud"}
 
 
-def test_coherence_is_asked_for_each_round() -> None:
-    plan = flda(stop="coherence", coherence="documents")
-    model, events = trained(plan, stream(STEADY))
-    scores = [event["coherence"] for event in events]
-    assert all(0 < score <= 1 for score in scores)
-    falls = [after < before for before, after in pairwise(scores)]
-    assert falls in ([True], [False, True], [False, False])
-    assert model.coherence.keys() == {"c_v", "npmi", "u_mass"}
-
-
 # What does not leave a client
 
 
@@ -429,32 +344,6 @@ def test_a_word_that_few_documents_have_is_nowhere(
     assert CANARY in open_.vocabulary.words
 
 
-def test_of_a_word_that_others_have_a_client_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = {name: tokens_of(corpus) for name, corpus in stream([ABC]).items()}
-    for row, text in enumerate(texts["a"]):
-        text[0] = "rare" if row < 4 else text[0]
-    for text in texts["b"][::2]:
-        text[:4] = ["rare"] * 4
-    replies: dict[tuple[str, str], Any] = {}
-    call = Door.call
-
-    def watched(self: Door, function: str, payload: Any, moment: Any) -> Any:
-        replies[self.client, function] = call(self, function, payload, moment)
-        return replies[self.client, function]
-
-    monkeypatch.setattr(Door, "call", watched)
-    model = train(flda(max_rounds=1), {name: Corpus.of(each) for name, each in texts.items()})
-    column = model.vocabulary.index["rare"]
-    for name, documents_, occurrences in (("a", 0, 0), ("b", SIZE // 2, 2 * SIZE)):
-        counts = replies[name, "word_counts"]
-        assert (counts["containing"][column], counts["occurrences"][column]) == (
-            documents_, occurrences,
-        )  # fmt: skip
-        assert replies[name, "word_sums"]["sums"][:, column].sum() == pytest.approx(occurrences)
-    assert "rare" not in replies["a", "local_topics"]["words"]
-    assert "rare" in replies["b", "local_topics"]["words"]
-
-
 def client(
     corpus: Corpus, policy: Policy = OPEN_POLICY, name: str = "a", **given: Any
 ) -> FLDAClient:
@@ -486,19 +375,6 @@ def test_a_topic_of_too_few_documents_stays_at_home(monkeypatch: pytest.MonkeyPa
     assert reply["documents"] == SIZE
 
 
-def test_a_theme_of_too_few_documents_stays_at_home() -> None:
-    rng = np.random.default_rng(0)
-    texts = documents(["apple"], 80, rng) + documents(["dance"], 9, rng)
-    corpus = Corpus.of(texts)
-    given = {"n_components": 2, "documents_per_round": None}
-    words = {}
-    for least in (9, 10):
-        policy = Policy(min_documents=least, min_document_frequency=1)
-        words[least] = {*asked(client(corpus, policy, **given))["words"]}
-    assert words[9] & {*THEMES["dance"]}
-    assert words[10] <= {*THEMES["apple"]}
-
-
 def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     rng = np.random.default_rng(0)
     few = client(Corpus.of(documents(ABC, 29, rng)), Policy(min_documents=30))
@@ -509,25 +385,6 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     few.adopt(THEMES["apple"], 1, 1.0)
     nothing = {"documents": 0, "training": 0, "without_known_word": 0}
     assert few.counted(fingerprint(THEMES["apple"])) == nothing
-
-
-def test_words_in_most_documents_are_in_no_topic() -> None:
-    rng = np.random.default_rng(0)
-    texts = [["the", *text] for text in documents(ABC, SIZE, rng)]
-    plan = flda()
-    for share, known in ((0.5, False), (1.0, True)):
-        limits = plan.vocabulary.model_copy(update={"max_document_share": share})
-        half = plan.model_copy(update={"vocabulary": limits}).client_half(
-            Site("a", Corpus.of(texts), OPEN_POLICY)
-        )
-        assert ("the" in asked(half)["words"]) == known  # type: ignore[arg-type]
-
-
-def test_a_client_counts_for_the_words_it_was_given() -> None:
-    half = client(stream(STEADY)["a"])
-    asked(half)
-    with pytest.raises(StudyError, match="was called for the vocabulary beef, but agreed on none"):
-        half.word_counts("beef")
 
 
 def test_a_column_of_rounds_that_is_none_names_the_client() -> None:
@@ -543,8 +400,6 @@ def test_a_column_of_rounds_that_is_none_names_the_client() -> None:
     "spoil",
     [
         lambda reply: {"index": reply["index"] + 1000},
-        lambda reply: {"weights": -reply["weights"]},
-        lambda reply: {"words": [reply["words"][0]] * len(reply["words"])},
         lambda reply: {"seeds": reply["seeds"] + 0.5},
     ],
 )
@@ -611,20 +466,6 @@ def test_one_more_round_of_new_documents() -> None:
     assert [event["round"] for event in events] == [5]
     assert set(final(again)) >= {"apple", "bread", "cloud"}
     assert 4 in again.info["ids"], "what comes again is new"
-
-
-def test_words_that_new_documents_lack_are_read_in_their_topic() -> None:
-    model, _ = trained(flda(n_words=30), stream(STEADY))
-    some = [THEMES[name][:6] for name in ABC]
-    rng = np.random.default_rng(0)
-    corpora = {
-        name: Corpus.of([rng.choice(some[rng.integers(3)], 9).tolist() for _ in range(SIZE)])
-        for name in "abc"
-    }
-    more, _ = trained(flda(n_words=30), corpora, start=further(model))
-    assert {"apple9", "bread9", "cloud9"} <= {*more.vocabulary.words}
-    for words in more.topics(9):
-        assert set(words[:6]) == {f"{theme(words)}{i}" for i in range(6)}
 
 
 def test_a_model_holds_the_state_it_ended_with() -> None:
@@ -708,14 +549,3 @@ def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path) -> None:
     for event, told in zip(events, info["history"], strict=True):
         assert {name: event[name] for name in told} == told
     assert "- Method: flda, 3 rounds, seed 0" in (tmp_path / "README.md").read_text()
-
-
-def test_a_run_of_another_study_is_not_resumed(tmp_path: Path) -> None:
-    corpora = stream([ABC])
-    train(flda(max_rounds=1), corpora, out=tmp_path)
-    with pytest.raises(RunError, match="is of study"):
-        train(flda(max_rounds=1, threshold=0.3), corpora, out=tmp_path, resume=True)
-    kept = json.loads((tmp_path / "topics-00001.json").read_text())
-    assert kept.keys() == {"a", "b", "c"}
-    assert kept["a"]["documents"] == SIZE
-    assert len(kept["a"]["topics"]) == len(kept["a"]["seeds"]) == len(kept["a"]["occurrences"])

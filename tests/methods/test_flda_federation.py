@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedtopics.engines.node import Node
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
@@ -29,10 +26,7 @@ from tests.helpers.grpc_federation import (
     PATIENCE,
     Notes,
     Partner,
-    comes_back,
     federated,
-    partner,
-    until,
 )  # fmt: skip
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 
@@ -56,9 +50,8 @@ def told(events: Notes) -> list[dict[str, Any]]:
     return [{name: event[name] for name in names} for event in events.of("round")]
 
 
-@pytest.mark.parametrize("stop", ["documents", "coherence"])
-def test_the_model_is_that_of_one_process(stop: str, tmp_path: Path) -> None:
-    plan, local = planned(stop=stop, coherence="documents"), Notes()
+def test_the_model_is_that_of_one_process(tmp_path: Path) -> None:
+    plan, local = planned(stop="coherence", coherence="documents"), Notes()
     outcome = federated(plan, corpora(), tmp_path, policy=Policy(min_documents=10))
     expected = train(plan, corpora(), on_event=local.append)
     assert_same_bits(outcome.model, expected)
@@ -73,92 +66,6 @@ def test_the_model_is_that_of_one_process(stop: str, tmp_path: Path) -> None:
         rows = {row["function"]: row for row in summarise_ledger(tmp_path / name / "ledger.jsonl")}
         assert rows.keys() == asked.keys()
         assert rows["local_topics"]["replies"] == expected.info["rounds"]
-
-
-def test_a_client_that_is_lost_comes_back(tmp_path: Path) -> None:
-    events, partners, servers = Notes(), {}, list[Node]()
-    plan, addresses = planned(max_rounds=3).with_clients(NAMES), []
-
-    def begin(name: str) -> Partner:
-        return partner(addresses[0], name, corpora(STEADY)[name], tmp_path / name)
-
-    def happen(event: dict[str, Any]) -> None:
-        events.append(event)
-        if event["event"] == "listening":
-            addresses.append(event["address"])
-            partners.update({name: begin(name) for name in NAMES})
-        if event["event"] == "round" and event["round"] == 1:
-            partners["south"].kill()
-            until(lambda: not servers[0].members["south"].link)
-        if event["event"] == "round" and event["round"] == 2:
-            partners["south"] = begin("south")
-            comes_back(servers[0], "south")
-
-    model = serve(
-        plan, None, f"{HOST}:0", tmp_path / "server", on_event=happen, on_listen=servers.append
-    )
-    for each in partners.values():
-        each.result()
-    first, second, third = events.of("round")
-    assert first["clients"] == third["clients"] == list(NAMES)
-    assert second["clients"] == ["east", "north"]
-    assert second["missing"].keys() == {"south"}
-    assert first["missing"] == third["missing"] == {}
-    assert second["arrived"] == {"east": SIZE, "north": SIZE}
-    assert third["arrived"] == {"east": SIZE, "north": SIZE, "south": 2 * SIZE}, "what piled up"
-    assert model.info["seen"] == 9 * SIZE
-    assert dict(model.documents) == dict.fromkeys(NAMES, 3 * SIZE)
-    came = [event["round"] for event in partners["south"].events.of("arrived")]
-    assert came == [3]
-
-
-def test_a_client_that_is_lost_at_the_end_is_done_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    word_counts = FLDAClient.word_counts
-
-    @wraps(FLDAClient.word_counts)
-    def lost(self: FLDAClient, vocabulary: str) -> dict[str, Any]:
-        if self.name == "south":
-            raise ValueError
-        return word_counts(self, vocabulary)
-
-    monkeypatch.setattr(FLDAClient, "word_counts", lost)
-    plan = planned(max_rounds=2, stop="coherence", coherence="documents")
-    part = GrpcParticipation(
-        f"{HOST}:1", None, corpora(STEADY)["south"], OPEN_POLICY, tmp_path / "south", "south"
-    )
-    outcome = federated(plan, corpora(STEADY), tmp_path, odd=part)
-    assert dict(outcome.model.documents) == dict.fromkeys(("east", "north"), 2 * SIZE)
-
-
-def test_a_bad_reply_is_noted_and_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    local_topics = FLDAClient.local_topics
-
-    @wraps(FLDAClient.local_topics)
-    def spoilt(self: FLDAClient, **payload: Any) -> dict[str, Any]:
-        reply = local_topics(self, **payload)
-        if self.name != "north":
-            return reply
-        bad = {1: {"seeds": reply["seeds"][:-1]}, 2: {"index": reply["index"] + 1000}}
-        return reply | bad.get(payload["round"], {})
-
-    monkeypatch.setattr(FLDAClient, "local_topics", spoilt)
-    servers = list[Node]()
-
-    def happen(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 1:
-            comes_back(servers[0], "north")
-
-    how = {"on_event": happen, "on_listen": servers.append}
-    outcome = federated(planned(), corpora(STEADY), tmp_path, **how)
-    first, second, third = outcome.events.of("round")
-    assert "sent a bad reply: its field 'seeds' has the shape" in first["missing"]["north"]
-    assert first["arrived"] == {"east": SIZE, "south": SIZE}
-    assert second["arrived"] == {"east": SIZE, "north": 0, "south": SIZE}
-    assert third["arrived"] == {"east": SIZE, "north": SIZE, "south": SIZE}
 
 
 def test_clients_follow_files_that_grow(tmp_path: Path) -> None:

@@ -16,31 +16,23 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.inference.trained_clusters import LENGTH, log_student_t
-from fedtopics.methods.fsccl.client import FSCCLClient
 from fedtopics.methods.fsccl.training import (
     FEATURES,
     clustering_loss,
-    contrast,
     contrastive_loss,
     drop,
     network,
 )
 from fedtopics.methods.minibatches import Minibatches
-from fedtopics.methods.registry import find_method
 from fedtopics.methods.secret import Secret
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import represent
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     DIMENSION,
-    ODD,
     accuracy,
-    assert_nothing_else_leaves,
-    assert_same_result,
-    assert_sound,
     blobs,
     corpus_of,
-    gone_on,
     half,
     planned,
     spread,
@@ -122,16 +114,6 @@ def test_views_are_of_two_shortened_versions_of_each_text(letters: Letters) -> N
     np.testing.assert_array_equal(a._views, other._views)  # what was embedded once is known
 
 
-def test_the_shortened_texts_change_what_is_learned(letters: Letters) -> None:
-    corpus = blobs(60, CLUSTERS)
-    weights = drawn(corpus)
-    losses = []
-    for deletion in (0.5, 0.0):
-        client, words = half(plan(deletion=deletion), corpus)
-        losses.append(client.train_locally(words, 1, weights)["loss"])
-    assert losses[0] != losses[1]
-
-
 def test_without_the_model_of_embeddings_there_is_a_way_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,18 +190,6 @@ def test_clustering_loss_of_documents_that_are_sure_is_finite() -> None:
     assert float(loss.detach()) == pytest.approx(0, abs=1e-6)
     assert near.grad is not None
     assert near.grad.isfinite().all()
-
-
-def test_the_contrastive_head_has_two_layers() -> None:
-    weights = network(4, 2).initial_weights(0)
-    points = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    weights["head_bias"] += 0.1
-    layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, FEATURES))
-    with torch.no_grad():
-        for layer, rows in ((layers[0], slice(0, 4)), (layers[2], slice(4, None))):
-            layer.weight.copy_(weights["head"][rows])
-            layer.bias.copy_(weights["head_bias"][rows])
-        np.testing.assert_allclose(contrast(weights, points), layers(points), atol=1e-6)
 
 
 # Rounds
@@ -363,31 +333,7 @@ def test_blobs_are_found(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.transform(corpus), model.transform(corpus))
 
 
-def test_training_makes_documents_surer_of_their_cluster() -> None:
-    corpora = spread(blobs(240, CLUSTERS, spread=0.9), 2)
-    surer = []
-    for steps in (1, 40):
-        model = trained(plan(max_rounds=2, local_steps=steps, learning_rate=0.005), corpora)
-        surer.append(np.mean([model.transform(part).max(1).mean() for part in corpora.values()]))
-    assert surer[1] > surer[0]
-
-
-def test_a_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    corpora = spread(blobs(60, CLUSTERS), 2)
-    study = plan().model_copy(update={"checkpoint_every": 1})
-    whole = trained(study, corpora)
-    rest = gone_on(study, corpora, tmp_path, 2)
-    assert rest.info["rounds"] == 3
-    assert_same_result(rest, whole)
-
-
 # Odd corpora, what leaves, and what is refused
-
-
-@pytest.mark.parametrize("case", ODD)
-def test_odd_corpora(case: str) -> None:
-    corpora = ODD[case]()
-    assert_sound(trained(plan(max_rounds=2, n_components=5), corpora), corpora)
 
 
 def test_a_client_that_knows_nothing_changes_nothing() -> None:
@@ -397,27 +343,6 @@ def test_a_client_that_knows_nothing_changes_nothing() -> None:
     beside = trained(plan(), {"a": corpus, "b": unknown})
     for name in ("adapter_out", "centres"):
         np.testing.assert_array_equal(alone.weights[name], beside.weights[name])
-
-
-def test_no_document_and_no_rare_word_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    messages = assert_nothing_else_leaves(plan(n_components=5), tmp_path, monkeypatch)
-    (first, *rest) = messages.of("train_locally", "client-1")
-    assert set(first) == {"changes", "loss", "documents"}
-    assert len(rest) == 2
-
-
-def test_every_function_that_is_called_says_what_leaves() -> None:
-    study = plan(coherence="documents")
-    calls = FSCCLClient.schedule(study.method)
-    assert calls.keys() == {
-        "vocabulary", "counted", "means", "moments", "cluster_sums", "train_locally", "sizes",
-        "shares", "word_sums", "pairs",
-    }  # fmt: skip
-    assert half(study, blobs(30, CLUSTERS))[0].published == calls.keys()
-    assert calls["train_locally"] == "each round"
-    assert all(find_method("fsccl").leaves(function) for function in calls)
 
 
 @pytest.mark.parametrize(

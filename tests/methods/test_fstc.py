@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.engines.local import LocalClients
-from fedtopics.engines.node import Node
-from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.door import Door
-from fedtopics.federation.ledger import Ledger
+from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.client import ALL
 from fedtopics.methods.fstc import training as fstc_training
@@ -32,7 +24,6 @@ from fedtopics.methods.fstc.client import STORED_ROUNDS, FSTCClient
 from fedtopics.methods.fstc.pseudo_labels import Mixture
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
-from fedtopics.methods.plan import Site
 from fedtopics.methods.registry import find_method
 from fedtopics.methods.secret import Secret
 from fedtopics.metrics import clustering_accuracy
@@ -41,18 +32,11 @@ from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
-    ODD,
     Messages,
     StoppedError,
-    accuracy,
-    assert_nothing_else_leaves,
-    assert_same_however_carried,
     assert_same_result,
-    assert_sound,
     blobs,
     corpus_of,
-    empty,
-    gone_on,
     half,
     labels_of,
     overheard,
@@ -60,20 +44,10 @@ from tests.helpers.clusters import (
     spread,
     trained,
 )
-from tests.helpers.federation import assert_same, assert_same_bits
-from tests.helpers.grpc_federation import (
-    HOST,
-    PATIENCE,
-    Notes,
-    Partner,
-    comes_back,
-    partner,
-    until,
-)  # fmt: skip
+from tests.helpers.federation import assert_same
 
 ORIGIN = np.full(DIMENSION, 0.01)
 CENTRES = np.eye(CLUSTERS, DIMENSION)
-NAMES = ("client-1", "client-2", "client-3")
 
 
 # Settings
@@ -103,23 +77,6 @@ def test_the_papers_presets() -> None:
 
 
 # Networks
-
-
-def test_the_adapter_begins_as_the_identity() -> None:
-    network = Adapter(6, 4, 3)
-    weights = network.initial_weights(1)
-    assert {name: tuple(weight.shape) for name, weight in weights.items()} == {
-        "adapter_in": (6, 4), "adapter_bias": (4,), "adapter_out": (4, 6), "head": (3, 6),
-        "head_bias": (3,),
-    }  # fmt: skip
-    points = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(represent(weights, points), points)
-    assert weights["adapter_in"].abs().max() <= 6**-0.5
-    assert weights["head"].abs().max() <= 6**-0.5
-    assert weights["head"].std() > 0.1, "drawn"
-    again, other = network.initial_weights(1), network.initial_weights(2)
-    assert torch.equal(again["head"], weights["head"])
-    assert not torch.equal(other["head"], weights["head"])
 
 
 def test_an_adapter_and_a_head_by_hand() -> None:
@@ -235,17 +192,6 @@ def test_a_step_sees_views_in_the_documents_place() -> None:
     assert one.train(broadcast()) == pytest.approx(error, rel=1e-5)
 
 
-def test_alignment_draws_centres_to_those_of_all() -> None:
-    points, labels = points_of(), random_labels()
-    apart = {}
-    for alignment in (0.0, 1.0):
-        one = trainer(points, labels, alignment=alignment, transports=0, local_steps=40)
-        one.train(broadcast())
-        sums, counts = one.centres()
-        apart[alignment] = np.linalg.norm(sums / counts[:, None] - CENTRES)
-    assert apart[1.0] < 0.7 * apart[0.0]
-
-
 def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     monkeypatch.setattr(Trainer, "_relabel", lambda self, _: found.append(self._steps_taken))
@@ -263,15 +209,6 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
     assert found == [8, 10, 16, 26], "8 of 40 steps of warm-up, then 8 + 32 (i / 4)^2"
 
 
-@pytest.mark.parametrize("transports", [0, 1000])
-def test_no_transport_and_one_before_each_step(transports: int) -> None:
-    one = trainer(points_of(), random_labels(), transports=transports, warm_up=0.5, batch_size=10)
-    for round_ in (1, 2, 3, 4):
-        assert np.isfinite(one.train(broadcast(round_)))
-    same = np.allclose(one._labels.numpy(), random_labels(), atol=1e-6)
-    assert same == (transports == 0)
-
-
 def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
     weighed: list[float] = []
 
@@ -286,24 +223,6 @@ def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.Monke
         one.train(broadcast(round_))
     assert weighed[:20] == [1.0] * 20
     assert min(weighed[21:]) < 1, "the first holds all labels to be right"
-
-
-def test_what_is_saved_is_all_that_outlives_a_round(tmp_path: Path) -> None:
-    def fresh() -> Trainer:
-        return trainer(points_of(), random_labels(), mixture_from=0.25, batch_size=10)
-
-    one, other = fresh(), fresh()
-    for round_ in (1, 2):
-        one.train(broadcast(round_))
-    one.save(tmp_path / "state.safetensors")
-    other.restore(tmp_path / "state.safetensors", 2)
-    assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"], "nothing beside it"
-    assert other.round == 2
-    for round_ in (3, 4):
-        assert one.train(broadcast(round_)) == other.train(broadcast(round_))
-    assert_same(one.centres()[0], other.centres()[0])
-    for name, weight in one.weights.items():
-        assert torch.equal(weight, other.weights[name])
 
 
 # What travels
@@ -418,17 +337,6 @@ def test_sizes_of_clusters_reach_the_transport(
     assert len({tuple(sizes) for sizes in of_first}) == 1 or masses == "global"
 
 
-def test_the_transport_gives_documents_to_clusters_of_such_sizes() -> None:
-    """Unless the squares that sharpen labels move some of them."""
-    one = trainer(points_of(400), random_labels(400), warm_up=0.0, transports=1)
-    sizes = np.array([200.0, 100, 60, 40, 0])
-    one._relabel(sizes)
-    counts = one._labels.sum(0).numpy()
-    assert counts[4] == 0
-    np.testing.assert_allclose(counts, sizes, atol=40)
-    np.testing.assert_allclose(one._labels.sum(1), 1, rtol=1e-5)
-
-
 @pytest.mark.parametrize("start", ["discriminative", "kmeans"])
 def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told, first_labels = [], FSTCClient.first_labels
@@ -470,27 +378,6 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
     assert max(sizes) >= 5
 
 
-@pytest.mark.parametrize("method", [{}, {"start": "kmeans"}, {"average_every": 2}])
-def test_what_a_study_announces_is_what_it_asks_for(
-    method: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, messages = conversation(monkeypatch, **method)
-    functions = {function for _, function, _, _ in messages.calls}
-    schedule = find_method("fstc").client.schedule(settings(**method))
-    assert functions == schedule.keys()
-
-
-@pytest.mark.parametrize("method", [{}, {"preset": "paper", "average_every": 1}])
-def test_no_embedding_and_no_rare_word_leaves(
-    method: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = planned("fstc", **method)
-    messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
-    for name in NAMES:
-        for reply in messages.of("train_locally", name):
-            assert ((reply["counts"] == 0) | (reply["counts"] >= 10)).all()
-
-
 # Results
 
 
@@ -506,13 +393,6 @@ def test_clusters_are_found(preset: str) -> None:
     assert {event["documents"] for event in rounds} == {400}
     assert rounds[-1]["loss"] < 0.7 * rounds[0]["loss"]
     assert model.info["rounds"] == 6
-
-
-def test_order_of_clients_and_engine_change_no_bit(tmp_path: Path) -> None:
-    corpora, plan = spread(blobs(90), 3), planned("fstc", average_every=2)
-    forth = assert_same_however_carried(plan, corpora, tmp_path)
-    other = trained(plan.model_copy(update={"seed": 1}), corpora)
-    assert not np.array_equal(other.weights["head"], forth.weights["head"])
 
 
 # A server that is interrupted
@@ -532,20 +412,7 @@ def whole(corpora: dict[str, Corpus]) -> Any:
     return trained(planned("fstc", **LONG), corpora)
 
 
-@pytest.mark.parametrize("stop", [1, 3, 6])
-def test_an_interrupted_run_goes_on_with_the_same_bits(
-    stop: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path
-) -> None:
-    plan, events = planned("fstc", **LONG), list[dict[str, Any]]()
-    model = gone_on(plan, corpora, tmp_path, stop, on_event=events.append)
-    rounds = [event["round"] for event in events if event["event"] == "round"]
-    assert rounds == list(range(stop, 7)), "the event came before the checkpoint"
-    assert_same_result(model, whole)
-
-
-@pytest.mark.parametrize(
-    ("function", "round_"), [("train_locally", 4), ("network", 2), ("network", 6)]
-)
+@pytest.mark.parametrize(("function", "round_"), [("train_locally", 4), ("network", 6)])
 def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
     function: str,
     round_: int,
@@ -618,34 +485,6 @@ def test_a_client_that_is_begun_anew_goes_on_with_the_same_bits(tmp_path: Path) 
     assert_same([work(4), work(5), work(5, "network")], expected)
 
 
-def test_a_client_that_is_begun_anew_for_the_end_alone(tmp_path: Path) -> None:
-    work = begun(tmp_path)
-    expected = [work(round_) for round_ in (1, 2, 3)][-1]
-    network = work(3, "network")
-    again = begun(tmp_path)
-    assert_same(again(3, "network"), network)
-    assert_same(begun(tmp_path)(3), expected)
-    without = begun(None)
-    assert_same(without(3, "network"), begun(None)(0, "network"))
-    assert not np.array_equal(network["weights"]["head"], without(3, "network")["weights"]["head"])
-
-
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_client_that_was_away_goes_on_from_its_last_state(anew: bool, tmp_path: Path) -> None:
-    kept = begun(tmp_path)
-    for round_ in (1, 2):
-        kept(round_)
-    expected = kept(5)
-    other = tmp_path / "other"
-    work = begun(other)
-    for round_ in (1, 2):
-        work(round_)
-    if anew:
-        work = begun(other)
-    assert_same(work(5), expected)
-    assert [int(name[-17:-12]) for name in files(other)] == [1, 2, 5]
-
-
 def test_the_last_states_are_kept(tmp_path: Path) -> None:
     work = begun(tmp_path)
     for round_ in range(1, 6):
@@ -664,157 +503,3 @@ def test_states_of_another_start_are_not_used(tmp_path: Path) -> None:
     assert_same(other(3, "network"), fresh(3, "network"))
     assert_same(other(1), fresh(1))
     assert [name[-17:-12] for name in files(tmp_path)] == ["00001"], "the others are removed"
-
-
-def test_states_of_a_run_before_do_not_take_the_place_of_new_ones(tmp_path: Path) -> None:
-    work = begun(tmp_path)
-    expected = [work(round_) for round_ in range(1, 6)]
-    work = begun(tmp_path)
-    for round_ in (1, 2):
-        work(round_)
-    assert [name[-17:-12] for name in files(tmp_path)] == ["00001", "00002"]
-    assert_same(begun(tmp_path)(3), expected[2])
-
-
-PATIENT = FederationSettings(min_clients=3, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
-
-
-def served(
-    corpora: dict[str, Corpus], folder: Path, killed: int, back: int, rules: FederationSettings
-) -> tuple[Any, Notes, dict[str, Partner]]:
-    """Run a study whose third client is killed after a round, and started again after another."""
-    events, partners, servers = Notes(), dict[str, Partner](), list[Node]()
-    plan, address = planned("fstc", **LONG).with_clients(corpora), list[str]()
-    plan = plan.model_copy(update={"federation": rules})
-
-    def begin(name: str) -> None:
-        partners[name] = partner(address[0], name, corpora[name], folder / name)
-
-    def happen(event: dict[str, Any]) -> None:
-        events.append(event)
-        if event["event"] == "listening":
-            address.append(event["address"])
-            for name in NAMES:
-                begin(name)
-        if event["event"] == "round" and event["round"] == killed:
-            partners["client-3"].kill()
-            until(lambda: not servers[0].members["client-3"].link)
-        if event["event"] == "round" and event["round"] == back:
-            begin("client-3")
-            comes_back(servers[0], "client-3")
-
-    model = serve(
-        plan, None, f"{HOST}:0", folder / "server", on_event=happen, on_listen=servers.append
-    )
-    for each in partners.values():
-        each.result()
-    return model, events, partners
-
-
-@pytest.mark.parametrize("killed", [1, 4])
-def test_a_killed_client_comes_back_and_no_bit_is_different(
-    killed: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path
-) -> None:
-    model, events, partners = served(corpora, tmp_path, killed, killed, PATIENT)
-    assert [event["clients"] for event in events.of("round")] == [list(NAMES)] * 6
-    assert_same_result(model, replace(whole, info={**whole.info, "masked": False}))
-    states = [path.name[-17:-12] for path in sorted((tmp_path / "client-3").glob("fstc-*"))]
-    assert states == ["00004", "00005", "00006"]
-    assert partners["client-3"].events.of("model")
-
-
-class WithoutOne(LocalClients):
-    """The third client is away in some rounds."""
-
-    away = (3, 4)
-
-    def sum(self, function: str, template: Any = None, **payload: Any) -> Any:
-        asked = self._asked
-        if payload.get("round") in self.away:
-            self._asked = [name for name in asked if name != "client-3"]
-        try:
-            return super().sum(function, template, **payload)
-        finally:
-            self._asked = asked
-
-
-def test_a_client_that_was_away_for_rounds(corpora: dict[str, Corpus], tmp_path: Path) -> None:
-    rules = PATIENT.model_copy(update={"min_clients": 2})
-    model, events, _ = served(corpora, tmp_path, 2, 4, rules)
-    there = [event["clients"] for event in events.of("round")]
-    assert there == [list(NAMES)] * 2 + [list(NAMES[:2])] * 2 + [list(NAMES)] * 2
-    plan = planned("fstc", **LONG).with_clients(corpora)
-    doors = {
-        name: Door(
-            name,
-            plan.client_half(Site(name, plan.embedded(own), OPEN_POLICY)),
-            OPEN_POLICY,
-            Ledger("", ""),
-        )
-        for name, own in corpora.items()
-    }
-    expected = plan.server_half().train(WithoutOne(doors), RunFolder(None, ""))
-    assert_same_bits(model, expected)
-
-
-# What is none
-
-
-# Corpora that are none, or hardly any
-
-
-@pytest.mark.parametrize("preset", ["default", "paper"])
-@pytest.mark.parametrize("case", ODD)
-def test_odd_corpora(case: str, preset: str) -> None:
-    corpora = ODD[case]()
-    assert_sound(trained(planned("fstc", preset=preset, max_rounds=2), corpora), corpora)
-
-
-def test_two_clusters() -> None:
-    corpora = spread(blobs(60, 2), 2)
-    model = trained(planned("fstc", n_components=2), corpora)
-    assert_sound(model, corpora)
-    assert accuracy(model, corpora) > 0.95
-
-
-@pytest.mark.parametrize("preset", ["default", "paper"])
-def test_more_clusters_than_documents_of_a_client(preset: str) -> None:
-    corpora = spread(blobs(300), 3)
-    plan = planned("fstc", preset=preset, n_components=200, max_rounds=2, start_rounds=5)
-    assert_sound(trained(plan, corpora), corpora)
-
-
-def test_more_clusters_than_documents() -> None:
-    message = r"have 120 documents together, fewer than n_components = 200; ask for fewer"
-    with pytest.raises(StudyError, match=message):
-        trained(planned("fstc", n_components=200), spread(blobs(120), 2))
-
-
-def test_a_client_without_embeddings() -> None:
-    corpora = {"a": corpus_of(np.zeros((20, DIMENSION))), "b": blobs(60)}
-    with pytest.raises(DataError, match="Client 'a': no document has an embedding; give texts"):
-        trained(planned("fstc"), corpora)
-
-
-@pytest.mark.parametrize("masses", ["even", "global"])
-def test_clusters_of_which_no_client_has_enough_documents(masses: str) -> None:
-    plan, first_centres = planned("fstc", masses=masses), FSTCClient.first_centres
-
-    @wraps(first_centres)
-    def few(self: FSTCClient, **given: Any) -> Any:
-        reply = first_centres(self, **given)
-        return reply | {"sums": reply["sums"] * 0, "counts": reply["counts"] * 0}
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FSTCClient, "first_centres", few)
-        with pytest.raises(StudyError, match="No cluster has as many documents as a policy"):
-            trained(plan, spread(blobs(60), 2))
-
-
-@pytest.mark.parametrize("preset", ["default", "paper"])
-def test_documents_that_are_all_the_same_or_empty(preset: str) -> None:
-    same = corpus_of(np.tile(np.arange(DIMENSION), (40, 1)), texts=[["a", "b"]] * 40)
-    with pytest.raises(StudyError, match="all documents are empty, or the same"):
-        trained(planned("fstc", preset=preset), {"a": same, "b": same})
-    with pytest.raises(DataError, match="Client 'a': No word occurs in 1 or more of the 20"):
-        trained(planned("fstc", preset=preset), {"a": empty(20), "b": empty(20)})

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import pack
@@ -22,7 +21,6 @@ from fedtopics.methods.gfedntm import exchange
 from fedtopics.methods.minibatches import Minibatches
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret
-from fedtopics.metrics import purity
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import embedded, study, subjects
 
@@ -65,24 +63,6 @@ def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
     assert not np.array_equal(minibatches(1).draw(1, 5), first[0])
 
 
-def test_the_noise_of_a_round_repeats_exactly() -> None:
-    plan = study()
-    draws = {}
-    for name in ("a", "b"):
-        corpus = subjects({"a": 60})["a"]
-        client: Any = plan.client_half(Site(name, corpus, OPEN_POLICY))
-        words = client.vocabulary(places=9)["words"].names
-        client.adopt(words, 60, 10.0)
-        noises = [client._minibatch(client._fingerprint, number).noise for number in (1, 1, 2)]
-        client.attempt = 2
-        noises.append(client._minibatch(client._fingerprint, 1).noise)
-        draws[name] = [noise.normal for noise in noises if noise is not None]
-    assert torch.equal(draws["a"][0], draws["a"][1])
-    assert not torch.equal(draws["a"][0], draws["a"][2])
-    assert not torch.equal(draws["a"][0], draws["a"][3]), "another attempt, another noise"
-    assert not torch.equal(draws["a"][0], draws["b"][0])
-
-
 def test_another_attempt_has_documents_of_its_own() -> None:
     draws = minibatches(0)
     samples = [draws.draw(2, 5, attempt) for attempt in (1, 2, 3)]
@@ -105,11 +85,8 @@ def test_a_prior_mean_that_batch_norm_makes_needless_stays(preset: str) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        {"norm": "server"},
         {"norm": "server", "optimizer": "fedavg", "local_steps": 5},
-        {"norm": "server", "optimizer": "fedadam", "local_steps": 5},
         {"norm": "local", "optimizer": "fedadam", "local_steps": 3},
-        {"optimizer": "sgd", "learning_rate": 0.02},
         {"learn_prior": True, "word_bias": False},
         {"preset": "paper"},
         {"preset": "avitm"},
@@ -121,14 +98,6 @@ def test_every_option_lowers_the_loss(method: dict[str, Any]) -> None:
     losses = [event["loss"] for event in events if event["event"] == "round"]
     assert len(losses) == 40
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.5
-
-
-def test_skewed_clients_keep_their_subjects_apart() -> None:
-    corpora = subjects(dict.fromkeys("abc", 100))
-    plan = study(max_rounds=150, learning_rate=0.02)
-    model = train(plan, corpora)
-    main = np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora.values()])
-    assert purity(np.repeat(list("abc"), 100), main) > 0.9
 
 
 def test_a_single_client_is_normalised_by_itself_whatever_the_norm_says() -> None:
@@ -173,16 +142,6 @@ def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     np.testing.assert_array_equal(kept.beta, train(until_best, corpora).beta)
 
 
-def test_a_client_smaller_than_a_minibatch_takes_part_with_all_it_has() -> None:
-    events = events_of(
-        subjects({"big": 500, "small": 20}), batch_split="fixed", validation_share=0.25
-    )
-    vocabulary = next(event for event in events if event["event"] == "vocabulary")
-    assert vocabulary["documents"] == 520
-    assert vocabulary["training"] == 375 + 10
-    assert [e["documents"] for e in events if e["event"] == "round"] == [64 + 10] * 50
-
-
 def test_documents_without_an_agreed_word_are_counted_and_kept() -> None:
     corpora = subjects({"a": 50, "b": 50})
     corpora["a"] = Corpus.of([*(d for b in corpora["a"].batches() for d in b), [], ["unheard"]])
@@ -207,15 +166,6 @@ def test_a_client_whose_words_nobody_else_kept_is_told() -> None:
     limits = plan.vocabulary.model_copy(update={"min_clients": 2})
     with pytest.raises(DataError, match="Client 'c': no document has a word of the agreed"):
         train(plan.model_copy(update={"vocabulary": limits}), corpora)
-
-
-def test_another_vocabulary_is_refused() -> None:
-    plan = study()
-    corpus = subjects({"a": 30})["a"]
-    client: Any = plan.client_half(Site("a", corpus, OPEN_POLICY))
-    client.adopt(["a0", "a1", "common0"], 30, 17.0)
-    with pytest.raises(StudyError, match="called for the vocabulary other"):
-        client.gradients("other", 1, {}, {})
 
 
 def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:

@@ -73,9 +73,8 @@ def test_with_masks_the_result_is_that_of_pooled_documents(name: str) -> None:
     assert apart(model_of(True, method, 4, OWN), model_of(False, method, 4)) < 1e-9
 
 
-@pytest.mark.parametrize("name", ["kmeans", "nmf"])
-def test_a_simulation_foretells_what_masks_give(name: str, tmp_path: Path) -> None:
-    method = STUDIES[name] | {"max_rounds": 4}
+def test_a_simulation_foretells_what_masks_give(tmp_path: Path) -> None:
+    method = STUDIES["kmeans"] | {"max_rounds": 4}
     corpora = spread(CORPUS, 4, alpha=0.5)
     there = federated(study(True, **method), corpora, tmp_path, policy=POLICY).model
     assert there.info["masked"]

@@ -78,12 +78,6 @@ def test_fewer_pairs_have_the_most_different_degrees() -> None:
     assert {pair.cosine for pair in sample_pairs(ROUNDS, 4)} == {0.0, 0.6, 0.8, 1.0}
 
 
-def test_a_seed_decides() -> None:
-    drawn = [sample_pairs(ROUNDS, seed=seed) for seed in (0, 0, 1)]
-    assert drawn[0] == drawn[1]
-    assert drawn[0] != drawn[2]
-
-
 def test_one_client_has_no_pairs() -> None:
     with pytest.raises(RunError, match="In no round two clients have sent topics"):
         sample_pairs([{"north": [OAK, FIR], "south": []}, {"south": [OAK]}])
@@ -106,15 +100,6 @@ def test_equally_many_of_each_degree_as_far_as_there_are(
         drawn = sample_evenly(SKEWED, n, seed)
         assert len(set(drawn.tolist())) == n
         assert np.histogram(SKEWED[drawn], [0, 0.4, 0.7, 1])[0].tolist() == [low, middle, high]
-
-
-def test_rows_are_shuffled() -> None:
-    drawn = SKEWED[sample_evenly(SKEWED, 30, 0)]
-    assert 5 < (np.diff(drawn) > 0).sum() < 25
-
-
-def test_all_values_may_be_the_same() -> None:
-    assert sorted(sample_evenly(np.full(7, 0.3), 9, 0).tolist()) == [0, 1, 2, 3, 4, 5, 6]
 
 
 # The file
@@ -166,12 +151,6 @@ HEADER = "first,second,cosine,same\n"
 def test_what_is_not_a_file_of_pairs(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text(content)
     with pytest.raises(DataError, match=message):
-        read_pairs(tmp_path / "pairs.csv")
-
-
-def test_what_is_not_text(tmp_path: Path) -> None:
-    (tmp_path / "pairs.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="is not a table of pairs"):
         read_pairs(tmp_path / "pairs.csv")
 
 

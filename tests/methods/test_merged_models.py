@@ -143,26 +143,11 @@ def test_models_of_any_method() -> None:
     assert not merged.inference.sees_embedding
 
 
-def test_topics_without_a_common_word_stay_apart() -> None:
-    german = one_client("ost", ("eiche", "ulme"), [[6, 4], [1, 5]], [0.5, 0.5])
-    assert merge_models([NORTH, german]).n_topics == 4
-
-
 def test_a_training_begins_with_it() -> None:
     merged = merge_models([NORTH, SOUTH], threshold=0.5)
     begun = LDA(3, max_rounds=1, start=merged).fit([*OWN["north"], *OWN["south"]]).model_
     assert begun.info["continued"]["method"] == "merged"
     assert {words[0] for words in begun.topics(1)} == {"elm", "milk", "cough"}, "a theme each"
-
-
-def test_topics_of_documents_that_nobody_shares() -> None:
-    models = [LDA(2, max_rounds=30).fit_clients({name: OWN[name]}).model_ for name in OWN]
-    merged = merge_models(models, 3)
-    found = merged.main_topics([*OWN["north"], *OWN["south"]]).reshape(2, 15, 4)
-    trees, tea, flu = found[0, 0, 0], found[0, 0, 2], found[1, 0, 2]
-    assert len({trees, tea, flu}) == 3
-    assert (found[0] == [trees, trees, tea, tea]).all()
-    assert (found[1] == [trees, trees, flu, flu]).all()
 
 
 def test_what_cannot_be_merged() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedtopics.errors import DataError, StudyError
-from fedtopics.estimators import MixtureTM
+from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
@@ -21,17 +19,9 @@ from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
-    ODD,
     accuracy,
-    assert_not_worked_again,
-    assert_nothing_else_leaves,
-    assert_same_however_carried,
-    assert_same_result,
-    assert_sound,
     blobs,
     corpus_of,
-    empty,
-    gone_on,
     half,
     labels_of,
     overheard,
@@ -99,18 +89,6 @@ def test_it_is_expectation_maximisation_on_pooled_documents(
     assert losses == sorted(losses, reverse=True), "EM never makes it worse"
 
 
-def test_permuted_clients_and_another_engine_have_the_same_bits(tmp_path: Path) -> None:
-    corpora, plan = spread(blobs(150), 3), planned("mixture", max_rounds=4, starts=2)
-    assert_same_however_carried(plan, corpora, tmp_path)
-
-
-def test_it_goes_on_after_an_interruption(tmp_path: Path) -> None:
-    corpora, plan = spread(blobs(150), 3), planned("mixture", max_rounds=6, tolerance=0)
-    plan = plan.model_copy(update={"checkpoint_every": 2})
-    assert_same_result(gone_on(plan, corpora, tmp_path / "stopped", 4), trained(plan, corpora))
-    assert_not_worked_again(plan, corpora, tmp_path / "whole")
-
-
 def test_they_are_the_topics_there_are() -> None:
     corpus = blobs(500, spread=1.0)
     model = trained(planned("mixture"), spread(corpus, 3))
@@ -131,10 +109,6 @@ def test_words_tell_where_embeddings_do_not() -> None:
 
 
 # What leaves
-
-
-def test_nothing_else_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_nothing_else_leaves(planned("mixture", max_rounds=5), tmp_path, monkeypatch)
 
 
 def test_topics_of_few_documents_leave_nothing() -> None:
@@ -185,29 +159,6 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
         Expectation(plan).step(Everybody(), before, nothing, 1)  # type: ignore[arg-type]
 
 
-# Corpora that are odd
-
-
-@pytest.mark.parametrize("case", ODD)
-def test_odd_corpora(case: str) -> None:
-    corpora = ODD[case]()
-    assert_sound(trained(planned("mixture", max_rounds=3), corpora), corpora)
-
-
-def test_nothing_to_find_topics_by() -> None:
-    with pytest.raises((StudyError, DataError)):
-        trained(planned("mixture"), {"a": empty(30)})
-
-
-def test_documents_of_words_or_of_an_embedding_alone() -> None:
-    corpus = blobs(300, spread=0.5)
-    vectors, texts = np.array(corpus.embeddings), texts_of(corpus)
-    vectors[:40], texts[40:80] = 0, [[]] * 40
-    model = trained(planned("mixture"), {"a": corpus_of(vectors, labels_of(corpus), texts)})
-    assert model.documents == {"a": 300}
-    assert accuracy(model, {"a": corpus_of(vectors, labels_of(corpus), texts)}) > 0.95
-
-
 # What it begins with, and what begins with it
 
 
@@ -220,17 +171,6 @@ def test_topics_begin_a_mixture() -> None:
     again = trained(plan, spread(corpus, 2), start=start)
     assert (again.beta @ first.beta[order].T).argmax(1).tolist() == list(range(CLUSTERS))
     assert clustering_accuracy(labels_of(corpus), again.main_topics(corpus)) > 0.95
-
-
-def test_new_documents_are_added() -> None:
-    corpus = blobs(300, spread=1.0)
-    first, second = corpus.take(np.arange(200)), corpus.take(np.arange(200, 300))
-    estimator = MixtureTM(CLUSTERS, embedding_dimension=DIMENSION, min_document_frequency=1)
-    model = estimator.fit(first).model_
-    weights = float(model.weights["weights"].sum())
-    more = estimator.partial_fit(second).model_
-    assert float(more.weights["weights"].sum()) == pytest.approx(weights + 100)
-    assert more.documents == {"all": 300}
 
 
 def started(network: str, **more: Any) -> Study:
@@ -250,11 +190,6 @@ def test_networks_begin_with_it(network: str) -> None:
     assert accuracy(model, {"a": corpus}) > 0.9, "the encoder looks towards the directions"
     for topic in model.topics(4, lambda_=1.0):
         assert len({word.rstrip("0123456789") for word in topic}) == 1
-
-
-def test_a_start_is_the_same_however_carried(tmp_path: Path) -> None:
-    corpora = spread(blobs(150), 3)
-    assert_same_however_carried(started("zeroshottm"), corpora, tmp_path)
 
 
 def test_what_a_started_network_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:

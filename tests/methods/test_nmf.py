@@ -229,14 +229,6 @@ def rows(matrix: Floats) -> Floats:
     return np.asarray(matrix / np.linalg.norm(matrix, axis=1, keepdims=True))
 
 
-def test_some_clients_a_round_come_to_the_same_topics(
-    documents: list[list[str]], pooled: TopicModel
-) -> None:
-    model = trained(nmf_study(clients_per_round=2, max_rounds=30), split(documents, 1, 5))
-    best = (rows(pooled.beta) @ rows(model.beta).T).max(1)
-    assert (best > 0.95).all()
-
-
 def test_words_that_all_documents_have_are_refused() -> None:
     with pytest.raises(StudyError, match="Every agreed word is in every document"):
         rarities(np.array([5, 5]), 5, 1.5)
@@ -253,16 +245,6 @@ def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> Non
     assert not sums[1].any()
     before = half.topic_words(fingerprint, rarity, weights["topics"])["sums"]
     assert not before[1].any()
-
-
-def test_the_loss_is_of_all_clients_though_some_take_part(documents: list[list[str]]) -> None:
-    losses = []
-    events = lambda event: losses.append(event.get("loss"))  # noqa: E731
-    study = nmf_study(clients_per_round=1, max_rounds=12)
-    trained(study, split(documents, 1, 3), on_event=events)
-    found = [loss for loss in losses if loss is not None]
-    assert len(found) == 12
-    assert all(0 <= loss <= 1 for loss in found)
 
 
 def test_given_words_have_no_place_in_a_model_that_is_trained_further(

@@ -279,12 +279,6 @@ def test_documents_without_times_are_refused_before_the_first_round() -> None:
         model_of(study(), CORPORA | {"boats": replace(CORPORA["boats"], times=far)})
 
 
-def test_documents_none_of_which_has_a_time_are_in_no_period() -> None:
-    none = replace(CORPORA["boats"], times=pa.chunked_array([[None] * len(CORPORA["boats"])]))
-    periods = study().method.over_time
-    assert set(periods.places(none)) == {len(periods.begins)}
-
-
 def test_a_study_that_asks_for_none_has_none() -> None:
     model = LDA(2, max_rounds=3).fit(
         [each for c in CORPORA.values() for each in c.documents.to_pylist()]
@@ -292,10 +286,3 @@ def test_a_study_that_asks_for_none_has_none() -> None:
     assert model.model_.periods is None
     with pytest.raises(StudyError, match="The study summed no topics by period; give documents"):
         model.topics_over_time()
-
-
-def test_an_estimator_of_a_study_with_periods() -> None:
-    fitted = LDA(2, max_rounds=3, over_time=YEAR).fit_clients(CORPORA)
-    frame = fitted.topics_over_time()
-    assert frame["Documents"].tolist()[::2] == [35, 24, 45]
-    assert set(frame["Timestamp"]) == {date(2025, 1, 1), date(2025, 2, 1), date(2025, 3, 1)}

@@ -52,132 +52,60 @@ def test_a_reply_without_fault() -> None:
     assert find_fault({}, {}) == find_fault({"a": {"b": "any"}}, None) == ""
 
 
-FAULTS = {
-    "no map": (
-        [1, 2],
-        "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']",
-    ),
-    "missing field": (
-        {"n": 3},
-        "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']",
-    ),
-    "another field": (
-        fitting(extra=1),
-        "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']",
-    ),
-    "missing inside": (
-        fitting(map={"y": np.zeros(7)}),
-        "its field 'map' does not have the fields ['y', 'z']",
-    ),
-    "number for map": (
-        fitting(map=3),
-        "its field 'map' does not have the fields ['y', 'z']",
-    ),
-    "array for number": (
-        fitting(n=np.zeros(1)),
-        "its field 'n' has the shape (1,) instead of ()",
-    ),
-    "string for number": (fitting(n="3"), "its field 'n' has the shape None instead of ()"),
-    "nothing for number": (fitting(n=None), "its field 'n' has the shape None instead of ()"),
-    "map for number": (fitting(n={}), "its field 'n' has the shape None instead of ()"),
-    "list for array": (
-        fitting(x=[[0.0]]),
-        "its field 'x' has the shape None instead of (2, 'words')",
-    ),
-    "fewer dimensions": (
-        fitting(x=np.zeros(2)),
-        "its field 'x' has the shape (2,) instead of (2, 'words')",
-    ),
-    "more dimensions": (
-        fitting(x=np.zeros((2, 4, 1))),
-        "its field 'x' has the shape (2, 4, 1) instead of (2, 'words')",
-    ),
-    "other length": (
-        fitting(x=np.zeros((3, 4))),
-        "its field 'x' has the shape (3, 4) instead of (2, 'words')",
-    ),
-    "one length, two values": (
-        fitting(words=["a", "b", "c"]),
-        "its field 'words' has the shape (3,) instead of ('words',)",
-    ),
-    "length of rows": (
-        fitting(rows=rows([1], [[1, 2]], n_rows=5)),
-        "its field 'rows' has the shape (5, 2) instead of ('words', 2)",
-    ),
-    "columns of rows": (
-        fitting(rows=rows([1], [[1]], n_rows=4)),
-        "its field 'rows' has the shape (4, 1) instead of ('words', 2)",
-    ),
-    "numbers for words": (fitting(words=[1, 2, 3, 4]), "its field 'words' is no list of words"),
-    "some numbers": (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of words"),
-    "text for words": (fitting(words="abcd"), "its field 'words' is no list of words"),
-    "array for words": (
-        fitting(words=np.zeros(4)),
-        "its field 'words' is no list of words",
-    ),
-    "a real number for a count": (
-        fitting(n=3.0),
-        "its field 'n' holds float64 instead of int64",
-    ),
-    "true for a count": (fitting(n=True), "its field 'n' has the shape None instead of ()"),
-    "a negative count": (
-        fitting(n=-1),
-        "its field 'n' holds numbers that cannot be, by what was agreed",
-    ),
-    "too many to be added up": (
-        fitting(n=2**63 - 1),
-        "its field 'n' holds numbers that cannot be, by what was agreed",
-    ),
-    "whole numbers": (
-        fitting(x=np.zeros((2, 4), np.int64)),
-        "its field 'x' holds int64 instead of float64",
-    ),
-    "another precision": (
-        fitting(x=np.zeros((2, 4), np.float32)),
-        "its field 'x' holds float32 instead of float64",
-    ),
-    "dense for rows": (
+FIELDS = "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']"
+CANNOT = "holds numbers that cannot be, by what was agreed"
+NOT_FINITE = "holds NaN or infinite numbers"
+NAN, INFINITE = float("nan"), float("inf")
+
+
+def of_shape(field: str, found: Any, wanted: Any) -> str:
+    return f"its field {field!r} has the shape {found} instead of {wanted}"
+
+
+FAULTS = [
+    ([1, 2], FIELDS),
+    ({"n": 3}, FIELDS),
+    (fitting(extra=1), FIELDS),
+    (fitting(map={"y": np.zeros(7)}), "its field 'map' does not have the fields ['y', 'z']"),
+    (fitting(map=3), "its field 'map' does not have the fields ['y', 'z']"),
+    (fitting(n=np.zeros(1)), of_shape("n", (1,), ())),
+    (fitting(n="3"), of_shape("n", None, ())),
+    (fitting(n=True), of_shape("n", None, ())),
+    (fitting(x=[[0.0]]), of_shape("x", None, (2, "words"))),
+    (fitting(x=np.zeros(2)), of_shape("x", (2,), (2, "words"))),
+    (fitting(x=np.zeros((3, 4))), of_shape("x", (3, 4), (2, "words"))),
+    (fitting(words=["a", "b", "c"]), of_shape("words", (3,), ("words",))),  # one length, two values
+    (fitting(rows=rows([1], [[1, 2]], n_rows=5)), of_shape("rows", (5, 2), ("words", 2))),
+    (fitting(rows=rows([1], [[1]], n_rows=4)), of_shape("rows", (4, 1), ("words", 2))),
+    (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of words"),
+    (fitting(words="abcd"), "its field 'words' is no list of words"),
+    (fitting(words=np.zeros(4)), "its field 'words' is no list of words"),
+    (fitting(n=3.0), "its field 'n' holds float64 instead of int64"),
+    (fitting(n=-1), f"its field 'n' {CANNOT}"),
+    (fitting(n=2**63 - 1), f"its field 'n' {CANNOT}"),  # too many to be added up
+    (fitting(x=np.zeros((2, 4), np.int64)), "its field 'x' holds int64 instead of float64"),
+    (fitting(x=np.zeros((2, 4), np.float32)), "its field 'x' holds float32 instead of float64"),
+    (
         fitting(rows=np.zeros((4, 2))),
         "its field 'rows' holds float64 instead of rows of float64",
     ),
-    "rows for dense": (
+    (
         fitting(x=rows([1], [[1, 2, 3, 4]], n_rows=2)),
         "its field 'x' holds rows of float64 instead of float64",
     ),
-    "a count for a number": (
+    (
         fitting(map={"y": np.zeros(7), "z": 1}),
         "its field 'map.z' holds int64 instead of float64",
     ),
-    "larger than anything": (
-        fitting(x=np.full((2, 4), 1e31)),
-        "its field 'x' holds numbers that cannot be, by what was agreed",
-    ),
-    "infinity": (
-        fitting(map={"y": np.zeros(7), "z": float("-inf")}),
-        "its field 'map.z' holds NaN or infinite numbers",
-    ),
-    "NaN in array": (
-        fitting(x=np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]])),
-        "its field 'x' holds NaN or infinite numbers",
-    ),
-    "infinity in array": (
-        fitting(x=np.array([[0, 0, 0, 0], [0, 0, 0, np.inf]])),
-        "its field 'x' holds NaN or infinite numbers",
-    ),
-    "NaN in rows": (
-        fitting(rows=rows([1], [[1, float("nan")]], n_rows=4)),
-        "its field 'rows' holds NaN or infinite numbers",
-    ),
-    "NaN inside": (
-        fitting(map={"y": np.zeros(7), "z": float("nan")}),
-        "its field 'map.z' holds NaN or infinite numbers",
-    ),
-}  # fmt: skip
+    (fitting(x=np.full((2, 4), 1e31)), f"its field 'x' {CANNOT}"),
+    (fitting(x=np.full((2, 4), NAN)), f"its field 'x' {NOT_FINITE}"),
+    (fitting(rows=rows([1], [[1, NAN]], n_rows=4)), f"its field 'rows' {NOT_FINITE}"),
+    (fitting(map={"y": np.zeros(7), "z": -INFINITE}), f"its field 'map.z' {NOT_FINITE}"),
+]
 
 
-@pytest.mark.parametrize("case", FAULTS)
-def test_faults(case: str) -> None:
-    reply, sentence = FAULTS[case]
+@pytest.mark.parametrize(("reply", "sentence"), FAULTS)
+def test_faults(reply: Any, sentence: str) -> None:
     assert find_fault(reply, TEMPLATE) == sentence
 
 

@@ -22,11 +22,6 @@ def test_purity() -> None:
     assert purity(LABELS, np.zeros(6, int)) == pytest.approx(2 / 6)
 
 
-def test_purity_is_one_sided() -> None:
-    """A topic for each document is pure."""
-    assert purity(LABELS, np.arange(6)) == 1.0
-
-
 def test_normalised_mutual_information() -> None:
     assert normalised_mutual_information(LABELS, np.array([5, 5, 2, 2, 9, 9])) == pytest.approx(1)
     assert normalised_mutual_information(LABELS, np.zeros(6, int)) == 0.0

@@ -46,14 +46,6 @@ def gensim_scores(
     return scores
 
 
-def with_text(corpora: dict[str, Corpus]) -> dict[str, Corpus]:
-    """The same documents as texts, with stop words between; one of them empty."""
-    return {
-        name: Corpus.of(["", *(" and the ".join(words) for words in corpus.documents.to_pylist())])
-        for name, corpus in corpora.items()
-    }
-
-
 def half_of(corpora: dict[str, Corpus], part: int, least: int = 1) -> dict[str, Corpus]:
     """The clients' halves of a study whose seed is 0."""
     return {
@@ -80,17 +72,6 @@ def test_coherence_is_gensims_of_the_pooled_documents_that_did_not_choose(
         window = LONGER if within == "documents" and usual else usual
         expected = gensim_scores(model.topics(SHOWN), texts, measure, window)
         np.testing.assert_allclose(model.coherence[measure], expected, rtol=0, atol=1e-9)
-
-
-def test_coherence_of_texts_is_that_of_their_words() -> None:
-    corpora = with_text(subjects(SIZES))
-    pattern = TextRules(token_pattern=r"\w+")  # noqa: S106
-    plan = study(max_rounds=5).model_copy(update={"text": pattern})
-    model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
-    assert pooled_texts(corpora, pattern)[0] == []
-    texts = pooled_texts(half_of(corpora, SCORED), pattern)
-    expected = gensim_scores(model.topics(SHOWN), texts, "npmi", WINDOWS["npmi"])
-    np.testing.assert_allclose(model.coherence["npmi"], expected, rtol=0, atol=1e-9)
 
 
 def test_the_reading_is_the_one_that_the_pooled_documents_would_choose() -> None:
@@ -124,13 +105,6 @@ def test_documents_that_are_scored_do_not_choose() -> None:
     np.testing.assert_array_equal(one.beta, other.beta)
     assert one.reading == other.reading
     assert one.coherence["npmi"].mean() != other.coherence["npmi"].mean()
-
-
-def test_ten_candidates_leave_words_as_they_are_ranked() -> None:
-    corpora = subjects(SIZES)
-    model = train(study(max_rounds=3, candidate_words=10), corpora)
-    assert model.reading in READINGS
-    assert GFedNTMClient.schedule(study(candidate_words=10).method)["pairs"] == "twice, at the end"
 
 
 def test_where_no_client_has_enough_documents_for_halves_all_score() -> None:

@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import sys
-import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,6 @@ from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.model.topic_model import TopicModel
-from tests.helpers.clusters import blobs, planned, spread
-from tests.helpers.clusters import trained as trained_clusters
 from tests.helpers.command_line import fedtopics
 from tests.helpers.models import BETA, WORDS, made
 
@@ -49,16 +45,6 @@ def test_topic_info() -> None:
         (0, 15, "Trees | shrubs"),
         (2, 8, ""),  # of 7.5
     ]
-
-
-def test_names_are_of_the_words_that_are_read() -> None:
-    names = {row["topic"]: row["name"] for row in made().get_topic_info(lambda_=0)}
-    assert names[0] == "0_oak_elm___init___tea"
-
-
-def test_a_model_without_documents() -> None:
-    rows = made(documents={"north": 0, "south": 0}).get_topic_info()
-    assert [(row["share"], row["count"]) for row in rows] == [(0, 0)] * 3
 
 
 def test_pandas() -> None:
@@ -98,32 +84,6 @@ def test_pyldavis() -> None:
     assert given["term_frequency"].tolist() == [30, 25, 20, 15, 10]
     arrays = [value for name, value in given.items() if name != "vocab"]
     assert {array.dtype for array in arrays} == {np.dtype(np.float64)}
-
-
-def test_pyldavis_can_divide_by_what_is_zero() -> None:
-    """A topic that no client has, one without words, a client without documents."""
-    weights = np.array([[4.0, 6, 0, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
-    shares = {
-        "east": np.zeros(3),
-        "north": np.array([0.5, 0.5, 0.0]),
-        "south": np.array([1.0, 0.0, 0.0]),
-    }
-    documents = {"east": 0, "north": 10, "south": 30}
-    counts = {"pseudo_counts": weights.T}
-    given = made(weights=counts, shares=shares, documents=documents).to_pyldavis()
-    assert given["doc_lengths"].tolist() == [25, 75]
-    sizes = given["doc_lengths"] @ given["doc_topic_dists"]
-    np.testing.assert_allclose(sizes, [87.5, 12.5, 0], atol=1e-9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # what pyLDAvis computes
-        frequency = sizes @ given["topic_term_dists"]
-        lift = np.log(given["topic_term_dists"] / (frequency / frequency.sum()))
-        of_word = given["topic_term_dists"] / given["topic_term_dists"].sum(0)
-        salient = of_word * np.log((of_word.T / (sizes / sizes.sum())).T)
-    assert np.isfinite(lift).all()
-    assert np.isfinite(salient).all()
-    for name in ("topic_term_dists", "doc_topic_dists"):
-        np.testing.assert_allclose(given[name].sum(1), 1, rtol=1e-12)
 
 
 def test_pyldavis_of_a_model_without_documents() -> None:
@@ -178,23 +138,6 @@ def test_gensim_takes_what_it_gives_itself() -> None:
     scored = CoherenceModel(topics=topics, texts=texts, dictionary=dictionary, coherence="u_mass")
     expected = coherence_of(topics, texts, "u_mass")
     np.testing.assert_allclose(scored.get_coherence_per_topic(), expected, rtol=1e-6)
-
-
-def test_exports_of_clusters() -> None:
-    corpus = blobs(200)
-    model = trained_clusters(planned("kmeans"), spread(corpus, 2))
-    given = model.to_pyldavis()
-    assert given["topic_term_dists"].shape == (model.n_topics, len(model.vocabulary))
-    np.testing.assert_allclose(given["topic_term_dists"], model.weights["beta"], rtol=1e-9)
-    sizes = given["doc_lengths"] @ given["doc_topic_dists"]
-    np.testing.assert_allclose(sizes / sizes.sum(), model.share, rtol=1e-9)
-    output = model.to_octis(corpus, n_words=4)
-    assert output["topics"] == model.topics(4)
-    assert output["topic-document-matrix"].shape == (model.n_topics, 200)
-    for (_, words), told in zip(model.to_gensim(4), model.topics(4), strict=True):
-        assert [word for word, _ in words] == told
-        assert all(0 < share < 1 for _, share in words)
-    assert model.to_pandas()["Count"].sum() == pytest.approx(200, abs=3)
 
 
 # Tables
@@ -292,19 +235,3 @@ def test_the_command_prints_json(
     assert fedtopics(monkeypatch, "topics", saved, "-o", "out.json") == 0
     assert set(printed) == {Path("out.json").read_text()}
     assert json.loads(printed[0]) == TopicModel.from_pretrained(saved).get_topic_info()
-
-
-def test_two_formats_at_once(
-    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fedtopics(monkeypatch, "topics", saved, "--json", "--format", "csv") == 2
-    error = capsys.readouterr().err
-    assert error == "fedtopics: --json and --format csv exclude each other.\n"
-
-
-def test_exporting_changes_nothing() -> None:
-    model = replace(made(), coherence={})
-    before = model.get_topic_info()
-    model.to_octis()["topic-word-matrix"][:] = 0
-    model.to_pyldavis()["topic_term_dists"][:] = 0
-    assert model.get_topic_info() == before

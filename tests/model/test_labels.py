@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,23 +57,6 @@ def test_labels_that_people_wrote_are_kept(saved: Path, tmp_path: Path) -> None:
 def test_a_row_is_found_by_its_number(saved: Path) -> None:
     write(saved, [{"topic": 2, "label": "two"}, {"topic": 0}])
     assert TopicModel.from_pretrained(saved).labels == {2: "two"}
-
-
-def test_the_mark_that_some_editors_write(saved: Path) -> None:
-    text = json.dumps([{"topic": 0, "label": "Bäume"}], ensure_ascii=False)
-    (saved / "topics.json").write_text(text, encoding="utf-8-sig")
-    assert TopicModel.from_pretrained(saved).labels == {0: "Bäume"}
-
-
-def test_models_that_were_saved_before_there_were_labels(saved: Path) -> None:
-    rows = [
-        {key: row[key] for key in ("topic", "share", "words", "coherence", "clients")}
-        for row in rows_of(saved)
-    ]
-    write(saved, rows)
-    assert TopicModel.from_pretrained(saved).labels == {}
-    (saved / "topics.json").unlink()
-    assert TopicModel.from_pretrained(saved).labels == {}
 
 
 SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
@@ -243,15 +224,6 @@ def test_labels_have_phrases_of_ones_own_documents(estimator: LDA) -> None:
     assert labels[1 - boats] == words[1 - boats]
     assert model.suggest_labels(PHRASED, min_documents=13) == words
     assert "master mason" not in model.suggest_labels(PHRASED, min_documents=1)[boats]  # not first
-
-
-def test_phrases_are_of_lists_of_words_as_well(estimator: LDA) -> None:
-    lists = [re.findall(r"\w+", text.lower()) for text in PHRASED]
-    own = copy(estimator)
-    boats = int(own.model_.main_topics(PHRASED)[0])
-    found = own.suggest_labels(lists)
-    assert found[boats].startswith("Authority port harbour, ")  # no full stop is between them
-    assert f"{found[boats]} (suggested)" in own.get_topic_info()["CustomName"].tolist()
 
 
 def test_at_the_command_line(

@@ -107,13 +107,6 @@ def test_topics_that_cannot_be_merged(topics: Any, message: str) -> None:
         made().merge_topics(topics)
 
 
-def test_nothing_to_merge() -> None:
-    model = made()
-    assert model.merge_topics([]) is model
-    assert model.merge_topics([[1]]) is model
-    assert model.reduce_topics(3) is model
-
-
 def test_hierarchy_is_by_lost_information() -> None:
     """Of rows 4 3 1 1 1, 1 1 2 2 4 and 2 2 2 2 2 the last two are the nearest."""
     model = made(shares={"north": np.array([0.5, 0.3, 0.2])}, documents={"north": 40})

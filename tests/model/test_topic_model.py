@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from safetensors.torch import load_file, save_file
 
 import fedtopics
 from fedtopics.errors import DataError, ModelError, StudyError
@@ -22,7 +21,6 @@ from fedtopics.model.folder import FORMAT
 from fedtopics.model.shown_words import READINGS, Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.rules import TextRules
 from tests.helpers.models import edit_config
 
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
@@ -67,21 +65,6 @@ def edit(path: Path, **changes: Any) -> None:
 
 
 # Reading
-
-
-def test_topics_by_probability(model: TopicModel) -> None:
-    order = np.argsort(-model.beta, axis=1, kind="stable")
-    words = model.vocabulary.words
-    by_decoder = replace(model, reading=Reading())
-    assert by_decoder.topics(5, lambda_=1) == [[words[i] for i in row[:5]] for row in order]
-
-
-def test_topics_by_lift(model: TopicModel) -> None:
-    lift = np.log(model.beta / model.vocabulary.frequency)
-    order = np.argsort(-lift, axis=1, kind="stable")
-    words = model.vocabulary.words
-    by_decoder = replace(model, reading=Reading())
-    assert by_decoder.topics(5, lambda_=0) == [[words[i] for i in row[:5]] for row in order]
 
 
 @pytest.mark.parametrize("n_words", [-1, 0])
@@ -151,32 +134,10 @@ def test_beta_rows_are_distributions(model: TopicModel) -> None:
     assert (model.beta > 0).all()
 
 
-def test_topic_info(model: TopicModel) -> None:
-    info = model.get_topic_info(n_words=4)
-    assert sum(row["share"] for row in info) == pytest.approx(1)
-    assert [row["share"] for row in info] == sorted((row["share"] for row in info), reverse=True)
-    assert sorted(row["topic"] for row in info) == [0, 1, 2]
-    for name in ("trees", "boats"):
-        assert sum(row["clients"][name] for row in info) == pytest.approx(1)
-    for row in info:
-        assert row["words"] == model.topics(4)[row["topic"]]
-        mean = (row["clients"]["trees"] + row["clients"]["boats"]) / 2  # 40 documents each
-        assert row["share"] == pytest.approx(mean)
-
-
 def test_shares_are_the_mean_theta_of_a_clients_documents(model: TopicModel) -> None:
     theta = model.transform(documents(BOATS, 1))
     np.testing.assert_allclose(model.shares["boats"], theta.mean(0), atol=1e-6)
     assert model.documents == {"boats": 40, "trees": 40}
-
-
-def test_share_weighs_clients_by_their_documents(model: TopicModel) -> None:
-    shares = {"a": np.array([1.0, 0.0, 0.0]), "b": np.array([0.0, 0.5, 0.5])}
-    other = TopicModel(
-        model.inference, model.weights, model.shared, model.vocabulary, model.text,
-        shares, {"a": 30, "b": 10}, model.word_sums,
-    )  # fmt: skip
-    assert other.share.tolist() == [0.75, 0.125, 0.125]
 
 
 def test_count(model: TopicModel) -> None:
@@ -295,31 +256,6 @@ def test_missing_file(saved: Path, name: str) -> None:
         TopicModel.from_pretrained(saved)
 
 
-@pytest.mark.parametrize("length", [0, 7, 100, -1])
-def test_truncated_weights(saved: Path, length: int) -> None:
-    path = saved / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(ModelError, match="is damaged or incomplete; copy it again"):
-        TopicModel.from_pretrained(saved)
-
-
-def test_flipped_bit_in_the_weights(saved: Path) -> None:
-    path = saved / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-10] ^= 0x40
-    path.write_bytes(data)
-    with pytest.raises(ModelError):
-        TopicModel.from_pretrained(saved)
-
-
-def test_missing_weight(saved: Path) -> None:
-    tensors = load_file(saved / "model.safetensors")
-    del tensors["weights/beta_logits"]
-    save_file(tensors, saved / "model.safetensors")
-    with pytest.raises(ModelError):
-        TopicModel.from_pretrained(saved)
-
-
 def test_weights_of_another_model(saved: Path, tmp_path: Path) -> None:
     other = trained(n_components=4).save_pretrained(tmp_path / "other")
     (saved / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
@@ -341,36 +277,6 @@ def test_a_model_keeps_its_first_words(model: TopicModel, tmp_path: Path) -> Non
     back = TopicModel.from_pretrained(told.save_pretrained(tmp_path))
     assert back.reading == told.reading
     assert back.topics() == told.topics()
-
-
-def test_a_model_of_before_has_no_first_words(saved: Path) -> None:
-    edit(saved / "config.json", reading={"lambda_": 0.4, "by_sums": True, "class_based": False})
-    back = TopicModel.from_pretrained(saved)
-    assert back.reading == Reading(0.4, by_sums=True)
-    assert back.topics() == back.topics(lambda_=0.4)
-
-
-@pytest.mark.parametrize(
-    ("file", "changes"),
-    [
-        ("vocabulary.json", {"occurrences": [3]}),
-        ("config.json", {"reading": {"lambda_": "x"}}),
-        ("config.json", {"reading": {"lambda_": 2}}),
-        ("config.json", {"reading": {"first": [[0], [1]]}}),
-        ("config.json", {"reading": {"first": [[0], [1], [16]]}}),
-        ("config.json", {"reading": {"first": [0, 1, 2]}}),
-        ("config.json", {"reading": {"first": [["x"], [1], [2]]}}),
-        ("config.json", {"documents": [1]}),
-        ("config.json", {"coherence": {"npmi": "x"}}),
-        ("config.json", {"coherence": {"npmi": [0.5]}}),
-        ("config.json", {"shares": {"trees": [0.5, 0.5]}}),
-        ("config.json", {"precision": "x"}),
-    ],
-)
-def test_edited_parts(saved: Path, file: str, changes: dict[str, Any]) -> None:
-    edit(saved / file, **changes)
-    with pytest.raises(ModelError, match="copy"):
-        TopicModel.from_pretrained(saved)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "3", "{}", '{"format": 1}'])
@@ -412,12 +318,3 @@ def test_a_word_of_one_document_is_in_no_file(tmp_path: Path) -> None:
     assert {"model.safetensors", "vocabulary.json", "topics.json", "README.md"} <= names
     assert [path for path in files if CANARY.encode() in path.read_bytes().lower()] == []
     assert [path for path in files if b"oak" in path.read_bytes()] != []  # the search finds words
-
-
-def test_a_model_of_before_reads_texts_as_then(saved: Path) -> None:
-    text = json.loads((saved / "config.json").read_text())["text"]
-    before = {key: value for key, value in text.items() if key in ("lowercase", "stop_words")}
-    edit(saved / "config.json", text=before)
-    back = TopicModel.from_pretrained(saved)
-    assert (back.text.html, back.text.addresses, back.text.languages) == (False, "keep", ())
-    assert back.text.analyser()("<p>oak</p>") == TextRules(html=False).analyser()("p oak p")

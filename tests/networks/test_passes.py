@@ -14,7 +14,6 @@ from fedtopics.networks import (
     ProdLDA,
     Tensors,
     batch_weights,
-    find_network,
 )
 from fedtopics.networks.passes import (
     ClientPass,
@@ -22,71 +21,13 @@ from fedtopics.networks.passes import (
     autograd_leaves,
     gradients,
     run_through,
-    shapes_of,
 )
 
 SETTINGS = {"n_components": 3, "hidden": (5, 4)}
-WEIGHTS = {
-    "encoder_words": (7, 5),
-    "encoder_bias": (5,),
-    "hidden": (5, 4),
-    "hidden_bias": (4,),
-    "posterior": (4, 6),
-    "beta_logits": (3, 7),
-    "word_bias": (7,),
-}
 
 
 def network(**settings: object) -> ProdLDA:
     return ProdLDA(7, NetworkSettings(**(SETTINGS | settings)), torch.float64)
-
-
-def test_shapes() -> None:
-    shapes = shapes_of(network())
-    assert shapes.weights == WEIGHTS
-    assert shapes.client_weights == {n: s for n, s in WEIGHTS.items() if n != "beta_logits"}
-    assert shapes.sums == {"posterior": (4 * 3,), "decoder": (3 + 3 * 3,)}
-    assert shapes.shared == {
-        "posterior": {"mean": (6,), "scale": (6,)},
-        "decoder": {"topics": (3, 7), "theta_mean": (3,)},
-    }
-
-
-def test_shapes_with_layer_normalisation_and_a_learned_prior() -> None:
-    shapes = shapes_of(network(layer_norm=True, learn_prior=True, word_bias=False))
-    more = {"posterior_bias": (6,), "prior_mean": (3,), "prior_log_variance": (3,)}
-    assert shapes.weights == {n: s for n, s in WEIGHTS.items() if n != "word_bias"} | more
-    assert shapes.sums == {"decoder": (12,)}
-    assert shapes.shared == {"decoder": {"topics": (3, 7), "theta_mean": (3,)}}
-
-
-@pytest.mark.parametrize(
-    ("name", "seen", "stages"),
-    [
-        ("neurallda", {"encoder_words": (7, 5)}, ["posterior"]),
-        (
-            "combinedtm",
-            {"encoder_words": (7, 5), "encoder_embedding": (9, 5), "embedding_centres": (3, 9)},
-            ["posterior", "decoder"],
-        ),
-        (
-            "zeroshottm",
-            {"encoder_embedding": (9, 5), "embedding_centres": (3, 9)},
-            ["posterior", "decoder"],
-        ),
-    ],
-)
-def test_shapes_of_other_networks(
-    name: str, seen: dict[str, tuple[int, int]], stages: list[str]
-) -> None:
-    settings = NetworkSettings(**SETTINGS, embedding={"dimension": 9})
-    model = find_network(name)(7, settings, torch.float64)
-    shapes = shapes_of(model)
-    assert shapes.weights == {n: s for n, s in WEIGHTS.items() if n != "encoder_words"} | seen
-    hidden = {"beta_logits"} if "decoder" in stages else set()
-    assert shapes.client_weights.keys() == shapes.weights.keys() - hidden
-    assert list(shapes.sums) == list(shapes.shared) == stages
-    assert model.row_weights == seen.keys() & {"encoder_words"}
 
 
 def batches(cut: int) -> tuple[Batch, Batch, Batch]:

@@ -10,23 +10,19 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 from fedtopics.harmless import visible
-from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import summarise, write_report
 from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, expect
 from tests.helpers.hostile import hostile, unchecked, wicked_run
-from tests.helpers.models import made
 from tests.helpers.report_runs import (
     RUNS,
     Reported,
     embedded,
     report_of,
     reported,
-    reported_model,
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -73,35 +69,6 @@ def test_axe_finds_nothing(run: Reported, opening: Open) -> None:
             assert opened.violations() == []
 
 
-def test_a_phone_scrolls_down_and_not_across(run: Reported, opening: Open) -> None:
-    opened = opening(run.page, PHONE, has_touch=True, is_mobile=True)
-    opened.button(opened.topics()[0]).tap()
-    assert opened.is_open(opened.topics()[0])
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= PHONE
-    card = opened.topic(opened.topics()[0])
-    assert card.evaluate("card => card.scrollWidth <= card.clientWidth"), "nor does a list of words"
-
-
-def test_colours_follow_the_reader(demo: Reported, opening: Open) -> None:
-    def colours(scheme: str) -> tuple[str, str, str]:
-        page = opening(demo.page, scheme=scheme).page
-        found: tuple[str, str, str] = tuple(
-            page.evaluate(
-                """() => {
-                  const body = getComputedStyle(document.body);
-                  const text = document.querySelector("#figure-map svg.wide .at");
-                  return [body.backgroundColor, body.color, getComputedStyle(text).fill];
-                }"""
-            )
-        )
-        return found
-
-    light, dark = colours("light"), colours("dark")
-    assert light[0] == "rgb(255, 255, 255)"
-    assert dark[0] == "rgb(20, 23, 29)"
-    assert light[1] == light[2] != dark[1] == dark[2]
-
-
 def test_what_is_printed(demo: Reported, opening: Open) -> None:
     opened = opening(demo.page, scheme="dark")
     first = opened.topics()[0]
@@ -120,18 +87,6 @@ def test_what_is_printed(demo: Reported, opening: Open) -> None:
 def test_it_prints_on_one_page(run: Reported, opening: Open) -> None:
     printed = opening(run.page).page.pdf(prefer_css_page_size=True)
     assert len(re.findall(rb"/Type /Page\b", printed)) == 1
-
-
-def test_without_scripts_it_can_be_read(demo: Reported, opening: Open) -> None:
-    opened = opening(demo.page, java_script_enabled=False)
-    for topic in demo.summary["topics"]:
-        cloud = opened.topic(topic["topic"]).locator(".cloud").text_content()
-        assert str(cloud).split() == topic["words"]
-    assert opened.page.locator("table.bars").first.is_visible()
-    assert opened.page.locator("svg.wide").is_visible()
-    hidden = opened.page.locator(".js").all()
-    assert len(hidden) > 5
-    assert not any(each.is_visible() for each in hidden), "nothing that would do nothing"
 
 
 # Search and sort
@@ -161,15 +116,6 @@ def test_search_finds_words_deep_in_a_list(many: Reported, opening: Open) -> Non
     search.fill("")
     assert opened.topics() == [topic["topic"] for topic in many.summary["topics"]]
     assert found.text_content() == ""
-
-
-def test_search_by_number_and_label(opening: Open, tmp_path: Path) -> None:
-    opened = opening(reported_model(made(), tmp_path).page)
-    search = opened.page.get_by_label("Search")
-    search.fill("2")
-    assert opened.topics() == [2]
-    search.fill("SHRUBS")
-    assert opened.topics() == [0]
 
 
 def test_search_by_keyboard(many: Reported, opening: Open) -> None:
@@ -204,21 +150,6 @@ def test_sort(demo: Reported, opening: Open) -> None:
     opened.open(opened.topics()[-1])
     sort.select_option("number")
     assert opened.is_open(demo.summary["topics"][-1]["topic"]), "what is open stays open"
-
-
-def test_what_has_no_coherence_is_last(opening: Open, tmp_path: Path) -> None:
-    opened = opening(reported_model(made(), tmp_path).page)
-    opened.page.get_by_label("Sort by").select_option("coherence")
-    assert opened.topics() == [0, 2, 1]
-
-
-def test_sorted_and_searched_at_once(many: Reported, opening: Open) -> None:
-    opened = opening(many.page)
-    opened.page.get_by_label("Search").fill("term12")
-    opened.page.get_by_label("Sort by").select_option("number")
-    expected = sorted(found_by(embedded(many.html), "term12"))
-    assert 1 < len(expected) < 50
-    assert opened.topics() == expected
 
 
 # Lists of words
@@ -260,18 +191,6 @@ def test_the_slider_ranks_as_the_model_does(run: Reported, opening: Open) -> Non
         assert opened.words(topic) == run.model.topics(30, lambda_=step / 10)[topic]
 
 
-def test_numbers_of_words(opening: Open, tmp_path: Path) -> None:
-    one = np.array([[0, 0, 0, 0, 8.0], [1, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
-    model = made(reading=Reading(1.0, by_sums=True), word_sums=one)
-    opened = opening(reported_model(model, tmp_path).page)
-    for topic in range(3):
-        opened.open(topic)
-    cells = opened.topic(0).locator("table.list tbody tr")
-    assert cells.first.all_inner_texts() == ["__init__\t100 %\t10 %"]
-    assert opened.topic(1).locator("table.list tbody td").all_inner_texts()[:2] == ["25 %", "30 %"]
-    assert "NaN" not in opened.page.locator("body").inner_html()
-
-
 # Links
 
 
@@ -307,30 +226,6 @@ def test_circles_have_names(demo: Reported, opening: Open) -> None:
         name = f"{topic['topic']} {', '.join(topic['words'][:3])}"
         assert links.count(f"{name}, {topic['share']:.1%}") == 1, "in the map"
         assert links.count(name) > len(demo.summary["clients"]), "in tables, and for each client"
-
-
-def test_a_link_from_outside_opens_its_topic(demo: Reported, opening: Open) -> None:
-    opened = opening(demo.page)
-    other = opened.topics()[2]
-    page = opened.page
-    page.goto("about:blank")
-    page.goto(f"{demo.page.as_uri()}#topic-{other}")
-    assert opened.is_open(other)
-
-
-def test_links_of_the_table_open_topics(demo: Reported, opening: Open) -> None:
-    opened = opening(demo.page)
-    last = demo.summary["topics"][-1]["topic"]
-    opened.page.locator(f'table.topics a[href="#topic-{last}"]').click()
-    opened.await_open(last)
-
-
-def test_the_first_tab_skips_to_the_topics(demo: Reported, opening: Open) -> None:
-    opened = opening(demo.page)
-    opened.page.keyboard.press("Tab")
-    opened.page.keyboard.press("Enter")
-    opened.page.keyboard.press("Tab")
-    assert opened.page.evaluate("document.activeElement.id") == "search"
 
 
 # Files

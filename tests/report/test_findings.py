@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.errors import DataError, RunError
+from fedtopics.errors import DataError
 from fedtopics.federation.policy import Policy
 from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report import find_run, over_time, summarise
+from fedtopics.report import over_time, summarise
 from fedtopics.report.findings import changes, owner, parts
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
@@ -54,11 +54,6 @@ def test_three_sentences_of_what_was_found() -> None:
         "No topic is one client's alone; north and west are the most alike.",
         "1 of 3 topics are common to all clients.",
     ]
-
-
-def test_suggested_names_are_marked_in_sentences() -> None:
-    found = summarise(made().with_suggested_labels())["found"]
-    assert "the largest is “__init__, flu, tea” (suggested), with 44%." in found[0]
 
 
 def test_a_federations_periods_are_what_grew() -> None:
@@ -227,21 +222,6 @@ def test_whether_it_is_private(info: Any, value: str, good: bool | None, detail:
     fact = answers(summarise(model(info={"method": "lda"} | info)))["Is it private?"]
     assert (fact["value"], fact["good"]) == (value, good)
     assert detail in fact["detail"]
-
-
-def test_a_ledger_whose_policy_is_none_is_damaged(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
-    demo = reported("demo", tmp_path_factory)
-    for wrong in ("3", '{"min_documents": "many"}'):
-        own = tmp_path / str(len(wrong))
-        shutil.copytree(demo.folder / "model", own / "model")
-        text = (demo.folder / "clients" / "north" / "ledger.jsonl").read_text()
-        first, rest = text.split("\n", 1)
-        line = json.loads(first) | {"policy": json.loads(wrong)}
-        (own / "ledger.jsonl").write_text(f"{json.dumps(line)}\n{rest}")
-        with pytest.raises(RunError, match=r"^Line 1 of the ledger .* is damaged"):
-            find_run(own)
 
 
 # Times

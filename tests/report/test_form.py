@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedtopics.cli.members import show_offer
-from fedtopics.errors import InputError, RunError
+from fedtopics.errors import RunError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.verify import verify
@@ -235,13 +235,6 @@ def test_the_page_asks_nobody_and_runs_nothing(north: Path) -> None:
     assert "<b>letters" not in page
     assert "&lt;b&gt;letters" in page
     assert r"\<b\>letters\</b\> are about \| and" in markdown(assess(north))
-
-
-def test_where_it_can_be_written(north: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"dpia\.docx ends in neither \.md nor \.html"):
-        write_form(assess(north), tmp_path / "dpia.docx")
-    with pytest.raises(RunError, match=r"There is no study\.toml in"):
-        assess(tmp_path)
 
 
 def test_a_damaged_ledger(north: Path, tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -272,18 +270,3 @@ def test_a_suggested_name_says_so_until_somebody_has_looked(
     assert opened.page.locator(".badge, .maybe").count() == 0
     opened.page.reload()
     assert opened.page.locator(".badge, .maybe").count() == 0, "the browser keeps that as well"
-
-
-def test_circles_do_not_cover_each_other(report: Reported, opening: Open) -> None:
-    opened = opening(report.page, 1280)
-    circles: list[Any] = opened.page.locator("svg.wide .disc").evaluate_all(
-        "all => all.map((c) => ['cx', 'cy', 'r'].map((name) => Number(c.getAttribute(name))))"
-    )
-    assert len(circles) == len(report.summary["topics"])
-    gaps = [
-        ((x - u) ** 2 + (y - v) ** 2) ** 0.5 - r - s
-        for place, (x, y, r) in enumerate(circles)
-        for u, v, s in circles[:place]
-    ]
-    assert min(gaps) > -1
-    assert all(r <= s for (_, _, s), (_, _, r) in pairwise(circles)), "the largest first"

@@ -14,17 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.errors import InputError, ModelError, RunError, StudyError
+from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.study import Study
-from fedtopics.harmless import for_csv, for_markdown
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
 from fedtopics.model import figures
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.pki.names import check_client_name
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
@@ -32,7 +30,6 @@ from fedtopics.report.summary import Summary, client_similarity
 from fedtopics.secure.said import LEAVES
 from fedtopics.text.corpus import Corpus
 from tests.helpers.command_line import Typed
-from tests.helpers.hostile import HOSTILE_LABEL, HOSTILE_WORDS, hostile
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.models import made
 from tests.helpers.report_runs import (
@@ -193,12 +190,6 @@ def test_a_score_that_is_none_is_left_out(tmp_path: Path) -> None:
     ]
 
 
-def test_a_model_without_documents(tmp_path: Path) -> None:
-    page = reported_model(made(documents={"north": 0, "south": 0}), tmp_path)
-    assert [row["count"] for row in page.csv] == ["0"] * 3
-    assert all(row[1] == "" for row in page.tables["Topics of north"])
-
-
 def test_how_topics_are_read() -> None:
     def said(**reading: Any) -> str:
         page = html(summarise(made(reading=Reading(**reading))))
@@ -337,28 +328,6 @@ def test_similarity_of_two_clients_by_hand() -> None:
     assert table == [["", "north", "south"], ["north", "1.00", "0.29"], ["south", "0.29", "1.00"]]
 
 
-def test_clients_that_share_everything_or_nothing() -> None:
-    shares = {"a": [0.5, 0.5, 0], "b": [0.5, 0.5, 0], "c": [0, 0, 1]}
-    arrays = {name: np.array(share) for name, share in shares.items()}
-    model = made(shares=arrays, documents=dict.fromkeys("abc", 20))
-    np.testing.assert_allclose(client_similarity(model), [[1, 1, 0], [1, 1, 0], [0, 0, 1]])
-
-
-def test_similarity_is_symmetric(run: Reported) -> None:
-    similarity = np.array(run.summary["similarity"])
-    np.testing.assert_array_equal(similarity, similarity.T)
-    np.testing.assert_array_equal(np.diag(similarity), 1)
-    assert ((similarity >= 0) & (similarity <= 1)).all()
-
-
-def test_one_client_is_compared_to_nobody(tmp_path: Path) -> None:
-    alone = made(shares={"north": np.array([0.5, 0.25, 0.25])}, documents={"north": 40})
-    page = reported_model(alone, tmp_path)
-    assert "How alike clients are" not in page.html
-    assert "## Clients" not in page.markdown
-    assert "in 40 documents of one client" in page.markdown
-
-
 # Training
 
 
@@ -423,11 +392,6 @@ def test_topics_over_rounds_are_those_of_the_history(
     assert {word.rstrip("0123456789") for word in gone} == {"cloud"}
     assert run.tables["Topics over rounds"][3] == ["3", "180", "3", " ".join(new), " ".join(gone)]
     assert rows_of(run.markdown, "round")[2] == ["3", "180", "3", " ".join(new), " ".join(gone)]
-
-
-def test_other_methods_have_no_topics_over_rounds(demo: Reported) -> None:
-    assert demo.summary["over_rounds"] == []
-    assert "over rounds" not in (demo.html + demo.markdown).lower()
 
 
 def test_clusters_have_sizes_and_confidence(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -519,52 +483,6 @@ def test_no_sentence_of_a_document_is_in_a_report(demo: Reported) -> None:
     assert not [piece for piece in pieces if piece in page]
 
 
-def test_words_and_labels_are_no_markup(tmp_path: Path) -> None:
-    page = reported_model(hostile(), tmp_path)
-    assert page.html.count("<script") == page.html.count("</script") == 2
-    assert "<!--" not in page.html
-    assert "<img" not in page.html
-    words = {word for full, _ in embedded(page.html).values() for word, *_ in full}
-    assert words == {*HOSTILE_WORDS}
-    for row, topic in zip(page.tables["Topics by share"][1:], page.summary["topics"], strict=True):
-        name = topic["label"] or ", ".join(topic["words"][:3])
-        assert row[0] == " ".join(f"{topic['topic']} {name} {' '.join(topic['words'])}".split())
-    assert page.summary["topics"][0]["label"] == HOSTILE_LABEL == page.csv[0]["label"]
-    assert [row["words"] for row in page.csv] == [
-        for_csv(" ".join(t["words"])) for t in page.summary["topics"]
-    ]
-    for row, topic in zip(rows_of(page.markdown, "topic"), page.summary["topics"], strict=True):
-        assert len(row) == 7
-        assert row[1] == for_markdown(topic["label"])
-        assert row[4] == for_markdown(" ".join(topic["words"]))
-    assert not re.search(
-        r"(?<!\\)[<`]",
-        page.markdown.replace("`fedtopics", "").replace("FOLDER`", "").partition("## Settings")[0],
-    )
-
-
-def test_names_of_clients_and_runs_are_no_markup(tmp_path: Path) -> None:
-    name = "<b onclick='x'>|`&lt;\""
-    with pytest.raises(StudyError, match="cannot name a client"):
-        check_client_name(name)
-    shares = {name: np.array([0.5, 0.25, 0.25]), "south": np.array([0.0, 1.0, 0.0])}
-    model = made(shares=shares, documents={name: 30, "south": 10})
-    title = "</title><script>alert(1)</script>"
-    facts = RunFacts(title, study={"name": title, "method": {"name": "<i>", "x": {"y": "<u>|"}}})
-    summary = summarise(model, facts)
-    page = html(summary)
-    assert page.count("<script") == 2
-    assert not re.search(r"<(b|i|u)\b(?!ody)", page)
-    assert f"<title>{markup.escape(title)}: topics</title>" in page
-    assert {f"Topics of {name}", "Topics of south"} <= tables_of(page).keys()
-    assert tables_of(page)["Settings of method.x"] == [["y", "<u>|"]]
-    assert csv_of(page).splitlines()[0].endswith(',"share_<b onclick=\'x\'>|`&lt;""",share_south')
-    twin = markdown(summary)
-    assert twin.startswith(f"# {for_markdown(title)}\n")
-    assert rows_of(twin, "client")[0][0] == for_markdown(name)
-    assert for_markdown("<u>|") in twin
-
-
 def test_nothing_is_asked_of_a_host(run: Reported) -> None:
     assert set(re.findall(r"https?://[^\"'<>\s]*", run.html)) == {"http://www.w3.org/2000/svg"}
     assert "default-src 'none'" in run.html
@@ -578,14 +496,6 @@ def test_nothing_is_asked_of_a_host(run: Reported) -> None:
     assert len(ids) == len(re.findall(r'\bid="([^"]*)"', run.html)), "no name is given twice"
 
 
-def test_fifty_topics_of_twenty_clients_are_a_file_for_the_mail(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    run = reported("synthetic", tmp_path_factory)
-    assert (len(run.summary["topics"]), len(run.summary["clients"])) == (50, 20)
-    assert run.page.stat().st_size < 3_000_000
-
-
 def test_the_same_bytes_again(run: Reported, tmp_path: Path) -> None:
     folder, facts = find_run(run.folder)
     summary = summarise(TopicModel.from_pretrained(folder), facts)
@@ -593,12 +503,6 @@ def test_the_same_bytes_again(run: Reported, tmp_path: Path) -> None:
     again = write_report(summary, tmp_path / "deep" / "page.html")
     assert again.read_bytes() == run.page.read_bytes()
     assert again.with_suffix(".md").read_bytes() == run.page.with_suffix(".md").read_bytes()
-
-
-def test_the_page_is_not_called_as_its_twin(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"name the HTML file, such as .*page\.html"):
-        write_report(summarise(made()), tmp_path / "page.md")
-    assert not list(tmp_path.iterdir())
 
 
 def test_it_needs_no_other_library(demo: Reported, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -622,25 +526,6 @@ def test_a_model_alone(demo: Reported, tmp_path: Path) -> None:
     assert [row["topic"] for row in page.csv] == [row["topic"] for row in demo.csv]
     assert page.summary["settings"]["tables"] == {}
     assert page.summary["settings"]["vocabulary"] == demo.model.vocabulary.fingerprint
-
-
-def test_a_model_in_its_run_knows_the_run(demo: Reported) -> None:
-    folder, facts = find_run(demo.folder / "model")
-    assert folder == demo.folder / "model"
-    assert facts == demo.facts
-
-
-def test_a_clients_part(demo: Reported, tmp_path: Path) -> None:
-    shutil.copytree(demo.folder / "model", tmp_path / "north" / "model")
-    shutil.copy(demo.folder / "clients" / "north" / "ledger.jsonl", tmp_path / "north")
-    page = report_of(tmp_path / "north")
-    (own,) = page.summary["left"]["clients"]
-    assert own in demo.summary["left"]["clients"]
-    assert own["name"] == "north"
-    assert page.summary["rounds"] == []
-    of_all = {row["function"]: row for row in demo.summary["left"]["functions"]}
-    for row in page.summary["left"]["functions"]:
-        assert row["replies"] * 3 == of_all[row["function"]]["replies"]
 
 
 def test_a_servers_folder(copied: Path, demo: Reported) -> None:
@@ -712,18 +597,6 @@ def test_a_damaged_ledger_is_one_sentence(copied: Path) -> None:
         find_run(copied)
 
 
-def test_half_a_last_line_is_not_read(copied: Path, demo: Reported) -> None:
-    with (copied / "events.jsonl").open("a") as file:
-        file.write('{"event": "round", "rou')
-    _, facts = find_run(copied)
-    assert facts.events == demo.facts.events
-
-
-def test_an_empty_file_of_events_is_a_run_without_rounds(copied: Path) -> None:
-    (copied / "events.jsonl").write_text("")
-    assert report_of(copied).summary["rounds"] == []
-
-
 # Examples
 
 
@@ -762,12 +635,6 @@ def test_examples_of_empty_long_and_odd_documents(demo: Reported) -> None:
     assert markup.escape(f"<script>alert(1)</script> |{words} & `tick`") in page
     assert r"\<script\>alert(1)\</script\> \|" in twin
     assert "<li>none</li>" in page
-
-
-def test_examples_of_nothing_but_empty_documents(demo: Reported) -> None:
-    summary = summarise(demo.model, documents=["", " "])
-    assert summary["examples"] == {k: [] for k in range(5)}
-    assert html(summary).count("<li>none</li>") == 5
 
 
 # The command
@@ -856,24 +723,3 @@ def test_a_run_is_not_worth_less_without_a_report(
     assert "There is no report: " in out
     assert "Try again with: fedtopics report out" in out
     assert Path("out/model/config.json").exists()
-
-
-def test_the_demo_has_a_report(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpora = {name: Corpus.read(f"{name}.csv") for name in ("north", "south")}
-    monkeypatch.setattr("fedtopics.datasets.package_documentation", lambda _: corpora)
-    code, out, _ = typed("demo", "--clients", 2, "--topics", 3, "--rounds", 2)
-    assert code == 0
-    assert "The report:             runs/demo/report.html\n" in out
-    assert out.count("The report:") == 1
-    assert Path("runs/demo/report.html").exists()
-    assert Path("runs/demo/report.md").exists()
-
-
-def test_labels_that_people_wrote_are_in_the_next_report(demo: Reported, copied: Path) -> None:
-    rows = json.loads((copied / "model" / "topics.json").read_text())
-    rows[0]["label"] = "Häfen & Möwen"
-    (copied / "model" / "topics.json").write_text(json.dumps(rows))
-    page = report_of(copied)
-    assert page.csv[0]["label"] == "Häfen & Möwen"
-    assert "Häfen &amp; Möwen" in page.html
-    assert r"| Häfen \& Möwen |" in page.markdown
