@@ -30,6 +30,7 @@ from fedtopics.federation.server import exchange_of, finished, gathered, nonce, 
 from fedtopics.federation.study import Study, unmasked
 from fedtopics.files import digest, hold, make_folder, write_durably
 from fedtopics.harmless import file_name
+from fedtopics.methods.bounded.contributions import authors
 from fedtopics.methods.events import (
     Embedding,
     Event,
@@ -42,7 +43,6 @@ from fedtopics.methods.events import (
 from fedtopics.methods.events import Offer as Offered
 from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site
-from fedtopics.methods.private.units import authors
 from fedtopics.methods.registry import versions
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.texts import look_at_texts

@@ -57,7 +57,7 @@ def check_here(study: Study) -> None:
     if study.privacy is None:
         study.method.check(study.text)
     else:
-        study.method.recipe.public_words(study.text)
+        study.method.public_words(study.text)
 
 
 def with_privacy(study: Any) -> Any:
