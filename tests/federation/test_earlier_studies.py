@@ -40,7 +40,6 @@ def without_new_defaults(now: Any, before: Any, usual: Any) -> Any:
         "discriminative",
         "fstc",
         "fsccl",
-        "private",
     ],
 )
 def test_an_earlier_study_keeps_its_settings(method: str) -> None:

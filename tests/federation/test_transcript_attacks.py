@@ -15,7 +15,7 @@ from fedtopics.federation.transcript import Call, Replay, Seen, play
 from fedtopics.federation.transcript_attacks import Read, TranscriptAttack
 from fedtopics.privacy import Noise
 from fedtopics.text.corpus import Corpus
-from tests.helpers.private_topics import planned, themed
+from tests.helpers.bounded import planned, themed
 
 NAMES = ["east", "north", "west"]
 OWNERS = np.array(["a", "a", "b"])
@@ -43,7 +43,7 @@ def test_what_is_seen_is_what_documents_add() -> None:
 
 
 def test_what_is_left_of_private_sums_is_noise_of_the_size_that_was_agreed() -> None:
-    study = planned(8, mode="words").with_clients(NAMES)
+    study = planned("lda", 8, max_rounds=3).with_clients(NAMES)
     corpora, calls = played(study)
     for each in Replay(study, calls).exchanges(corpora, corpora["east"].take(range(5))):
         assert (each.sigma > 0).all()
@@ -87,7 +87,7 @@ def test_a_bound_holds_against_who_knows_all_other_documents(
 
     monkeypatch.setattr(Noise, "added", smaller)
     monkeypatch.setattr(audits, "ASKED", 100)
-    study = planned(12, mode="words").with_clients(NAMES)
+    study = planned("lda", 12, max_rounds=3).with_clients(NAMES)
     found = audits.audit(study, themed(600), 4).members["all but one known"]
     most = audits.allowed(study.privacy)
     assert most is not None
