@@ -1,4 +1,4 @@
-"""Topics with a bound for each document: how good they are, by epsilon, beside no document at all.
+"""Topics with differential privacy: how good they are, by epsilon, beside no document at all.
 
 NPMI (within documents) and different words of the ten words shown, NMI and accuracy of each
 document's main topic with its label; of drawn documents the similarity of topics with the true
@@ -30,7 +30,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.private.clusters import centred_words, first_centres
+from fedtopics.methods.bounded.estimates import centred_words, first_centres
 from fedtopics.metrics import (
     clustering_accuracy,
     coherence_of,
@@ -46,54 +46,51 @@ from quick import results_of
 EPSILONS: tuple[float | None, ...] = None, 8.0, 3.0, 1.0
 SHOWN = 10
 FAR = 0.3  # cosine: a word of a control's cluster is nearer
-DRAWN, DRAWN_LDA = "drawn, 50,000 documents", "drawn, 50,000 documents, lda"
+DRAWN = "drawn, 50,000 documents, lda"
 DRAWING: dict[str, Any] = {"n_validation": 1}
 DRAWING_QUICK = DRAWING | {
     "n_documents": 300, "n_words": 120, "n_topics": 7, "shared_topics": 2, "eta": 0.05,
 }  # fmt: skip
+BY_WORDS, BY_EMBEDDINGS = ("lda", "nmf"), ("kmeans", "discriminative")
+FILES: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "20ng": ("corpora/20ng.parquet", 20, {}),
+    "news_outlets": ("corpora/news_outlets.parquet", 10, {"nearest_words": 16}),
+    "agnews": ("short_text/agnews.parquet", 4, {}),
+}
 SETS: dict[str, tuple[str, dict[str, Any]]] = {
-    "20ng": ("corpora/20ng.parquet", {"n_components": 20}),
-    "20ng, words alone": ("corpora/20ng.parquet", {"n_components": 20, "mode": "words"}),
-    "news_outlets": ("corpora/news_outlets.parquet", {"n_components": 10, "nearest_words": 16}),
-    "m10": ("corpora/m10.parquet", {"n_components": 10}),
-    "agnews": ("short_text/agnews.parquet", {"n_components": 4}),
-}
-BY_WORDS = {"lda", "nmf"}
-SETS |= {
-    f"{data}, {name}": (path, {key: method[key] for key in method if key not in less} | more)
-    for data, (path, method) in list(SETS.items())
-    for name in ("lda", "nmf", "kmeans", "discriminative")
-    for less, more in [({"nearest_words"} if name in BY_WORDS else set(), {"name": name})]
-    if data in ("20ng", "news_outlets", "agnews")
-}
+    f"{data}, {name}": (
+        path, {"n_components": n, "name": name} | (more if name in BY_EMBEDDINGS else {}),
+    )
+    for data, (path, n, more) in FILES.items() for name in (*BY_WORDS, *BY_EMBEDDINGS)
+}  # fmt: skip
 SCORES = "npmi", "different", "nmi", "accuracy", "similarity", "control"
 HEADER = f"""\
 | data | epsilon | {" | ".join(SCORES)} | refused | s |
 | --- | ---: | {"---: | " * len(SCORES)}---: | ---: |"""
 INTRODUCTION = """\
-Topics with a bound for each document (delta 1e-6): mean over seeds, by epsilon. The budget's \
-shares, numbers of rounds and the reading of topics were chosen by hand on 20ng, AgNews, \
-news_outlets (one seed) and drawn documents; the rest are as found. After a comma stands the \
-method, else it is `private`; without noise it is that method's own training, with all its rounds. \
-"refused" are seeds for which the study says that noise hides too much. Seconds are of training, \
-with embeddings that are there, of the methods after a comma on a busy machine. Command: \
-`make bench-private DATA=folder`."""
+Topics with differential privacy for each document (delta 1e-6): mean over seeds, by epsilon. The \
+budget's shares, numbers of rounds and the reading of topics were chosen by hand on 20ng, AgNews, \
+news_outlets (one seed) and drawn documents; the rest are as found. Without noise it is the \
+method's own training, with all its rounds. "refused" are seeds for which the study says that \
+noise hides too much. Seconds are of training, with embeddings that are there, on a busy machine. \
+Command: `make bench-private DATA=folder`."""
 
 
 @cache
-def documents(path: Path) -> tuple[Corpus, list[list[str]]]:
-    """Return documents with embeddings and labels, and their words."""
+def documents(path: Path, embedded: bool) -> tuple[Corpus, list[list[str]]]:
+    """Return documents with labels, and their words."""
     table = pq.read_table(path, columns=["text", "label"])
     corpus = Corpus.of(table)
     words = [document for batch in tokens(corpus, TextRules()) for document in batch]
-    return corpus.with_embeddings(document_embeddings(corpus, EmbeddingSettings())), words
+    if embedded:
+        corpus = corpus.with_embeddings(document_embeddings(corpus, EmbeddingSettings()))
+    return corpus, words
 
 
 def made(corpora: Any, method: dict[str, Any], epsilon: float | None, seed: int) -> Any:
     """Train on documents of one client or more."""
     bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
-    settings = {"name": "private", **method}
-    study = Study.make(seed=seed, method=settings, secure=len(corpora) > 1, **bound)
+    study = Study.make(seed=seed, method=method, secure=len(corpora) > 1, **bound)
     return train(study, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))
 
 
@@ -104,10 +101,8 @@ def spread(corpus: Corpus, clients: int) -> dict[str, Corpus]:
 
 def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[str, float]:
     """Train on texts; return the scores."""
-    corpus, words = documents(path)
-    by_words = method.get("mode") == "words" or method.get("name") in BY_WORDS
-    if by_words:
-        corpus = corpus.with_embeddings(None)
+    embedded = method["name"] in BY_EMBEDDINGS
+    corpus, words = documents(path, embedded)
     begun = time.perf_counter()
     model = made(spread(corpus, task["clients"]), method, task["epsilon"], task["seed"])
     seconds = time.perf_counter() - begun
@@ -121,7 +116,7 @@ def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[s
     }
     if len(set(labels)) == model.n_topics:
         scores["accuracy"] = clustering_accuracy(labels, found)
-    if not by_words:
+    if embedded:
         scores["control"] = float(np.nanmean(coherence_of(control(model), words, "npmi", None)))
     return scores | {"seconds": seconds}
 
@@ -138,11 +133,11 @@ def control(model: Any) -> list[list[str]]:
 
 
 def of_drawn(task: dict[str, Any], drawing: dict[str, Any]) -> dict[str, float]:
-    """Train on drawn documents, by words alone; return how similar topics are to the true ones."""
+    """Train LDA on drawn documents; return how similar topics are to the true ones."""
     drawn = synthetic_lda(seed=100 + task["seed"], **drawing)
     pooled = Corpus.pool(each.corpus() for each in drawn.training.values())
-    how = {"name": "lda"} if task["data"] == DRAWN_LDA else {"mode": "words"}
-    method = {"n_components": len(drawn.beta), "words": list(drawn.words), "alpha": 0.1, **how}
+    words = list(drawn.words)
+    method = {"name": "lda", "n_components": len(drawn.beta), "words": words, "alpha": 0.1}
     begun = time.perf_counter()
     corpora = spread(pooled, task["clients"])
     model = made(corpora, method, task["epsilon"], task["seed"])
@@ -175,7 +170,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of the corpora")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=1)
-    every = [*SETS, DRAWN, DRAWN_LDA]
+    every = [*SETS, DRAWN]
     parser.add_argument("--sets", choices=every, nargs="+", default=every)
     parser.add_argument("--quick", action="store_true", help="few drawn documents")
     given = parser.parse_args()
@@ -184,11 +179,11 @@ def main() -> None:
     results = results_of("private", given.quick)
     sets, epsilons, seeds = given.sets, EPSILONS, range(given.seeds)
     if given.quick:
-        sets, epsilons, seeds = [DRAWN, DRAWN_LDA], (None, 100.0), range(1)
+        sets, epsilons, seeds = [DRAWN], (None, 100.0), range(1)
 
     def work(task: dict[str, Any]) -> dict[str, Any]:
         try:
-            if task["data"] in (DRAWN, DRAWN_LDA):
+            if task["data"] == DRAWN:
                 scores = of_drawn(task, DRAWING_QUICK if given.quick else DRAWING)
             else:
                 file, method = SETS[task["data"]]

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fedtopics.methods.private.settings import PrivateSettings
 
 from federated import free_port
 from fedtopics import Corpus, Study, pki
@@ -32,7 +33,6 @@ from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import serve
 from fedtopics.files import RowFile
-from fedtopics.methods.private.settings import PrivateSettings
 from fedtopics.pki import Identity
 from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
 from fedtopics.text.rules import TextRules

@@ -1,4 +1,4 @@
-"""Guess whether a document was there, from all that a private study releases: epsilon from below.
+"""Guess whether a document was there, from all that leaves with privacy: epsilon from below.
 
 Two corpora differ by one document. Studies are run on both, with new secrets each time: clients'
 halves, stages, budget, noise and fixed-point numbers are the real ones, later questions follow from
@@ -29,14 +29,13 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
 from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.bounded import estimates
+from fedtopics.methods.bounded.client import NoisyClient
+from fedtopics.methods.bounded.stages import noisy
 from fedtopics.methods.plan import Plan, Site
-from fedtopics.methods.private import clusters
-from fedtopics.methods.private.client import PrivateClient
-from fedtopics.methods.private.modes import stages_of
-from fedtopics.methods.private.stages import noisy
-from fedtopics.methods.replies import counts
+from fedtopics.methods.registry import Method, find_method
 from fedtopics.methods.secret import Secret
-from fedtopics.privacy import Budget, Noise, Privacy
+from fedtopics.privacy import Noise, Privacy
 from fedtopics.secure.field import add
 from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.text.rules import TextRules
@@ -54,23 +53,24 @@ THEMES, WORDS, DOCUMENTS = 2, 12, 300  # words of a theme, documents of a client
 PUBLIC = tuple(f"{chr(97 + k)}word{chr(97 + i)}" for k in range(THEMES) for i in range(WORDS))
 DIMENSION = 8
 THRESHOLDS = 40
+Half = NoisyClient[Any]
 FIELDS = "size", "sums", "counts"  # of replies, whose noise has another name
-OTHERS = {"factors": "nmf", "classes": "discriminative"}  # methods, by what documents are seen by
+ROUNDS = {"lda": 3}  # of others as many as a study with privacy has by default
 
 
 class Case(NamedTuple):
     """What is claimed, and how much of the noise there is."""
 
-    mode: str
+    method: str
     epsilon: float
     noise: float = 1.0
 
 
 CASES = (
-    Case("embeddings", 1.0, 1 / 3), Case("embeddings", 1.0),
-    Case("words", 3.0, 1 / 3), Case("words", 3.0),
-    Case("factors", 3.0, 1 / 3), Case("factors", 3.0),
-    Case("classes", 1.0, 1 / 3), Case("classes", 1.0),
+    Case("kmeans", 1.0, 1 / 3), Case("kmeans", 1.0),
+    Case("lda", 3.0, 1 / 3), Case("lda", 3.0),
+    Case("nmf", 3.0, 1 / 3), Case("nmf", 3.0),
+    Case("discriminative", 1.0, 1 / 3), Case("discriminative", 1.0),
 )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ class Sums:
     `guess` is the logarithm of how much likelier all sums are with the document than without it.
     """
 
-    def __init__(self, halves: Sequence[PrivateClient], alone: PrivateClient, there: bool) -> None:
+    def __init__(self, halves: Sequence[Half], alone: Half, there: bool) -> None:
         self.names = [half.name for half in halves]
         self.guess = 0.0
         self._halves, self._alone, self._there = halves, alone, there
@@ -123,7 +123,7 @@ class Sums:
             self.guess += (apart - float(np.sum(document**2)) / 2) / sigma**2
 
 
-def overheard(half: PrivateClient) -> Overheard:
+def overheard(half: Half) -> Overheard:
     """Return a half's noise."""
     assert isinstance(half.noise, Overheard)  # noqa: S101 - it was given one
     return half.noise
@@ -132,16 +132,20 @@ def overheard(half: PrivateClient) -> Overheard:
 @cache
 def plan_of(case: Case) -> Plan[Any]:
     """Return the study."""
-    method: dict[str, Any] = {"name": OTHERS.get(case.mode, "private")}
-    method |= {"n_components": THEMES, "words": PUBLIC}
-    if case.mode not in OTHERS:
-        method["mode"] = case.mode
-    if case.mode != "factors":
+    method: dict[str, Any] = {"name": case.method, "n_components": THEMES, "words": PUBLIC}
+    if case.method in ROUNDS:
+        method["max_rounds"] = ROUNDS[case.method]
+    if case.method in ("kmeans", "discriminative"):
         method["embedding"] = {"model": "none", "dimension": DIMENSION}
     bound = {"epsilon": case.epsilon, "delta": DELTA}
     study = Study.make(method=method, privacy=bound)
     limits, privacy = VocabularyLimits(), Privacy.model_validate(bound)
     return Plan(study.method, TextRules(), limits, 0, privacy=privacy, clients=CLIENTS)
+
+
+def method_of(case: Case) -> Method:
+    """Return the method as it runs with privacy."""
+    return find_method(case.method).with_privacy()
 
 
 @cache
@@ -153,21 +157,22 @@ def vectors() -> NDArray[np.float32]:
     return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
 
 
-def half_of(case: Case, name: str, texts: list[list[str]]) -> PrivateClient:
-    """Make a client's half, which has taken up the mode and the public words."""
+def half_of(case: Case, name: str, texts: list[list[str]]) -> Half:
+    """Make a client's half, which has taken up the public words."""
     of_words = dict(zip(PUBLIC, vectors(), strict=True))
     found = np.array([np.sum([of_words[word] for word in text], axis=0) for text in texts])
     corpus = Corpus.of(texts).with_embeddings(
         (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
     )
-    half = PrivateClient(plan_of(case), Site(name, corpus, OPEN_POLICY))
-    half.take(plan_of(case).settings.recipe.mode, list(PUBLIC))
+    half: Any = method_of(case).client(plan_of(case), Site(name, corpus, OPEN_POLICY))
+    half.take(list(PUBLIC))
     half.__dict__["_vectors"] = vectors()  # so that no model is needed
-    return half
+    found_half: Half = half
+    return found_half
 
 
 @cache
-def halves_of(case: Case) -> tuple[list[PrivateClient], PrivateClient, PrivateClient]:
+def halves_of(case: Case) -> tuple[list[Half], Half, Half]:
     """Return the halves of clients, that of the first with a document more, and the document's."""
     rng = np.random.default_rng(2)
     document = list(PUBLIC[:WORDS])  # the most a document can be, in nearly all sums
@@ -190,16 +195,15 @@ def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
         half.noise = Overheard(secret, case.noise)
         half.forget()
     plan = plan_of(case)
-    recipe = plan.settings.recipe
+    program: Any = method_of(case).server(plan)
     sums = Sums(chosen, alone, there)
     nothing = np.zeros(len(PUBLIC), np.int64)
     vocabulary = Vocabulary(PUBLIC, nothing, nothing)
     agreement = Agreement(sums, vocabulary, DOCUMENTS, DOCUMENTS, length=1.0)  # type: ignore[arg-type]
-    sums.sum("extent", {"embedded": counts(), "clients": counts(), "size": noisy(plan.privacy)})
+    sums.sum("extent", {"size": noisy(plan.privacy)})
     state: dict[str, Any] = {}
     try:
-        budget = Budget(plan.privacy, recipe.shares(recipe.mode))
-        for stage in stages_of(recipe.mode, plan, budget):
+        for stage in program.stages:
             state |= stage.step(agreement, state, stage.exchange(agreement, state))
     except StudyError:  # follows from noisy sums, so it says nothing more
         return sums.guess, True
@@ -222,7 +226,7 @@ class Task(NamedTuple):
 
 def counted(task: Task) -> dict[str, Any]:
     """Do the runs; return how many guesses are above each threshold, and below minus it."""
-    clusters.STARTS = (
+    estimates.STARTS = (
         1  # of clusters of public words: a third of the time, and nothing of documents
     )
     numbers = range(task.part * task.times, (task.part + 1) * task.times)
@@ -263,7 +267,7 @@ guess there is; delta {DELTA:g}. Where there is a third of the noise on purpose,
 what is claimed. *Refused* are runs in which noise hid too much for topics: what would follow does
 not leave. Command: `make bench-neighbours`, which goes on where it was.
 
-| mode | noise | claimed epsilon | at least | runs | refused |
+| method | noise | claimed epsilon | at least | runs | refused |
 | --- | ---: | ---: | ---: | ---: | ---: |
 """
 
@@ -273,7 +277,7 @@ def described(case: Case, rows: Sequence[Mapping[str, Any]]) -> str:
     times, share = sum(row["times"] for row in rows), f"{case.noise:.2f}"
     refused = sum(row["refused"] for row in rows) / times
     return (
-        f"| {case.mode} | {share} | {case.epsilon:g} | {least_epsilon(rows):.2f} | {times:,} "
+        f"| {case.method} | {share} | {case.epsilon:g} | {least_epsilon(rows):.2f} | {times:,} "
         f"| {refused:.1%} |"
     )
 

@@ -14,9 +14,9 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.privacy import Privacy
+from tests.helpers.bounded import PUBLIC, install, themed
+from tests.helpers.bounded import planned as with_noise
 from tests.helpers.federation import DIMENSION, embedded, subjects
-from tests.helpers.private_topics import PUBLIC, install, themed
-from tests.helpers.private_topics import planned as private
 
 SIZES = {"east": 60, "north": 60, "south": 60}
 WHOLE = {"batch_size": 60, "max_rounds": 40, "coherence": "nothing"}
@@ -108,10 +108,10 @@ def test_more_rounds_than_documents() -> None:
     assert found["which words a single document has"].startswith("yes, all: sums of 1,000 rounds")
 
 
-def test_a_private_study_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few documents would be refused with noise, which adds no byte."""
     install(monkeypatch)
-    plan = private(1, mode="words").with_clients(SIZES)
+    plan = with_noise("lda", 1).with_clients(SIZES)
     found = expose(plan, themed(300))
     sizes = {each.function: each.once for each in found.shown}
     assert (sizes["occurrences"] or 0) > 8 * len(PUBLIC)

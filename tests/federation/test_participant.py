@@ -20,10 +20,10 @@ from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
+from tests.helpers.bounded import planned as with_noise
+from tests.helpers.bounded import themed
 from tests.helpers.federation import study, subjects
 from tests.helpers.grpc_federation import HOST, KilledError, authority
-from tests.helpers.private_topics import planned as private
-from tests.helpers.private_topics import themed
 
 SIZES = {"north": 12, "south": 12}
 
@@ -107,7 +107,7 @@ def test_the_offer_of_a_study_without_masks(plan: Study, why: str) -> None:
 def test_who_adds_cannot_leave_out_clients_whose_noise_is_needed(tmp_path: Path) -> None:
     """Of nine clients three may be missing; a client's own policy may ask for more."""
     names = [f"c{i}" for i in range(8)] + ["north"]
-    plan = private(3, mode="words").with_clients(names)
+    plan = with_noise("lda", 3).with_clients(names)
     part = Participation("north", themed(300), OPEN_POLICY, tmp_path / "north")
     door, _ = part.consider(part.look(proposal(plan, None), signed=True), b"run")
     door.check_members(names[-6:])

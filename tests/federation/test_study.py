@@ -60,11 +60,6 @@ from tests.helpers.studies import read
             "lda cannot keep a bound for each document",
         ),
         (
-            "privacy = {epsilon = 1}\n[method]\nname = 'private'\n[method.over_time]\n"
-            "begin = 2025-01-01\nend = 2025-02-01",
-            "'method.over_time' cannot be set with this method; remove it",
-        ),
-        (
             "[method.over_time]\nbegin = 0001-01-01\nend = 9999-12-31",
             "over_time has 119,988 periods, more than 1,000: take longer ones",
         ),

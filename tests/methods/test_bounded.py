@@ -1,4 +1,4 @@
-"""LDA, NMF, k-means and discriminative clustering with a bound for each document."""
+"""LDA, NMF, k-means and discriminative clustering with differential privacy."""
 
 from __future__ import annotations
 
@@ -15,22 +15,18 @@ from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.server import proposal
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study, plan_of
+from fedtopics.federation.study import Study
 from fedtopics.inference.points import Discriminant
-from fedtopics.methods.bounded import SHARES
+from fedtopics.methods.bounded import contributions
 from fedtopics.methods.plan import Site
-from fedtopics.methods.private import METHOD, contributions
-from fedtopics.privacy import Noise
+from fedtopics.privacy import Budget, Noise, Privacy
 from fedtopics.privacy.account import Account
 from fedtopics.report import find_run, summarise
 from fedtopics.text.corpus import Corpus
-from tests.helpers.clusters import accuracy, overheard
-from tests.helpers.encoders import unit
-from tests.helpers.fixed_point import EncodedSums
-from tests.helpers.grpc_federation import authority, federated
-from tests.helpers.private_topics import (
+from fedtopics.text.rules import TextRules
+from tests.helpers.bounded import (
     DIMENSION,
-    MODES,
+    METHODS,
     PUBLIC,
     WORDS,
     half_of,
@@ -39,11 +35,12 @@ from tests.helpers.private_topics import (
     questions,
     themed,
 )
+from tests.helpers.clusters import StoppedError, accuracy, overheard, spread
+from tests.helpers.encoders import unit
+from tests.helpers.fixed_point import EncodedSums
+from tests.helpers.grpc_federation import authority, federated
 
-METHODS = "lda", "nmf", "kmeans", "discriminative"
-BOUND = {"epsilon": 3}
-YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
-PUBLIC_FIELDS = {"embedded", "clients", "vectors"}  # whether there are embeddings; words' vectors
+PUBLIC_FIELDS = {"clients", "vectors"}  # of words, not of documents
 
 
 def trained(plan: Study, corpora: dict[str, Corpus], **how: Any) -> Any:
@@ -51,110 +48,53 @@ def trained(plan: Study, corpora: dict[str, Corpus], **how: Any) -> Any:
     return train(plan, corpora, policies=policies, at_once=False, **how)
 
 
-# What a study says
-
-
-@pytest.mark.parametrize(
-    ("method", "why"),
-    [
-        ({"name": "lda", "learning": "stochastic"}, 'set learning = "batch"'),
-        ({"name": "lda", "initialisation": "nmf"}, 'leave initialisation at "anchors"'),
-        ({"name": "lda", "coherence": "windows"}, 'set coherence = "nothing"'),
-        ({"name": "lda", "max_rounds": 2}, "set max_rounds, 3 to 50, of which 2 are for words"),
-        ({"name": "nmf", "max_rounds": 51}, "set max_rounds, 3 to 50"),
-        ({"name": "nmf", "tolerance": 0.1}, "leave out stop_when and tolerance"),
-        ({"name": "nmf", "stop_when": {"loss": 1.0}}, "leave out stop_when and tolerance"),
-        ({"name": "nmf", "over_time": YEARS}, "leave over_time out"),
-        ({"name": "kmeans", "algorithm": "k-fed"}, 'set algorithm = "lloyd"'),
-        ({"name": "kmeans", "representation": "bow"}, "leave representation out"),
-        ({"name": "discriminative", "candidates": [2, 3]}, "leave candidates out"),
-        ({"name": "discriminative", "max_rounds": 3}, "set max_rounds, 4 to 50, of which 3"),
-        ({"name": "flda"}, "Gibbs sampling .* Others that can: lda, nmf, kmeans, discriminative"),
-        ({"name": "mixture"}, "nothing limits what a document adds to its sums"),
-        ({"name": "auto"}, "it chooses by exact numbers"),
-    ],
-)
-def test_what_cannot_have_a_bound_says_why(method: dict[str, Any], why: str) -> None:
-    with pytest.raises(StudyError, match=f"{method['name']} cannot keep a bound .*{why}"):
-        Study.make(method=method, privacy=BOUND)
-    Study.make(method=method)
-
-
-@pytest.mark.parametrize(
-    ("clients", "more", "why"),
-    [
-        (2, {}, "three clients can"),
-        (3, {"method": {"name": "lda", "clients_per_round": 3}}, "leave out clients_per_round"),
-        (9, {"federation": {"robust": "median"}}, "leave out federation.robust"),
-        (1001, {}, "at most 1,000 clients"),
-    ],
-)
-def test_sums_have_all_parts_of_the_noise(clients: int, more: Any, why: str) -> None:
-    given = {"method": {"name": "lda"}, "clients": {f"c{n}": {} for n in range(clients)}}
-    with pytest.raises(StudyError, match=why):
-        Study.make(**given | more, privacy=BOUND)
-
-
-@pytest.mark.parametrize("name", ["gfedntm", "fstc", "fsccl"])
-def test_networks_cannot_have_a_bound(name: str) -> None:
-    pytest.importorskip("torch")
-    with pytest.raises(StudyError, match=f"{name} cannot keep a bound .*; or leave out privacy"):
-        Study.make(method={"name": name}, privacy=BOUND)
-
-
-def test_settings_with_a_bound() -> None:
-    """What a study does not name is what can have a bound; what it names stays."""
-    study = Study.make(method={"name": "lda"}, privacy=BOUND)
-    assert study.method.model_dump(include={"learning", "coherence", "max_rounds"}) == {
-        "learning": "batch", "coherence": "nothing", "max_rounds": 4,
-    }  # fmt: skip
-    assert Study.make(method={"name": "lda"}).method.max_rounds == 200
-    assert Study.make(method={"name": "lda", "max_rounds": 9}, privacy=BOUND).method.max_rounds == 9
-    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint
-    assert study.registration is METHOD
-    assert study.with_rounds(9).method.recipe.rounds == 7
-    least = Study.make(method={"name": "lda", "alpha": 5e-324}, privacy=BOUND).method
-    assert least.recipe.alpha == 1e-12, "of less, shares of topics are no numbers"
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("rounds", [1, 2, 48])
-def test_a_budget_is_shared_out_however_many_rounds_there_are(mode: Any, rounds: int) -> None:
-    shares = SHARES[mode].of(rounds)
-    assert sum(shares.values()) + 0.005 == pytest.approx(1)
-    assert min(shares.values()) > 0
-
-
 def test_a_study_with_a_bound_begins_with_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
-    model = trained(planned(8, name="lda"), corpora)
+    model = trained(planned("lda", 8), corpora)
     with pytest.raises(StudyError, match="begins with public words alone, not with a model"):
-        trained(planned(8, name="lda"), corpora, start=model)
+        trained(planned("lda", 8), corpora, start=model)
 
 
-# What leaves
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_all_but_public_fields_have_noise(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_all_but_public_fields_have_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where noise hides all that it is added to, documents change nothing of what leaves."""
     install(monkeypatch)
     monkeypatch.setattr(Noise, "added", lambda _, values, *__: np.zeros(np.shape(values)))
-    asked = [("extent", {}), *questions(mode, np.random.default_rng(0))]
+    asked = [("extent", {}), *questions(name, np.random.default_rng(0))]
     found = []
     for corpus in (themed(30), themed(70, 1)):
-        half = half_of(corpus, mode=mode)
+        half = half_of(corpus, name)
         given = {"vocabulary": half._fingerprint}
-        for name, how in asked:
-            reply = getattr(half, name)(**(how if name == "extent" else how | given))
-            found.append((name, reply))
+        for function, how in asked:
+            reply = getattr(half, function)(**(how if function == "extent" else how | given))
+            found.append((function, reply))
     each = len(asked)
-    for (name, reply), (_, other) in zip(found[:each], found[each:], strict=True):
+    for (function, reply), (_, other) in zip(found[:each], found[each:], strict=True):
         assert reply.keys() == other.keys()
         for field, value in reply.items():
-            np.testing.assert_array_equal(value, other[field], err_msg=name)
-            assert field in PUBLIC_FIELDS or not np.any(value), f"{field} of {name}"
+            np.testing.assert_array_equal(value, other[field], err_msg=function)
+            assert field in PUBLIC_FIELDS or not np.any(value), f"{field} of {function}"
+
+
+def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a document, what is left is noise alone; vectors of words are public."""
+    install(monkeypatch)
+    messages = overheard(monkeypatch)
+    nothing = Corpus.of([["x"]] * 4).with_embeddings(np.zeros((4, DIMENSION), np.float32))
+    corpora, plan = (
+        {"a": themed(4000), "b": themed(4000, 1), "empty": nothing},
+        planned("kmeans", 8),
+    )
+    trained(plan, corpora)
+    sums = [(f, r) for name, f, _, r in messages.calls if name == "empty" and f != "word_vectors"]
+    assert [function for function, _ in sums] == [
+        "extent", "key_words", "noisy_cluster_sums", "noisy_cluster_sums", "cluster_words",
+    ]  # fmt: skip
+    budget = Budget(Privacy(epsilon=8), plan.method.shares)
+    part = budget.sigma("histogram") / np.sqrt(2)  # of three clients one may be missing
+    assert np.std(sums[4][1]["counts"]) == pytest.approx(part, rel=0.2)
+    assert np.std(sums[1][1]["words"]) == pytest.approx(budget.sigma("words") / np.sqrt(2), rel=0.3)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -162,7 +102,7 @@ def test_a_study_asks_what_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -
     """So often as it says, in as many rounds as it has, and once more their number at first."""
     install(monkeypatch)
     messages = overheard(monkeypatch)
-    plan = planned(8, name=name, max_rounds=6)
+    plan = planned(name, 8, max_rounds=6)
     trained(plan, {n: themed(4000, seed) for seed, n in enumerate("abc")})
     asked = [function for client, function, _, _ in messages.calls if client == "a"]
     said = {each.function: each.often for each in plan.registration.exchanges(plan.method)}
@@ -174,7 +114,7 @@ def test_a_study_asks_what_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_a_study_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
-    plan = planned(3, name="nmf").with_clients("abc")
+    plan = planned("nmf", 3).with_clients("abc")
     found = expose(plan, themed(300))
     shown = {each.function: each for each in found.shown}
     assert set(shown) == {"extent", "occurrences", "sketch", "noisy_factors"}
@@ -222,13 +162,17 @@ def test_with_noise_the_themes_are_found(
 ) -> None:
     install(monkeypatch)
     corpora = {client: themed(4000, seed) for seed, client in enumerate("abc")}
-    model = trained(planned(3, name=name), corpora)
+    model = trained(planned(name, 3), corpora)
     assert accuracy(model, corpora) > 0.9
     assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
     assert model.info["method"] == name
     assert list(model.documents) == ["all"], "nothing is said of a client"
+    assert model.documents["all"] != 12_000, "their number has noise as well"
+    assert abs(model.documents["all"] - 12_000) < 300
+    assert model.share.sum() == pytest.approx(1)
     read = type(model).from_pretrained(model.save_pretrained(tmp_path / name))
     assert read.topics() == model.topics()
+    assert read.documents == model.documents
     np.testing.assert_array_equal(read.transform(corpora["a"]), model.transform(corpora["a"]))
 
 
@@ -237,26 +181,78 @@ def test_topics_with_given_words(monkeypatch: pytest.MonkeyPatch) -> None:
     corpora = {client: themed(4000, seed) for seed, client in enumerate("abc")}
     for theme in range(3):
         words = PUBLIC[theme * WORDS : theme * WORDS + 2]
-        model = trained(planned(8, name="nmf", seed_topics=[words]), corpora)
+        model = trained(planned("nmf", 8, seed_topics=[words]), corpora)
         assert {word[:6] for word in model.topics(8)[0]} == {words[0][:6]}
 
 
-def test_a_half_without_a_bound_is_the_methods_own() -> None:
-    plan = planned(name="nmf")
+@pytest.mark.parametrize("name", METHODS)
+def test_sums_of_several_clients_are_those_of_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the noise, which is left out here."""
+    install(monkeypatch)
+    monkeypatch.setattr(Noise, "added", lambda _, values, *__: np.asarray(values, float))
+    corpus, plan = themed(3000), planned(name, 50)
+    alone = trained(plan.model_copy(update={"secure": False}), {"all": corpus})
+    several = trained(plan, spread(corpus, 3))
+    # Rounding may say which topic of a sketch is found first.
+    order = [np.argsort([topic[0] for topic in model.topics()]) for model in (alone, several)]
+    np.testing.assert_allclose(several.beta[order[1]], alone.beta[order[0]], rtol=1e-4)
+    copies = 3000 - half_of(corpus, name).summed
+    assert 3000 - copies <= several.documents["all"] <= 3000, "copies at one client count once"
+    for topic in several.topics():
+        assert len({word[:6] for word in topic}) == 1, "ten words of a theme"
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_run_goes_on_without_asking_twice(
+    stop: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    corpora, plan = spread(themed(9000), 3), planned("kmeans", 8, max_rounds=6)
+    whole = trained(plan, corpora)
+
+    def happen(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == stop:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        trained(plan, corpora, out=tmp_path, on_event=happen)
+    messages = overheard(monkeypatch)
+    resumed = trained(plan, corpora, out=tmp_path, resume=True)
+    assert len([call for call in messages.calls if call[0] == "client-1"]) == 6 - stop + 1
+    for name, weight in whole.weights.items():
+        np.testing.assert_array_equal(resumed.weights[name], weight)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_too_few_documents_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+    with pytest.raises(StudyError, match=r"at epsilon 1 noise hides the rest. Ask for fewer"):
+        trained(planned(name, 1), spread(themed(90), 3))
+
+
+def test_a_half_looks_at_no_other_documents() -> None:
+    plan = planned("nmf", 3)
+    capped = plan.model_copy(update={"text": TextRules(repeats="cap")})
     site = Site("a", themed(20).with_embeddings(None), OPEN_POLICY)
-    assert type(plan.client_half(site)).__name__ == "NMFClient"
-    assert type(METHOD.client(plan_of(plan), site)).__name__ == "PrivateClient"
-    assert plan.method.recipe.embedding.dimension != DIMENSION
+    with pytest.raises(StudyError, match='leave it at "keep"'):
+        capped.client_half(site)
+    half: Any = plan.client_half(site)
+    with pytest.raises(PolicyError, match="it has no public words yet"):
+        half.occurrences(vocabulary="")
+    assert type(half).__name__ == "NoisyNMFClient"
+    assert type(planned("nmf").client_half(site)).__name__ == "NMFClient"
 
 
 def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client's own ledger says of how many documents a reply is, which does not leave."""
     install(monkeypatch)
     corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
-    model = trained(planned(8, name="kmeans", max_rounds=5), corpora, out=tmp_path)
+    model = trained(planned("kmeans", 8, max_rounds=5), corpora, out=tmp_path)
     rows = {row["function"]: row for row in summarise_ledger(tmp_path / "clients/a/ledger.jsonl")}
-    documents = len(half_of(corpora["a"], mode="embeddings")._corpus)  # copies count once
-    assert rows["cluster_sums"]["replies"] == 2
+    documents = len(half_of(corpora["a"], "kmeans")._corpus)  # copies count once
+    assert rows["noisy_cluster_sums"]["replies"] == 2
     assert {row["documents"] for row in rows.values()} == {documents}
     told = summarise(model, find_run(tmp_path)[1])["left"]["functions"]
     meanings = {row["function"]: row["meaning"] for row in told}
@@ -272,10 +268,10 @@ def test_sums_under_masks_come_to_the_same_topics(
 ) -> None:
     install(monkeypatch)
     corpora = {client: themed(4000, seed) for seed, client in enumerate("abc")}
-    plain = trained(planned(8, name=name), corpora)
+    plain = trained(planned(name, 8), corpora)
     seen = EncodedSums(monkeypatch)
-    model = trained(planned(8, name=name), corpora)
-    said = planned(8, name=name).registration.exchanges(planned(8, name=name).method)
+    model = trained(planned(name, 8), corpora)
+    said = planned(name, 8).registration.exchanges(planned(name, 8).method)
     assert seen.encoded == {each.function for each in said}
     assert not seen.plain
     assert model.topics() == plain.topics()
@@ -286,14 +282,14 @@ def test_a_client_goes_by_its_policy_and_its_account(
 ) -> None:
     """The method is the one that the study names, and what it may say is written down first."""
     install(monkeypatch)
-    plan = planned(3, name="nmf").with_clients(["east", "north", "west"])
+    plan = planned("nmf", 3).with_clients(["east", "north", "west"])
     (tmp_path / "policy.toml").write_text("max_epsilon = 4\n")
     policy = Policy.read(tmp_path / "policy.toml")
     part = Participation("north", themed(100), policy, tmp_path / "out")
     part.consider(part.look(proposal(plan, None), signed=True), b"run")
     part.close()
     assert Account(tmp_path / "policy.account.jsonl").epsilon == 3
-    again = planned(3, name="lda").with_clients(["east", "north", "west"])
+    again = planned("lda", 3).with_clients(["east", "north", "west"])
     with pytest.raises(PolicyError, match=r"1 before had 3, and with this one it would be 4\.42"):
         Participation("north", themed(100), policy, tmp_path / "more").look(
             proposal(again, None), signed=True
@@ -303,7 +299,7 @@ def test_a_client_goes_by_its_policy_and_its_account(
         Participation("north", themed(100), of_sums, tmp_path / "sums").look(
             proposal(plan, None), signed=True
         )
-    alone = Policy(methods=("private",))
+    alone = Policy(methods=("lda",))
     with pytest.raises(PolicyError, match="nmf"):
         Participation("north", themed(100), alone, tmp_path / "other").look(
             proposal(plan, None), signed=True
@@ -320,7 +316,7 @@ def test_a_study_between_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         path.write_text('max_epsilon = 9\nsecure = "required"\n')
         policies[name] = Policy.read(path)
     pki = authority(tmp_path / "pki", *corpora)
-    plan = planned(8, name="nmf")
+    plan = planned("nmf", 8)
     model = federated(plan, corpora, tmp_path, pki, policies=policies, seeded=False).model
     assert accuracy(model, corpora) > 0.9
     assert model.info["masked"] and model.info["clear"] == []

@@ -258,9 +258,6 @@ def test_periods_of_a_study() -> None:
         study(over_time={"end": "2024-12-31"})
     with pytest.raises(StudyError, match="over_time has 1,461 periods, more than 1,000"):
         study(over_time={"period": "day", "begin": "2024-01-01", "end": "2027-12-31"})
-    noted = {"name": "private", "over_time": YEAR}
-    with pytest.raises(StudyError, match="over_time"):
-        Study.make(method=noted, privacy={"epsilon": 3.0}, clients={n: {} for n in "abc"})
 
 
 def test_documents_without_times_are_refused_before_the_first_round() -> None:

@@ -20,11 +20,11 @@ from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.aggregation import SharedPayload
 from fedtopics.methods.base import Moment
 from fedtopics.text.vocabulary import fingerprint
+from tests.helpers.bounded import PUBLIC, install, planned, themed
 from tests.helpers.clusters import accuracy
 from tests.helpers.grpc_federation import HOST, Notes, Partner, comes_back, partner, until
-from tests.helpers.private_topics import PUBLIC, install, planned, themed
 
-PLAN = planned(3, mode="words").with_clients(["east", "north", "west"])
+PLAN = planned("lda", 3).with_clients(["east", "north", "west"])
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None
 
 
 def sketched(door: Any, moment: Moment, masked: bool = False, **other: Any) -> Any:
-    door._half.take("words", PUBLIC)
+    door._half.take(PUBLIC)
     columns = np.arange(10)
     how = {"vocabulary": fingerprint(PUBLIC), "columns": columns, "rarity": np.ones(10)}
     payload = SharedPayload(how | other)
@@ -100,7 +100,7 @@ def test_a_client_that_comes_back_is_asked_in_the_same_way(
     monkeypatch.setattr(adder, "GRACE", 0.0)
     corpora = {name: themed(4000, seed) for seed, name in enumerate("abcd")}
     federation = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60)
-    plan = planned(8, name="nmf").with_clients(corpora)
+    plan = planned("nmf", 8).with_clients(corpora)
     plan = plan.model_copy(update={"federation": federation})
     partners: dict[str, Partner] = {}
     events, nodes, address = Notes(), list[Any](), list[str]()

@@ -11,16 +11,16 @@ import pytest
 
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.inference import points
+from fedtopics.methods.bounded import contributions
 from fedtopics.methods.client import TopicClient
-from fedtopics.methods.private import contributions
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.encoders import unit
-from tests.helpers.private_topics import (
+from tests.helpers.bounded import (
+    BY_WORDS,
     CENTRES,
     DIMENSION,
-    MODES,
+    METHODS,
     PUBLIC,
     WORDS,
     half_of,
@@ -28,6 +28,7 @@ from tests.helpers.private_topics import (
     planned,
     questions,
 )
+from tests.helpers.encoders import unit
 
 ONE = 1 + 1e-6  # embeddings are float32
 AGREED = fingerprint(PUBLIC)
@@ -82,52 +83,52 @@ def extreme(asked: list[tuple[str, dict[str, Any]]], rng: np.random.Generator) -
 
 
 def released(
-    documents: Sequence[Document], mode: str, asked: list[tuple[str, dict[str, Any]]]
+    documents: Sequence[Document], name: str, asked: list[tuple[str, dict[str, Any]]]
 ) -> dict[str, Any]:
     """Return all that a client gives, without noise; the embeddings are as a study takes them."""
     texts, vectors = [text for text, _ in documents], [vector for _, vector in documents]
     corpus = Corpus.of([*texts, ["x"]])  # one without a known word, so that none is empty
     corpus = corpus.with_embeddings(np.array([*vectors, np.zeros(DIMENSION)], np.float32))
     corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
-    half = half_of(corpus, mode=mode)
+    half = half_of(corpus, name)
     found = {"extent": half.extent()["size"]}
-    for name, how in asked:
-        reply = getattr(half, name)(vocabulary=AGREED, **how)
-        found |= {f"{name} {field}": value for field, value in reply.items()}
+    for function, how in asked:
+        reply = getattr(half, function)(vocabulary=AGREED, **how)
+        found |= {f"{function} {field}": value for field, value in reply.items()}
     return found
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_document_changes_each_release_by_one_at_most(mode: str) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_a_document_changes_each_release_by_one_at_most(name: str) -> None:
     """Wherever it comes in, whatever others are there, and however the question is put."""
     rng = np.random.default_rng(7)
     for trial in range(24):
-        asked = questions(mode, rng)
+        asked = questions(name, rng)
         if trial % 2:
             extreme(asked, rng)
         others = [anything(rng) for _ in range(rng.integers(0, 8))]
         others += others[: rng.integers(0, 3)]  # some of them twice
         place = rng.integers(0, len(others) + 1)
         with_it = [*others[:place], anything(rng), *others[place:]]
-        before, after = released(others, mode, asked), released(with_it, mode, asked)
+        before, after = released(others, name, asked), released(with_it, name, asked)
         for field, value in after.items():
             change = float(np.linalg.norm(value - before[field]))
             assert change <= ONE, f"{field} of {with_it[place]} at {place}"
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_what_all_add_is_what_each_adds_alone(mode: str) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_what_all_add_is_what_each_adds_alone(name: str) -> None:
     """No document decides what another one adds: not by its place, not by being there."""
     rng = np.random.default_rng(11)
     for trial in range(6):
-        asked = questions(mode, rng)
+        asked = questions(name, rng)
         if trial % 2:
             extreme(asked, rng)
         # A client may count a document once that it has twice.
         documents = list({str(each): each for each in (anything(rng) for _ in range(7))}.values())
-        nothing = released([], mode, asked)
-        alone = [released([document], mode, asked) for document in documents]
-        together = released(documents, mode, asked)
+        nothing = released([], name, asked)
+        alone = [released([document], name, asked) for document in documents]
+        together = released(documents, name, asked)
         for field, value in together.items():
             added = sum(np.asarray(each[field]) - nothing[field] for each in alone)
             np.testing.assert_allclose(value - nothing[field], added, atol=1e-9, err_msg=field)
@@ -150,44 +151,43 @@ def test_a_draw_between_clusters_does_not_depend_on_other_documents(
 
 def test_every_function_of_the_schedule_is_among_these() -> None:
     """What else leaves is public: the vectors of words."""
-    for mode in MODES:
-        asked = {name for name, _ in questions(mode, np.random.default_rng(0))}
-        settings = planned(3, mode=mode).method
-        schedule = half_of(Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION))), mode=mode)
-        assert isinstance(schedule, TopicClient)
-        assert set(schedule.schedule(settings)) == asked | {"extent"} | (
-            set() if mode in ("words", "factors") else {"word_vectors"}
-        )
+    for name in METHODS:
+        asked = {function for function, _ in questions(name, np.random.default_rng(0))}
+        settings = planned(name, 3).method
+        half = half_of(Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION))), name)
+        assert isinstance(half, TopicClient)
+        public = set() if name in BY_WORDS else {"word_vectors"}
+        assert set(half.schedule(settings)) == asked | {"extent"} | public
 
 
 @pytest.mark.parametrize(
     ("name", "field", "value"),
     [
         ("sketch", "rarity", np.inf), ("sketch", "rarity", np.nan), ("sketch", "columns", 3),
-        ("topic_words", "topics", -1.0), ("topic_words", "topics", 0.0),
-        ("topic_words", "topics", np.nan), ("topic_words", "columns", 3),
+        ("noisy_topic_words", "topics", -1.0), ("noisy_topic_words", "topics", 0.0),
+        ("noisy_topic_words", "topics", np.nan), ("noisy_topic_words", "columns", 3),
     ],
 )  # fmt: skip
 def test_questions_by_which_a_document_counts_more_than_once(
     name: str, field: str, value: float
 ) -> None:
     """Infinite weights of a word would say, by a reply that fails, whether a document has it."""
-    half = half_of(Corpus.of([["x"]]), mode="words")
-    how = dict(questions("words", np.random.default_rng(0)))[name]
+    half = half_of(Corpus.of([["x"]]), "lda")
+    how = dict(questions("lda", np.random.default_rng(0)))[name]
     how[field] = np.where(np.arange(len(how[field])) < 2, value, how[field].T).T
     with pytest.raises(PolicyError, match="could count more than once"):
         getattr(half, name)(vocabulary=AGREED, **how)
 
 
 @pytest.mark.parametrize("document", [[], [PUBLIC[-1]]])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", METHODS)
 def test_questions_of_another_shape_are_refused_whatever_documents_have(
-    mode: str, document: list[str]
+    name: str, document: list[str]
 ) -> None:
     """Else it would be an error with a document, or a word would count twice: -1 is the last."""
-    half = half_of(Corpus.of([document]).with_embeddings(CENTRES[:1]), mode=mode)
+    half = half_of(Corpus.of([document]).with_embeddings(CENTRES[:1]), name)
     last = np.array([len(PUBLIC) - 1, -1])
-    for name, how in questions(mode, np.random.default_rng(0)):
+    for function, how in questions(name, np.random.default_rng(0)):
         other: list[dict[str, Any]] = []
         for field in how.keys() - {"number"}:
             value = how[field]
@@ -199,12 +199,12 @@ def test_questions_of_another_shape_are_refused_whatever_documents_have(
             other += [how | {field: each} for each in wrong]
         for how in other:
             with pytest.raises(PolicyError, match="could count more than once"):
-                getattr(half, name)(vocabulary=AGREED, **how)
+                getattr(half, function)(vocabulary=AGREED, **how)
 
 
 @pytest.mark.parametrize("number", [1e308, -1e308, 1.0, 2.6e-162, 1e-310])
-@pytest.mark.parametrize("mode", ["words", "factors"])
-def test_words_of_weights_at_the_end_of_numbers(mode: str, number: float) -> None:
+@pytest.mark.parametrize("name", BY_WORDS)
+def test_words_of_weights_at_the_end_of_numbers(name: str, number: float) -> None:
     """A document adds a number, of length 1 at most, however large or small weights are."""
     rng = np.random.default_rng(0)
     columns = np.arange(10)
@@ -212,44 +212,38 @@ def test_words_of_weights_at_the_end_of_numbers(mode: str, number: float) -> Non
     topics = 10 ** rng.uniform(-320, 308, (10, 3))
     topics[:3] = abs(number)
     asked: list[tuple[str, dict[str, Any]]] = [("sketch", weights)]
-    if mode == "factors":
+    if name == "nmf":
         asked.append(("noisy_factors", {"number": 1, **weights, "topics": topics}))
     else:
-        asked.append(("topic_words", {"number": 1, "columns": columns, "topics": topics}))
+        asked.append(("noisy_topic_words", {"number": 1, "columns": columns, "topics": topics}))
     for words in (PUBLIC[:9], PUBLIC[:1] * 1000, PUBLIC[:10] * 9):
-        found = released([(words, CENTRES[0])], mode, asked)
-        without = released([], mode, asked)
+        found = released([(words, CENTRES[0])], name, asked)
+        without = released([], name, asked)
         for field, value in found.items():
             assert np.linalg.norm(value - without[field]) <= ONE, field
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_each_sum_is_asked_for_in_one_way(mode: str) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_each_sum_is_asked_for_in_one_way(name: str) -> None:
     """Whether another question has the same answer would be told without noise, by who refuses."""
     corpus = Corpus.of([["x"]]).with_embeddings(np.zeros((1, DIMENSION)))
-    half = half_of(corpus, 3, mode=mode)
-    for name, how in questions(mode, np.random.default_rng(0)):
-        first = getattr(half, name)(vocabulary=AGREED, **how)
-        again = getattr(half, name)(vocabulary=AGREED, **how)
+    half = half_of(corpus, name, 3)
+    for function, how in questions(name, np.random.default_rng(0)):
+        first = getattr(half, function)(vocabulary=AGREED, **how)
+        again = getattr(half, function)(vocabulary=AGREED, **how)
         assert all((first[field] == again[field]).all() for field in first)
         for field in how.keys() - {"number", "columns"}:  # of no word the same, of any question
             with pytest.raises(PolicyError, match="asked for the same with other numbers before"):
-                getattr(half, name)(vocabulary=AGREED, **how | {field: how[field] * 2})
+                getattr(half, function)(vocabulary=AGREED, **how | {field: how[field] * 2})
         if "number" in how:
             with pytest.raises(PolicyError, match="has no part of the budget"):
-                getattr(half, name)(vocabulary=AGREED, **how | {"number": 51})
-
-
-def test_documents_are_not_seen_by_something_else_as_well() -> None:
-    half = half_of(Corpus.of([PUBLIC[:1]]).with_embeddings(CENTRES[:1]), 3, mode="both")
-    with pytest.raises(PolicyError, match="documents are not seen by what 'occurrences' sums"):
-        half.occurrences(vocabulary=AGREED)
+                getattr(half, function)(vocabulary=AGREED, **how | {"number": 51})
 
 
 def test_words_that_are_named_twice_in_clusters() -> None:
     corpus = Corpus.of([PUBLIC[:1]]).with_embeddings(CENTRES[:1])
-    half = half_of(corpus, mode="embeddings")
-    how = dict(questions("embeddings", np.random.default_rng(0)))["cluster_words"]
+    half = half_of(corpus, "kmeans")
+    how = dict(questions("kmeans", np.random.default_rng(0)))["cluster_words"]
     half.cluster_words(vocabulary=AGREED, **how)
     how["columns"] = np.zeros(30, np.int64)
     with pytest.raises(PolicyError, match="a word is named twice"):
@@ -273,6 +267,6 @@ def test_vectors_of_words_say_nothing_of_documents(
         corpus = Corpus.of(documents)
         corpus = corpus.with_embeddings(document_embeddings(corpus, SETTINGS))
         columns = np.arange(len(PUBLIC))
-        half = half_of(corpus, mode="embeddings")
+        half = half_of(corpus, "kmeans")
         found.append(half.word_vectors(vocabulary=AGREED, columns=columns)["vectors"])
     np.testing.assert_array_equal(*found)

@@ -27,7 +27,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.methods.secret import Secret
 from fedtopics.privacy import Budget, Noise, Privacy
 from fedtopics.privacy.accounting import mu_of
-from tests.helpers.private_topics import MODES, install, planned, themed
+from tests.helpers.bounded import BY_EMBEDDINGS, METHODS, install, planned, themed
 
 TIMES, DRAWN = 100_000, 500  # in so many calls, of different secrets
 CLIENTS = 3
@@ -104,15 +104,15 @@ def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]
 
 
 @pytest.mark.parametrize(
-    ("mode", "epsilon"),
-    [("embeddings", 1.0), ("words", 3.0), ("factors", 3.0), ("classes", 1.0)],
+    ("name", "epsilon"),
+    [("kmeans", 1.0), ("lda", 3.0), ("nmf", 3.0), ("discriminative", 1.0)],
 )
 def test_sums_of_a_study_say_no_more_of_a_document_than_the_accountant_allows(
-    mode: str, epsilon: float
+    name: str, epsilon: float
 ) -> None:
     """The logarithm of the ratio of likelihoods is normal, of a variance that is mu^2 at most."""
     times = 60
-    found = guesses(neighbours.Case(mode, epsilon), times)
+    found = guesses(neighbours.Case(name, epsilon), times)
     most = mu_of(Privacy(epsilon=epsilon, delta=neighbours.DELTA)) ** 2
     both = np.concatenate([found[True] - found[True].mean(), found[False] - found[False].mean()])
     assert most / 2 < both.var() < most * (1 + 3 / np.sqrt(times))
@@ -120,9 +120,9 @@ def test_sums_of_a_study_say_no_more_of_a_document_than_the_accountant_allows(
     assert apart == pytest.approx(both.var(), abs=4 * np.sqrt(most / times))
 
 
-@pytest.mark.parametrize("mode", ["embeddings", "classes"])
-def test_too_little_noise_in_a_study_is_noticed(mode: str) -> None:
-    case = neighbours.Case(mode, 1.0, 0.1)
+@pytest.mark.parametrize("name", BY_EMBEDDINGS)
+def test_too_little_noise_in_a_study_is_noticed(name: str) -> None:
+    case = neighbours.Case(name, 1.0, 0.1)
     rows = [
         {"there": there, "times": 60,
          "above": (each > levels).sum(1), "below": (each < -levels).sum(1)}
@@ -132,9 +132,9 @@ def test_too_little_noise_in_a_study_is_noticed(mode: str) -> None:
     assert neighbours.least_epsilon(rows) > 1.0
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", METHODS)
 def test_all_noise_of_a_study_comes_to_what_it_promises(
-    mode: str, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is drawn in a run is composed by `dp-accounting`; nothing of it is drawn twice."""
     install(monkeypatch)
@@ -147,7 +147,7 @@ def test_all_noise_of_a_study_comes_to_what_it_promises(
 
     monkeypatch.setattr(Noise, "added", noting)
     corpora = {"alone": themed(9000)}
-    plan = planned(5, mode=mode).model_copy(update={"secure": False})
+    plan = planned(name, 5).model_copy(update={"secure": False})
     train(plan, corpora, policies={"alone": OPEN_POLICY}, at_once=False)
     assert len({purpose for purpose, _ in drawn}) == len(drawn)
     accountant = PLDAccountant()

@@ -39,7 +39,6 @@ from tests.helpers.sums import add_up
 
 SAID = Announced({"a": 10, "b": 20})
 SIZES = {"east": 60, "north": 40, "south": 25}
-WORDS = [f"{name}{i}" for name in SIZES for i in range(40)]
 
 
 def members(n: int) -> list[str]:
@@ -307,7 +306,6 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "nmf": lambda: of_words("nmf", max_rounds=4),
     "auto": lambda: of_words("auto"),
     "flda": flda,
-    "private": lambda: of_words("private", n_components=2, mode="words", words=WORDS),
     **{case: lambda case=case: of_embeddings(case) for case in CLUSTERED},
     "fstc, average": lambda: clustered("fstc", n_components=3, average_every=1),
 }

@@ -177,9 +177,10 @@ class FollowedRun:
             return Forming(why=NONE_YET)
         agreed = json.loads(read_bytes(agreement))
         settings: Any = self._study.method
+        method = self._study.registration
         if "chosen" in agreed:  # by a rule
-            settings = find_method(agreed["chosen"]["name"]).settings(**agreed["chosen"])
-        method = find_method(settings.method_name)
+            method = find_method(agreed["chosen"]["name"])
+            settings = method.settings(**agreed["chosen"])
         if method.topics_of is None:
             return Forming(why=NONE_HELD.format(method.title))
         path = max((self._place / "checkpoints").glob("*.safetensors"), default=None)

@@ -30,6 +30,7 @@ from fedtopics.federation.study import Study, unmasked
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, hold, make_folder, write_durably
 from fedtopics.harmless import file_name
+from fedtopics.methods.bounded.contributions import authors
 from fedtopics.methods.events import (
     Embedding,
     Event,
@@ -43,7 +44,6 @@ from fedtopics.methods.events import (
 from fedtopics.methods.events import Offer as Offered
 from fedtopics.methods.over_time import check_times
 from fedtopics.methods.plan import Site
-from fedtopics.methods.private.units import authors
 from fedtopics.methods.registry import versions
 from fedtopics.methods.secret import Secret
 from fedtopics.methods.warm_start import WarmStart
@@ -312,7 +312,7 @@ class Participation:
         if study.privacy is None:
             study.method.check(study.text)
         else:
-            study.method.recipe.public_words(study.text)
+            study.method.public_words(study.text)
         shares, advice = check_texts(corpus, study.text)
         if shares:
             self.notify(Languages(self.name, shares, advice))

@@ -197,7 +197,8 @@ class Study(BaseModel):
     @property
     def registration(self) -> Method:
         """What is registered of the study's method; with privacy, what adds noise in its place."""
-        return find_method("private" if self.privacy else self.method.method_name)
+        method = find_method(self.method.method_name)
+        return method if self.privacy is None else method.with_privacy()
 
     @property
     def in_the_clear(self) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedtopics.errors import StudyError
 from fedtopics.extras import Registry
 
 if TYPE_CHECKING:  # the command line names the methods without what they load
@@ -42,6 +43,8 @@ class Method:
     starts_from_models: bool = False  # or from topics
     takes_new_documents: bool = False  # of clients, while it runs
     inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
+    noisy: Callable[[Any], Trainer] | None = None  # as `server`, in a study with [privacy]
+    noisy_client: type[TopicClient[Any]] | None = None  # likewise
 
     @property
     def topics_of(self) -> Callable[[Any, int, Mapping[str, NDArray[Any]]], Any] | None:
@@ -51,6 +54,12 @@ class Method:
         `save` returned. It returns what is in proportion to p(word | topic), (n_topics, n_words).
         """
         return getattr(self.server, "topics_of", None)
+
+    def with_privacy(self) -> Method:
+        """Return the method as it runs in a study with [privacy]; StudyError if it cannot."""
+        if self.noisy is None or self.noisy_client is None:
+            raise StudyError(f"The method {self.name!r} has no sums with noise; choose another.")
+        return replace(self, server=self.noisy, client=self.noisy_client)
 
     def exchanges(self, settings: TopicSettings) -> list[Exchange]:
         """Return what a study with these settings asks of a client."""
@@ -80,12 +89,13 @@ class Method:
 
     def leaves(self, function: str) -> str:
         """Return what leaves a client with a reply of a function; nothing for an unknown one."""
-        return str(getattr(getattr(self.client, function, None), "leaves", ""))
+        halves = self.client, self.noisy_client
+        said = (getattr(getattr(half, function, None), "leaves", "") for half in halves)
+        return next(filter(None, said), "")
 
 
 OURS = (
     "auto", "gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl",
-    "private",
 )  # fmt: skip
 METHODS: Registry[Method] = Registry(
     "method",

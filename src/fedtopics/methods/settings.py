@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -16,9 +16,6 @@ from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
-
-if TYPE_CHECKING:
-    from fedtopics.methods.bounded import Recipe
 
 FIRST_TOPICS = (
     'first topics: "random", what is beside words that stand for one topic alone ("anchors"; an '
@@ -118,9 +115,8 @@ class TopicSettings(BaseModel):
         """Why a study with [privacy] cannot have these settings; nothing if it can."""
         return self.UNBOUNDED
 
-    @property
-    def recipe(self) -> Recipe:
-        """What runs in a study with [privacy], of settings that can have it."""
+    def public_words(self, text: TextRules) -> list[str]:
+        """Return the words of a study with [privacy], of settings that can have it."""
         raise StudyError(f"{self.method_name} has no sums with noise: {self.unbounded}.")
 
     def draw(self, seed: int) -> Draw:

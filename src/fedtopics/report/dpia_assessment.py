@@ -61,7 +61,7 @@ OF_PRIVATE = [
     ["max_epsilon in policies", "a limit for all studies on the same documents together"],
 ]
 OF_OTHERS = [
-    ["privacy in the study, with private or another method that can", "a bound for each document"],
+    ["privacy in the study, with a method that can keep it", "a bound for each document"],
     ["larger min_documents in policies", "a reply says less of one document"],
     ["lower max_rounds in policies", "fewer sums, of which documents can be solved"],
     ["policies that ask for all clients in a sum", "no sums that differ by a client"],

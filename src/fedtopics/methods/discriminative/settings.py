@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from fedtopics.methods.bounded import BoundedClusters, Mode
+from fedtopics.methods.bounded.settings import BoundedClusters, Shares
 from fedtopics.methods.cluster_settings import EmbeddedSettings
 
 
@@ -54,7 +54,7 @@ class DiscriminativeChoice(BaseModel):
 class DiscriminativeSettings(BoundedClusters, SeparationSettings, DiscriminativeChoice):
     """All parameters of discriminative clustering, as a study names them."""
 
-    MODE: ClassVar[Mode] = "classes"
+    SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"classes": 0.18, "sizes": 0.02})
     with_privacy: ClassVar[dict[str, Any]] = BoundedClusters.with_privacy | {"tolerance": 0.0}
 
     max_rounds: int = Field(100, ge=1, description="most rounds")

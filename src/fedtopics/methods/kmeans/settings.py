@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from fedtopics.methods.bounded import BoundedClusters, Mode
+from fedtopics.methods.bounded.settings import BoundedClusters, Shares
 from fedtopics.methods.cluster_settings import ClusterSettings
 from fedtopics.methods.settings import fill_from
 
@@ -31,7 +31,7 @@ class KMeansChoice(BaseModel):
 class KMeansSettings(BoundedClusters, ClusterSettings, KMeansChoice):
     """All parameters of federated k-means, as a study names them."""
 
-    MODE: ClassVar[Mode] = "embeddings"
+    SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"clusters": 0.2})
 
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from fedtopics.inference.lda import LDAPrior
-from fedtopics.inference.points import TINY
-from fedtopics.methods.bounded import Bounded, Recipe
+from fedtopics.methods.bounded.settings import Bounded, Shares
 from fedtopics.methods.settings import FIRST_TOPICS, Beginning, MinibatchSettings
 
 
@@ -22,6 +21,7 @@ class LDASettings(Bounded, MinibatchSettings, LDAPrior, LDAChoice):
     """All parameters of federated LDA, as a study names them."""
 
     ONCE: ClassVar[int] = 2
+    SHARES: ClassVar[Shares] = Shares({"words": 0.05, "sketch": 0.7}, {"topics": 0.25})
     with_privacy: ClassVar[dict[str, Any]] = {
         "learning": "batch", "coherence": "nothing", "max_rounds": 4,
     }  # fmt: skip
@@ -50,8 +50,3 @@ class LDASettings(Bounded, MinibatchSettings, LDAPrior, LDAChoice):
         if self.initialisation != "anchors":
             return 'first topics are of sums with noise: leave initialisation at "anchors"'
         return ""
-
-    @property
-    def recipe(self) -> Recipe:
-        # Of the smallest numbers there are, what documents add would be none.
-        return self.made("words", alpha=max(self.theta_prior, TINY))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.nmf import NMFShape
-from fedtopics.methods.bounded import Bounded, Recipe
+from fedtopics.methods.bounded.settings import Bounded, Shares
 from fedtopics.methods.settings import check_seeds
 
 
@@ -21,6 +21,9 @@ class NMFSettings(Bounded, NMFShape, NMFChoice):
     """All parameters of federated NMF, as a study names them."""
 
     ONCE: ClassVar[int] = 2
+    SHARES: ClassVar[Shares] = Shares(
+        {"words": 0.05, "sketch": 0.5}, {"factors": 0.4, "products": 0.05}
+    )
     with_privacy: ClassVar[dict[str, Any]] = {"coherence": "nothing", "max_rounds": 8}
 
     n_components: int = Field(20, ge=2, description="number of topics")
@@ -42,10 +45,6 @@ class NMFSettings(Bounded, NMFShape, NMFChoice):
     def _seeds_fit(self) -> NMFSettings:
         check_seeds(self.seed_topics, self.n_components)
         return self
-
-    @property
-    def recipe(self) -> Recipe:
-        return self.made("factors")
 
     @property
     def stops(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a bound is for: documents that count once, and authors whose documents count as one."""
+"""Whom a study protects: documents that count once, authors whose documents count as one."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
+from fedtopics.methods.bounded.contributions import counted_once
 from fedtopics.methods.plan import Site
-from fedtopics.methods.private.units import counted_once
 from fedtopics.model.card import card, promise
 from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.private_topics import (
+from tests.helpers.bounded import (
     DIMENSION,
-    MODES,
+    METHODS,
     PUBLIC,
+    half_of,
     install,
     planned,
     questions,
@@ -44,14 +45,14 @@ def corpus_of(rows: list[Row]) -> Corpus:
     return corpus.with_embeddings(np.array(vectors, np.float32))
 
 
-def released(rows: list[Row], asked: list[tuple[str, Any]], mode: str) -> dict[str, Any]:
+def released(rows: list[Row], asked: list[tuple[str, Any]], name: str) -> dict[str, Any]:
     """All that leaves a client for these documents in a study of authors, but for the noise."""
-    plan = planned(3, mode=mode).model_copy(update={"privacy": OF_AUTHORS})
+    plan = planned(name, 3).model_copy(update={"privacy": OF_AUTHORS})
     half: Any = plan.client_half(Site("a", corpus_of(rows), OPEN_POLICY))
     half.noise.added = lambda values, *_: np.asarray(values, float)
-    half.take(mode, PUBLIC)
+    half.take(PUBLIC)
     agreed = fingerprint(PUBLIC)
-    replies = [getattr(half, name)(vocabulary=agreed, **how) for name, how in asked]
+    replies = [getattr(half, function)(vocabulary=agreed, **how) for function, how in asked]
     found = {field: reply[field] for reply in replies for field in reply}
     return found | {"size": half.extent()["size"]}
 
@@ -70,21 +71,21 @@ def writings(rng: np.random.Generator, author: str) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", METHODS)
 def test_an_author_more_changes_each_release_by_one_at_most(
-    mode: str, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch)
     rng = np.random.default_rng(2)
     nobody: Row = "", ["x"], np.zeros(DIMENSION)  # so that no corpus is empty
     largest: dict[str, float] = {}
     for _ in range(12):
-        asked = questions(mode, rng)
+        asked = questions(name, rng)
         others = [nobody, *writings(rng, "b"), *writings(rng, ""), *writings(rng, "c")]
         both = [*others, *writings(rng, "a")]
         mixed = [both[i] for i in rng.permutation(len(both))]
         without = [row for row in mixed if row[0] != "a"]
-        before, after = (released(rows, asked, mode) for rows in (without, mixed))
+        before, after = (released(rows, asked, name) for rows in (without, mixed))
         for field, values in before.items():
             change = float(np.linalg.norm(after[field] - values))
             assert change <= ONE, field
@@ -114,11 +115,7 @@ def test_a_document_again_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     install(monkeypatch)
     corpus = themed(40)
     twice = Corpus.pool([corpus, corpus.take([5, 7, 7])])
-    halves: list[Any] = [
-        planned(mode="words").client_half(Site("a", each, OPEN_POLICY)) for each in (corpus, twice)
-    ]
-    for half in halves:
-        half.take("words", PUBLIC)
+    halves = [half_of(each, "lda") for each in (corpus, twice)]
     agreed = fingerprint(PUBLIC)
     once, again = (half.occurrences(vocabulary=agreed)["words"] for half in halves)
     np.testing.assert_array_equal(once, again)
@@ -133,7 +130,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
         corpus = themed(4000, seed)
         authors = [f"{name}{i // 5}" for i in range(3000)] + [f"{name}{i}" for i in range(1000)]
         corpora[name] = replace(corpus, authors=pa.chunked_array([authors]))
-    plan = planned(8, mode="words").model_copy(update={"privacy": OF_AUTHORS})
+    plan = planned("lda", 8).model_copy(update={"privacy": OF_AUTHORS})
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     model = train(plan, corpora, policies=policies, at_once=False)
     assert abs(model.documents["all"] - 3000) < 300, "authors, not documents"
@@ -145,7 +142,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_authors_have_to_be_known() -> None:
-    plan = planned(3, mode="words").model_copy(update={"privacy": OF_AUTHORS})
+    plan = planned("lda", 3).model_copy(update={"privacy": OF_AUTHORS})
     with pytest.raises(DataError, match="name the column with --author"):
         plan.client_half(Site("a", themed(20), OPEN_POLICY))
 
@@ -155,7 +152,7 @@ def test_authors_have_to_be_known() -> None:
 )
 def test_an_author_has_so_many_documents(wrong: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="most_documents"):
-        Study.make(method={"name": "private"}, secure=True, privacy={"epsilon": 3, **wrong})
+        Study.make(method={"name": "nmf"}, secure=True, privacy={"epsilon": 3, **wrong})
 
 
 def test_a_column_of_authors() -> None:

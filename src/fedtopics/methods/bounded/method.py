@@ -1,28 +1,27 @@
-"""Topics with a bound for each document: a few sums with noise, and the most made of each.
+"""The program by which methods keep differential privacy: few sums with noise.
 
 Of what a topic model needs much is public: words, and what an encoder makes of them. Documents say
-which of the words occur, where their embeddings spread, and which words a cluster has; from words
-alone, which of them occur together. Each is one exchange of sums that a document changes by at most
-1, with noise; all of them share one budget. What follows from a sum costs nothing.
+which of the words occur, and where their embeddings spread or which words occur together; then
+which words a topic or a cluster has. Each is one exchange of sums that a document changes by at
+most 1, with noise; all of them share one budget. What follows from a sum costs nothing.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedtopics.errors import StudyError
+from fedtopics.inference.points import Numbers
 from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.bounded import Mode
-from fedtopics.methods.events import Chosen
+from fedtopics.methods.bounded.settings import Bounded
+from fedtopics.methods.bounded.stages import Stage, noisy
 from fedtopics.methods.plan import Plan
-from fedtopics.methods.private.modes import inferred, stages_of
-from fedtopics.methods.private.stages import Stage, noisy
-from fedtopics.methods.replies import Template, counts
-from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.replies import Template
 from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Budget
@@ -32,47 +31,50 @@ OF_WORDS = "counts", "topics", "weights"  # rows of a state
 EVERYBODY = "all"  # in place of clients, none of which says something alone
 
 
-class Private(Program[TopicSettings, Arrays]):
-    """The program of the method, and of all methods that have a recipe in a study with [privacy].
+class BoundedProgram(Program[Bounded, Arrays]):
+    """The program of a study with [privacy]; a method says what its stages are.
 
     Raise StudyError if the plan starts from a model: what it says has no part of the budget.
     """
 
+    FIRST: ClassVar[tuple[type[Stage], ...]]
+    REPEATED: ClassVar[type[Stage]]
+    LAST: ClassVar[tuple[type[Stage], ...]] = ()
+
     saves_every_round = True  # there are few, and each has cost a part of the budget
 
-    def __init__(self, plan: Plan[TopicSettings]) -> None:
+    def __init__(self, plan: Plan[Any]) -> None:
         super().__init__(plan)
         if plan.start is not None:
             raise StudyError(
                 "A study with privacy begins with public words alone, not with a model; leave out "
                 "one of both."
             )
-        self.recipe = plan.settings.recipe
-        self._stages: list[Stage] = []
+        budget = Budget(plan.privacy, plan.settings.shares)
+        again = range(1, plan.settings.repeats + 1)
+        numbered = [
+            *((stage, 1) for stage in self.FIRST),
+            *((self.REPEATED, number) for number in again),
+            *((stage, 1) for stage in self.LAST),
+        ]
+        usual = plan.settings, budget, plan.seed, plan.limits.max_words
+        self.stages = [stage(*usual, number) for stage, number in numbered]
 
     @property
     def last_round(self) -> int:
-        return len(self._stages)
+        return len(self.stages)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        """Choose what documents are seen by, from their number with noise; words are public."""
-        words = self.recipe.public_words(self.plan.text)
+        """Ask for the number of documents, which has noise; words are public."""
+        words = self.settings.public_words(self.plan.text)
         agreed = run.recall("agreement")
         if agreed is None:
-            size = noisy(self.plan.privacy)
-            extent: Template = {"embedded": counts(), "clients": counts(), "size": size}
-            found, _ = clients.round(0, partial(clients.sum, "extent", extent))
-            embedded = found["embedded"] == found["clients"]
-            mode, why = self.recipe.choose(found["size"], embedded, self.plan.privacy)
-            agreed = {"mode": mode, "documents": max(round(found["size"]), 1)}
-            if self.recipe.own is None:  # else the study's method says it
-                run.event(Chosen(mode, why))
+            size: Template = {"size": noisy(self.plan.privacy)}
+            found, _ = clients.round(0, partial(clients.sum, "extent", size))
+            agreed = {"documents": max(round(found["size"]), 1)}
             run.keep("agreement", agreed)
-        mode, documents = agreed["mode"], agreed["documents"]
-        self._mode: Mode = mode
-        clients.tell("take", mode=mode, words=words)
-        budget = Budget(self.plan.privacy, self.recipe.shares(mode))
-        self._stages = stages_of(mode, self.plan, budget)
+        documents = agreed["documents"]
+        clients.tell("take", words=words)
         nothing = np.zeros(len(words), np.int64)
         vocabulary = Vocabulary(tuple(words), nothing, nothing)
         return Agreement(clients, vocabulary, documents, documents, length=1.0)
@@ -81,12 +83,12 @@ class Private(Program[TopicSettings, Arrays]):
         return {}
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
-        return self._stages[round_ - 1].exchange(agreement, state)
+        return self.stages[round_ - 1].exchange(agreement, state)
 
     def step(
         self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
     ) -> Step[Arrays]:
-        found = self._stages[round_ - 1].step(agreement, state, reply)
+        found = self.stages[round_ - 1].step(agreement, state, reply)
         return Step({**state, **found}, {"documents": agreement.documents})
 
     def model(self, agreement: Agreement, state: Arrays, rounds: int, run: Run) -> TopicModel:
@@ -99,13 +101,21 @@ class Private(Program[TopicSettings, Arrays]):
         found = np.ascontiguousarray(state["counts"].T)
         sizes = found.sum(1)
         return TopicModel(
-            **inferred(self._mode, self.recipe, state, found),
+            **self.inferred(state, found),
             shared={},
             vocabulary=vocabulary,
             text=self.plan.text,
             shares={EVERYBODY: sizes / sizes.sum()},
             documents={EVERYBODY: agreement.documents},
             word_sums=found,
-            reading=self.recipe.reading,
+            reading=self.settings.reading,
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
         )
+
+    @abstractmethod
+    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
+        """Return what finds the topics of new documents, and its weights, by the model's names.
+
+        `found` (n_topics, n_words) is how often words are of topics. Where the state is by words,
+        they are in the order of its counts.
+        """

@@ -17,24 +17,21 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.bounded import Recipe
-from fedtopics.methods.private import clusters, contributions, sketches, words
+from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.replies import Field, Template, counts
 from fedtopics.methods.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy
 
 WORDS_OF_TOPIC = 10  # that have to be left
-DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
 BESIDE = 0.02  # of a word's count, that its other topics begin with
 LITTLE, RARE = 1e-3, 1e-6  # of each word in each topic, of counts and of shares
-SMOOTHING = 1e-2  # likewise, after a variational round
 
 
 @dataclass(frozen=True)
 class Stage(ABC):
     """An exchange, and what follows from it."""
 
-    recipe: Recipe
+    settings: Any  # of the method
     budget: Budget
     seed: int
     most_words: int
@@ -61,17 +58,17 @@ class Stage(ABC):
     @property
     def n_topics(self) -> int:
         """Number of topics."""
-        return self.recipe.n_components
+        return self.settings.n_components
 
     @property
     def dimension(self) -> int:
         """Of embeddings."""
-        return self.recipe.embedding.dimension
+        return self.settings.embedding.dimension
 
     def known_words(self, counts: Numbers) -> NDArray[np.int64]:
         """Return the columns of words that surely occur; StudyError if they are too few."""
         sigma = self.budget.sigma("words")
-        kept = words.surely_there(counts, sigma, self.most_words)
+        kept = estimates.surely_there(counts, sigma, self.most_words)
         if len(kept) < WORDS_OF_TOPIC * self.n_topics:
             raise self.refusal(
                 f"{len(kept)} words surely occur, fewer than {WORDS_OF_TOPIC} for each of "
@@ -104,13 +101,13 @@ class KeyWords(Stage):
         number = max(float(np.trace(products)), 1.0)
         origin = reply["mean"] / number
         sigma = self.budget.sigma("products")
-        directions = clusters.find_directions(origin, products, number, sigma)
+        directions = estimates.find_directions(origin, products, number, sigma)
         return {
             "kept": kept,
             "frequency": reply["words"][kept],
             "origin": origin,
             "directions": directions,
-            "scatter": clusters.scatter_along(directions, origin, products, number),
+            "scatter": estimates.scatter_along(directions, origin, products, number),
         }
 
 
@@ -125,51 +122,27 @@ class WordVectors(Stage):
     def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
         frequency = state["frequency"]
         vectors = reply["vectors"].astype(np.float64) / reply["clients"]
-        centred = clusters.centred_words(vectors, frequency)
+        centred = estimates.centred_words(vectors, frequency)
         projected = centred @ state["directions"]
-        centres = clusters.first_centres(projected, frequency, self.n_topics, self.seed)
+        centres = estimates.first_centres(projected, frequency, self.n_topics, self.seed)
         return {"vectors": centred, "centres": centres}
 
 
-class ClusterSums(Stage):
-    """What is in each cluster, by its embeddings: a round of spherical k-means."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"sums": (self.n_topics, self.dimension)}
-        payload = {"number": self.number, **where(state)}
-        return self.ask(agreement, "cluster_sums", template, **payload)
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        sigma = self.budget.sigma(f"clusters {self.number}")
-        centres, alive = clusters.move(state["centres"], reply["sums"], state["directions"], sigma)
-        dead = int(np.count_nonzero(~alive))
-        if dead > DEAD_SHARE * self.n_topics:
-            raise self.refusal(
-                f"{dead} of {self.n_topics} clusters have too few documents to be told from noise"
-            )
-        return {"centres": centres, "sums": reply["sums"]}
-
-
-class ClusterWords(Stage):
-    """Which words clusters have."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"counts": (len(state["kept"]), self.n_topics)}
-        payload = {"columns": state["kept"], **where(state)}
-        return self.ask(agreement, "cluster_words", template, **payload)
+class WordsOfClusters(Stage):
+    """Which words clusters have; a method says how it asks."""
 
     def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
         sigma, of_words = self.budget.sigma("histogram"), self.budget.sigma("words")
         summed = reply["counts"]
-        chance = words.expected_by_chance(summed, sigma, state["frequency"], of_words)
+        chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
         close = state["vectors"] @ unit_rows(state["sums"]).T
-        expected = words.by_closeness(summed, chance, close)
-        found = words.shrunk(summed, expected, sigma)
+        expected = estimates.by_closeness(summed, chance, close)
+        found = estimates.shrunk(summed, expected, sigma)
         beside = BESIDE / self.n_topics * found.sum(1, keepdims=True)
         return {
             "frequency": chance.sum(1),
             "counts": found,
-            "topics": words.normalised(found + beside, LITTLE),
+            "topics": estimates.normalised(found + beside, LITTLE),
         }
 
 
@@ -191,38 +164,17 @@ class Sketch(Stage):
     """Which words occur together: topics to begin with, from words alone."""
 
     def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"sketch": (len(state["kept"]), sketches.WIDTH)}
+        template = {"sketch": (len(state["kept"]), estimates.WIDTH)}
         payload = {"columns": state["kept"], "rarity": state["rarity"]}
         return self.ask(agreement, "sketch", template, **payload)
 
     def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
         sigma = self.budget.sigma("sketch")
-        shares = sketches.first_topics(reply["sketch"], sigma, self.n_topics)
+        shares = estimates.first_topics(reply["sketch"], sigma, self.n_topics)
         of_words = shares / state["rarity"][:, None]
-        return {"topics": words.normalised(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
-
-
-class TopicWords(Stage):
-    """How much of each word is of each topic: a variational round."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"counts": state["topics"].shape}
-        payload = {"columns": state["kept"], "topics": state["topics"], "number": self.number}
-        return self.ask(agreement, "topic_words", template, **payload)
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        summed = reply["counts"]
-        expected = state["topics"] * np.maximum(summed.sum(0), 1)
-        found = words.shrunk(summed, expected, self.budget.sigma(f"topics {self.number}"))
-        topics = words.normalised(found, SMOOTHING)
-        return {"frequency": found.sum(1), "counts": found, "topics": topics}
+        return {"topics": estimates.normalised(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
 
 
 def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Field:
     """Return the template of sums with noise, whose numbers are written alike whatever they are."""
     return Field(shape) if privacy is None else Field(shape, BOUND, -BOUND)
-
-
-def where(state: Arrays) -> dict[str, Numbers]:
-    """Return what tells the cluster of an embedding: an origin, and centres of length 1."""
-    return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}

@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.study import Study, plan_of
 from fedtopics.methods.plan import Site
-from fedtopics.methods.private import METHOD
+from fedtopics.methods.registry import find_method
 from fedtopics.text.corpus import Corpus
 from tests.helpers.encoders import unit
 
 THEMES, WORDS, DIMENSION = 3, 14, 16  # words of a theme
 PUBLIC = [f"theme{chr(97 + k)}{chr(97 + i)}" for k in range(THEMES) for i in range(WORDS)]
-MODES = "embeddings", "both", "words", "factors", "classes"
-OTHERS = {"factors": "nmf", "classes": "discriminative"}  # whose modes the method `private` lacks
-BY_WORDS = "lda", "nmf"
+BY_WORDS, BY_EMBEDDINGS = ("lda", "nmf"), ("kmeans", "discriminative")
+METHODS = (*BY_WORDS, *BY_EMBEDDINGS)
 CENTRES = unit(np.random.default_rng(3).normal(size=(THEMES, DIMENSION)))
 
 
@@ -54,47 +53,45 @@ def themed(n: int, seed: int = 0) -> Corpus:
     return corpus.with_embeddings(embeddings)
 
 
-def planned(epsilon: float | None = None, seed: int = 0, **method: Any) -> Study:
-    """A study of such documents: of the method that has the mode, or that is named."""
-    settings = {"name": OTHERS.get(method.get("mode", ""), "private"), **method}
-    if settings["name"] != "private":
-        settings.pop("mode", None)
-    settings |= {"n_components": THEMES, "words": PUBLIC}
-    if settings["name"] not in BY_WORDS:
+def planned(name: str, epsilon: float | None = None, seed: int = 0, **method: Any) -> Study:
+    """A study of such documents by a method; by default without privacy."""
+    settings = {"name": name, "n_components": THEMES, "words": PUBLIC, **method}
+    if name in BY_EMBEDDINGS:
         settings["embedding"] = {"model": "themed", "dimension": DIMENSION}
     bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
     return Study.make(seed=seed, method=settings, secure=True, **bound)
 
 
-def half_of(corpus: Corpus, epsilon: float | None = None, **method: Any) -> Any:
-    """A client's half that has taken up a mode and the public words; by default without noise."""
-    plan = plan_of(planned(epsilon, **method).with_clients("a"))
-    half: Any = METHOD.client(plan, Site("a", corpus, OPEN_POLICY))
-    half.take(plan.settings.recipe.mode, PUBLIC)
+def half_of(corpus: Corpus, name: str, epsilon: float | None = None) -> Any:
+    """A client's half that has taken up the public words; by default without noise."""
+    plan = plan_of(planned(name, epsilon).with_clients("a"))
+    half: Any = find_method(name).with_privacy().client(plan, Site("a", corpus, OPEN_POLICY))
+    half.take(PUBLIC)
     return half
 
 
-def questions(mode: str, rng: np.random.Generator) -> list[tuple[str, dict[str, Any]]]:
-    """What a study asks in a mode, with any centres and topics, but for what has no document."""
+def questions(name: str, rng: np.random.Generator) -> list[tuple[str, dict[str, Any]]]:
+    """What a study asks, with any centres and topics, but for what has no document."""
     columns = rng.permutation(len(PUBLIC))[:30]
     origin: NDArray[np.float64] = 0.1 * rng.normal(size=DIMENSION)
     where = {"origin": origin, "centres": unit(rng.normal(size=(THEMES, DIMENSION)))}
-    if mode == "classes":
+    if name == "discriminative":
         return [("key_words", {}), *_of_classes(columns, origin, rng)]
     topics = rng.dirichlet(np.full(len(columns), 0.05), THEMES).T + 1e-9
-    of_topics = ("topic_words", {"number": 1, "columns": columns, "topics": topics})
     rarity = rng.exponential(10.0, len(columns))
-    sketch = ("sketch", {"columns": columns, "rarity": rarity})
-    if mode == "words":
-        return [("occurrences", {}), sketch, of_topics]
-    if mode == "factors":
+    by_words = [("occurrences", {}), ("sketch", {"columns": columns, "rarity": rarity})]
+    if name == "lda":
+        return [
+            *by_words,
+            ("noisy_topic_words", {"number": 1, "columns": columns, "topics": topics}),
+        ]
+    if name == "nmf":
         factors = {"number": 1, "columns": columns, "rarity": rarity, "topics": unit(topics.T).T}
-        return [("occurrences", {}), sketch, ("noisy_factors", factors)]
+        return [*by_words, ("noisy_factors", factors)]
     return [
         ("key_words", {}),
-        ("cluster_sums", {"number": 1, **where}),
+        ("noisy_cluster_sums", {"number": 1, **where}),
         ("cluster_words", {"columns": columns, **where}),
-        *([of_topics] if mode == "both" else []),
     ]
 
 
@@ -105,4 +102,7 @@ def _of_classes(
         "origin": origin, "projection": rng.normal(size=(DIMENSION, 2)),
         "directions": unit(rng.normal(size=(THEMES, 2))), "bias": rng.normal(size=THEMES),
     }  # fmt: skip
-    return [("class_sums", {"number": 1, **apart}), ("class_words", {"columns": columns, **apart})]
+    return [
+        ("noisy_class_sums", {"number": 1, **apart}),
+        ("class_words", {"columns": columns, **apart}),
+    ]

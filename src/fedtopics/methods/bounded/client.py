@@ -1,0 +1,227 @@
+"""The client-side code where all that leaves of documents has noise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedtopics.errors import DataError, PolicyError
+from fedtopics.inference.points import TINY, Numbers
+from fedtopics.methods.bounded import contributions, estimates
+from fedtopics.methods.bounded.settings import Bounded, BoundedClusters
+from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.plan import Plan, Site
+from fedtopics.privacy import Budget
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
+from fedtopics.text.vocabulary import fingerprint
+
+Shape = tuple[int, ...]
+Settings = TypeVar("Settings", bound=Bounded)
+Clustering = TypeVar("Clustering", bound=BoundedClusters)
+NOISE = "with this client's part of the noise"
+
+
+class NoisyClient(TopicClient[Settings]):
+    """A client's documents, and its part of the noise.
+
+    Embeddings that come with documents are taken as they are; each has to be of its text alone.
+    """
+
+    def __init__(self, plan: Plan[Settings], site: Site) -> None:
+        super().__init__(plan, site)
+        self._privacy = plan.privacy
+        self._budget = Budget(plan.privacy, plan.settings.shares)
+        rows, self._weights = contributions.counted_once(site.corpus, plan.privacy)
+        if len(rows) < len(site.corpus):
+            self._corpus = site.corpus.take(rows)
+        self.summed = len(rows)
+        self._words: list[str] = []
+        self._asked: dict[tuple[str, int], bytes] = {}  # digests of questions
+
+    def forget(self) -> None:
+        self._asked.clear()
+
+    @classmethod
+    def schedule(cls, settings: Settings) -> dict[str, str]:
+        return {"extent": "once"} | cls.rounds(settings)
+
+    @leaves(f"The number of documents, {NOISE}.")
+    def extent(self) -> dict[str, Any]:
+        """Count the documents, or their authors."""
+        return {"size": float(self._noisy("documents", self._weights.sum()))}
+
+    def take(self, words: list[str]) -> None:
+        """Take up the public words; told, nothing leaves."""
+        self._words = words
+        self._fingerprint = fingerprint(words)
+        self._columns = {word: i for i, word in enumerate(words)}
+        self.bag = self.count(self._columns).astype(np.float64)
+
+    def _look(
+        self, function: str, vocabulary: str, columns: Any, *numbers: tuple[Numbers, Shape],
+        number: int = 1, above: float = -np.inf,
+    ) -> None:  # fmt: skip
+        """Refuse what a document could count more than once in, or could make no number.
+
+        Numbers have a shape, so that nothing fails by what documents have. And
+        each release is of one question: whether another has the same answer would have no noise.
+        """
+        self.check(vocabulary)
+        if not self._words:
+            raise self._refusal("it has no public words yet")
+        columns = np.asarray(columns)
+        usual = (_fits(each, shape) and (each > above).all() for each, shape in numbers)
+        if not _are_columns(columns, len(self._words)) or not all(usual):
+            raise self._refusal(
+                "a document could count more than once, as a word is named twice or numbers are "
+                "none"
+            )
+        asked = hashlib.sha256(vocabulary.encode())
+        for array in (columns, *(each for each, _ in numbers)):
+            asked.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+        first = self._asked.setdefault((function, number), asked.digest())
+        if self._privacy is not None and first != asked.digest():
+            raise self._refusal("it was asked for the same with other numbers before")
+
+    def _refusal(self, why: str) -> PolicyError:
+        return PolicyError(
+            f"Client {self.name!r} was asked for sums that the study does not have: {why}; look "
+            "into what the others run."
+        )
+
+    def _of(self, columns: NDArray[np.int64]) -> sparse.csr_array:
+        """Return the bag of some words, each in its column."""
+        bag = sparse.csr_array(self.bag[:, columns])
+        bag.sort_indices()
+        return bag
+
+    def _noisy(self, release: str, values: Any) -> Numbers:
+        if release not in self._budget.shares:
+            raise self._refusal(f"{release!r} has no part of the budget")
+        return self.noise.added(values, self._budget.sigma(release), release)
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+        """Infer nothing: no exchange of these methods asks for it."""
+        return iter(())
+
+
+class ByWords(NoisyClient[Settings]):
+    """Sums by the words of documents."""
+
+    FIRST = dict.fromkeys(("occurrences", "sketch"), "once")
+
+    @leaves(
+        "For each public word, in how many documents it is; a document counts as a vector of "
+        f"length 1; {NOISE}."
+    )
+    def occurrences(self, vocabulary: str) -> dict[str, Any]:
+        """Count the documents with each word."""
+        self._look("occurrences", vocabulary, ())
+        return {"words": self._noisy("words", contributions.occurrences(self.bag, self._weights))}
+
+    @leaves(
+        "Random mixtures of which words occur together; a document counts as a matrix of length 1 "
+        f"at most; {NOISE}."
+    )
+    def sketch(
+        self, vocabulary: str, columns: NDArray[np.int64], rarity: Numbers
+    ) -> dict[str, Any]:
+        """Sum sketches of which words of documents occur together, the rare ones counting more."""
+        self._look("sketch", vocabulary, columns, (rarity, columns.shape))
+        projection = estimates.projection(len(columns), self._public_seed)
+        bag = self._of(columns)
+        found = contributions.sketched(bag, relative(rarity), projection, self._weights)
+        return {"sketch": self._noisy("sketch", found)}
+
+
+class ByEmbeddings(NoisyClient[Clustering]):
+    """Sums by where documents are among others, and by their words that are nearest to that."""
+
+    FIRST = dict.fromkeys(("key_words", "word_vectors"), "once")
+
+    @leaves(
+        "For each public word, in how many documents it is among the nearest ones to the "
+        "document's embedding; the sum of embeddings, and of their outer products. A document "
+        f"counts as vectors of length 1; {NOISE}."
+    )
+    def key_words(self, vocabulary: str) -> dict[str, Any]:
+        """Sum the documents' nearest words, and their embeddings."""
+        self._look("key_words", vocabulary, ())
+        mean, products = contributions.moments(self.embeddings, self._weights)
+        return {
+            "words": self._noisy("words", self._nearest.sum(0)),
+            "mean": self._noisy("mean", mean),
+            "products": self._noisy("products", products),
+        }
+
+    @leaves("What the embedding model makes of public words; nothing of a document.")
+    def word_vectors(self, vocabulary: str, columns: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the vectors of words, of which all participants take the mean.
+
+        So they have the same to the last bit, and a server needs no embedding model.
+        """
+        self.check(vocabulary)
+        return {"vectors": self._vectors[columns], "clients": 1}
+
+    @property
+    def embeddings(self) -> NDArray[np.float32]:
+        """The documents' embeddings; DataError if they have none."""
+        embeddings: NDArray[np.float32] | None = self._corpus.embeddings
+        if embeddings is None:
+            raise DataError("the documents have no embeddings, by which they are clustered.")
+        return embeddings
+
+    @cached_property
+    def _vectors(self) -> NDArray[np.float32]:
+        """What the embedding model makes of each public word."""
+        return _vectors_of(tuple(self._words), self.settings.embedding, self.site.embedding_model)
+
+    @cached_property
+    def _nearest(self) -> sparse.csr_array:
+        most = self.settings.nearest_words
+        rows = contributions.nearest_words(self.bag, self.embeddings, self._vectors, most)
+        return contributions.weighted(rows, self._weights)
+
+
+def relative(rarity: Numbers) -> Numbers:
+    """Return how rare words are beside the rarest: the scale is nothing, and could be too large."""
+    return np.asarray(rarity / max(np.abs(rarity).max(initial=0), TINY))
+
+
+def times(number: int) -> str:
+    """Say in words how often a function is called."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def _fits(numbers: Any, shape: Shape) -> bool:
+    """Whether these are finite numbers of a shape."""
+    array = np.asarray(numbers)
+    return array.shape == shape and array.dtype.kind == "f" and bool(np.isfinite(array).all())
+
+
+def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
+    """Whether each is the column of another word; -1 would name the last one a second time."""
+    if columns.size == 0:
+        return True
+    whole = columns.ndim == 1 and columns.dtype.kind == "i"
+    known = whole and columns.min() >= 0 and columns.max() < n_words
+    return bool(known and len(np.unique(columns)) == len(columns))
+
+
+@lru_cache(maxsize=1)  # public, and the same for all clients of a process
+def _vectors_of(
+    words: tuple[str, ...], embedding: EmbeddingSettings, model: str | None
+) -> NDArray[np.float32]:
+    # In a cache beside that of documents, where a document of one word has left other bits.
+    folder = cache_folder()
+    return document_embeddings(
+        Corpus.of(list(words)), embedding, embedding_model=model,
+        cache=folder and folder / "words",
+    )  # fmt: skip

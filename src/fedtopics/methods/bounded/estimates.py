@@ -1,0 +1,242 @@
+"""What the program estimates from sums with noise: frequencies, first topics, clusters.
+
+Much of it is public: which words there are, and the vectors that the encoder gives them.
+
+First topics of words follow from a sketch of which words occur together. Words that stand for one
+topic alone occur beside the words of that topic: rows of the co-occurrence matrix are mixtures of a
+row for each topic. A random projection of few columns keeps rows apart, and fewer numbers have less
+noise.
+
+References
+----------
+Arora and others, A Practical Algorithm for Topic Modeling with Provable Guarantees, ICML 2013:
+words far from the space of those before. Here they are clustered besides, as noise makes of a
+single word a bad witness.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from fedtopics.inference.points import TINY, Numbers, unit_rows
+
+# Of frequencies of words
+CLEAR = 4.0  # standard deviations of noise, from which a word surely occurs
+BINS = 25  # of cosines, and one more of the largest hundredth
+FEWEST = 20  # pairs of word and cluster in that
+LEAST_COUNT = 1e-6
+FEWEST_OF_CLUSTER = 0.002  # of all words: the smallest a cluster is taken to be
+SPREAD = 0.1, 20.0  # least and largest variance of a count, relative to its square
+
+# Of sketches
+WIDTH = 200
+WELL_KNOWN, KNOWN = 6.0, 1.5  # times the noise of a row: of words to find topics by, of any
+SHORTEST_ROW = 3e-3  # of the longest row: of words to find topics by
+MOST_WORDS, FEWEST_OF_TOPIC = 2000, 6  # to find topics by
+PURE = 0.6  # cosine, from which a word stands for one topic
+ALIKE = 0.9  # cosine, from which two topics are one
+PASSES, TRIES = 15, 5
+
+# Of clusters
+FEWEST_DIRECTIONS, MOST_DIRECTIONS = 8, 48
+ABOVE_NOISE = 1.2  # times the largest eigenvalue of noise alone
+DEAD = 2.0  # times as long as noise alone: a cluster's sum that is shorter says nothing
+STARTS = 8
+
+
+# Frequencies of words, and the better of noisy numbers and what is known without them
+
+
+def surely_there(counts: Numbers, sigma: float, most: int) -> NDArray[np.int64]:
+    """Return the columns of the words that surely occur, the most frequent first."""
+    order = np.argsort(-counts, kind="stable")[:most]
+    return np.asarray(order[counts[order] > max(CLEAR * sigma, TINY)])
+
+
+def expected_by_chance(
+    counts: Numbers, sigma: float, overall: Numbers, overall_sigma: float
+) -> Numbers:
+    """Return how often words would be in clusters if all clusters had the same words.
+
+    How frequent a word is, two releases say that each have noise: `counts` (n_words, n_clusters)
+    and `overall` (n_words,).
+    """
+    frequency = counts.sum(1)
+    if sigma:
+        scale = frequency.sum() / overall.sum()
+        of_counts = 1 / (counts.shape[1] * sigma**2)
+        of_overall = 1 / (overall_sigma * scale) ** 2
+        both = frequency * of_counts + overall * scale * of_overall
+        frequency = np.maximum(both / (of_counts + of_overall), overall_sigma / 2)
+    sizes = np.maximum(counts.sum(0), FEWEST_OF_CLUSTER * np.abs(counts).sum())
+    return np.outer(frequency, sizes / sizes.sum())
+
+
+def by_closeness(counts: Numbers, chance: Numbers, close: Numbers) -> Numbers:
+    """Return what counts are expected to be by how close the vectors of word and cluster are.
+
+    One curve for all pairs of both: how much more often than by chance a word occurs, as a function
+    of the cosine, that never falls.
+    """
+    flat, by_chance, cosines = counts.ravel(), chance.ravel(), close.ravel()
+    order = np.argsort(cosines, kind="stable")
+    bins = [*np.array_split(order, BINS), order[-max(len(order) // 100, FEWEST) :]]
+    places = [cosines[part].mean() for part in bins]
+    lifts = [max(flat[part].sum(), 0) / max(by_chance[part].sum(), TINY) for part in bins]
+    return chance * np.interp(close, places, np.maximum.accumulate(lifts))
+
+
+def shrunk(counts: Numbers, expected: Numbers, sigma: float) -> Numbers:
+    """Move noisy counts towards what is expected, as far as the noise makes it right.
+
+    Counts are taken to differ from what is expected by a normal number in proportion to it, whose
+    variance is what they differ by more than noise does (empirical Bayes).
+    """
+    if not sigma:
+        return counts
+    expected = np.maximum(expected, LEAST_COUNT)
+    excess = ((counts - expected) ** 2 - sigma**2).sum() / (expected**2).sum()
+    variance = np.clip(excess, *SPREAD) * expected**2
+    found = expected + variance / (variance + sigma**2) * (counts - expected)
+    return np.asarray(np.maximum(found, 0))
+
+
+def normalised(counts: Numbers, more: float) -> Numbers:
+    """Return topics (n_words, n_topics) of counts and so many more of each word; columns sum to 1.
+
+    The array is contiguous, as inference takes it.
+    """
+    smooth = counts + more
+    return np.ascontiguousarray(smooth / smooth.sum(0))
+
+
+# First topics from a sketch
+
+
+def projection(n_words: int, seed: int) -> Numbers:
+    """Draw the public projection (n_words, WIDTH), whose rows have about length 1."""
+    drawn = np.random.default_rng(seed).standard_normal((n_words, WIDTH))
+    return np.asarray(drawn / np.sqrt(WIDTH))
+
+
+def first_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
+    """Return how much of each word is of each topic, (n_words, n_topics); 0 where noise hides it.
+
+    The sketch (n_words, WIDTH) has noise of standard deviation sigma.
+    """
+    left, values, _ = np.linalg.svd(sketch, full_matrices=False)
+    rows = left[:, :n_topics] * values[:n_topics]
+    lengths, noise = np.linalg.norm(rows, axis=1), sigma * np.sqrt(n_topics)
+    clear = int((lengths > max(WELL_KNOWN * noise, SHORTEST_ROW * lengths.max())).sum())
+    number = min(max(FEWEST_OF_TOPIC * n_topics, clear), MOST_WORDS)
+    chosen = np.argsort(-lengths, kind="stable")[:number]
+    centres = _find_centres(unit_rows(rows[chosen]), lengths[chosen], n_topics)
+    shares = np.zeros(rows.shape)
+    for word in np.flatnonzero(lengths > max(KNOWN * noise, TINY)):
+        shares[word] = nnls(centres.T, rows[word])[0]
+    return shares
+
+
+def _find_centres(directions: Numbers, weights: Numbers, n: int) -> Numbers:
+    """Cluster directions of words; of two centres that are alike, look for another one."""
+    centres = np.zeros((0, directions.shape[1]))
+    for _ in range(TRIES):
+        more = _far_apart(directions, weights, centres, n - len(centres))
+        centres = _clustered(directions, weights, np.vstack([centres, more]))
+        different = _different(centres, directions, weights)
+        if len(different) == n:
+            break
+        last, centres = centres, different
+    else:
+        return last
+    return centres
+
+
+def _far_apart(directions: Numbers, weights: Numbers, given: Numbers, n: int) -> Numbers:
+    """Choose directions far from the space of given ones and of each other, well known first."""
+    known = np.minimum(1, weights / np.median(weights)) ** 0.5
+    axes, _ = np.linalg.qr(given.T)
+    left = (directions - directions @ axes @ axes.T) * known[:, None]
+    chosen = []
+    for _ in range(n):
+        farthest = int((left**2).sum(1).argmax())
+        chosen.append(directions[farthest])
+        axis = unit_rows(left[farthest])
+        left = left - np.outer(left @ axis, axis)
+    return np.array(chosen)
+
+
+def _clustered(directions: Numbers, weights: Numbers, centres: Numbers) -> Numbers:
+    """Move centres to the mean of the words that stand for them alone, some times."""
+    for _ in range(PASSES):
+        close = directions @ centres.T
+        nearest = close.argmax(1)
+        sums = np.zeros_like(centres)
+        np.add.at(sums, nearest, directions * (weights * (close.max(1) > PURE))[:, None])
+        some = np.linalg.norm(sums, axis=1, keepdims=True) > 0
+        centres = np.where(some, unit_rows(sums), centres)
+    return centres
+
+
+def _different(centres: Numbers, directions: Numbers, weights: Numbers) -> Numbers:
+    """Return the centres without those that are like one of more words."""
+    nearest = (directions @ centres.T).argmax(1)
+    order = np.argsort(-np.bincount(nearest, weights, len(centres)), kind="stable")
+    kept: list[int] = []
+    for centre in order:
+        if not kept or (centres[kept] @ centres[centre]).max() <= ALIKE:
+            kept.append(int(centre))
+    return np.asarray(centres[np.sort(kept)])
+
+
+# Clusters of documents
+
+
+def find_directions(mean: Numbers, products: Numbers, documents: float, sigma: float) -> Numbers:
+    """Return the directions in which embeddings spread by more than noise, as columns.
+
+    Noise alone, of this standard deviation on the diagonal and half the variance beside it, has
+    eigenvalues of up to sqrt(2 n_dimensions) sigma (Wigner's semicircle).
+    """
+    values, vectors = np.linalg.eigh(products - documents * np.outer(mean, mean))
+    number = MOST_DIRECTIONS
+    if sigma:
+        clear = values > ABOVE_NOISE * np.sqrt(2 * len(mean)) * sigma
+        number = min(max(int(clear.sum()), FEWEST_DIRECTIONS), MOST_DIRECTIONS)
+    return np.asarray(vectors[:, -number:])
+
+
+def scatter_along(
+    directions: Numbers, mean: Numbers, products: Numbers, documents: float
+) -> Numbers:
+    """Return the scatter along directions of points less their mean, of length 1."""
+    scatter = products / documents - np.outer(mean, mean)
+    return np.asarray(directions.T @ scatter @ directions / max(np.trace(scatter), TINY))
+
+
+def centred_words(vectors: Numbers, frequency: Numbers) -> Numbers:
+    """Return vectors of words less their mean, of length 1."""
+    return unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
+
+
+def first_centres(words: Numbers, frequency: Numbers, n: int, seed: int) -> Numbers:
+    """Cluster words by the directions of their vectors; return the centres, of length 1."""
+    from sklearn.cluster import KMeans
+
+    kmeans = KMeans(n, n_init=STARTS, random_state=seed % 2**31)
+    return unit_rows(kmeans.fit(unit_rows(words), sample_weight=frequency).cluster_centers_)
+
+
+def move(
+    centres: Numbers, sums: Numbers, directions: Numbers, sigma: float
+) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Move centres (n_clusters, n_directions) to their points; return which clusters are alive.
+
+    `sums` (n_clusters, n_dimensions) are of the points nearest to them. The others stay.
+    """
+    there = sums @ directions
+    least = max(DEAD * sigma * np.sqrt(directions.shape[1]), TINY)
+    alive = np.linalg.norm(there, axis=1) >= least
+    return np.where(alive[:, None], unit_rows(there), centres), alive

@@ -1,0 +1,143 @@
+"""Discriminative clustering with differential privacy: clusters set apart by sums with noise.
+
+Documents are members of all clusters, by shares that add up to 1: what one adds to the clusters'
+sums, and to their sizes, has a length of 1 at most. Clusters are set apart in the few directions in
+which embeddings spread by more than noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.inference.clusters import ClusterShape, Discriminants, centred
+from fedtopics.inference.points import Discriminant, Moments, Numbers, blocks, weighted_sums
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.bounded import contributions
+from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, Shape, times
+from fedtopics.methods.bounded.method import BoundedProgram
+from fedtopics.methods.bounded.stages import KeyWords, Stage, WordsOfClusters, WordVectors
+from fedtopics.methods.client import leaves
+from fedtopics.methods.discriminative.separation import Split, direct
+from fedtopics.methods.discriminative.settings import DiscriminativeSettings
+from fedtopics.methods.training import Arrays
+
+SMALLEST = 0.1  # of an even size, that a cluster is taken to have at least
+
+
+class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
+    """The client-side code of discriminative clustering with differential privacy."""
+
+    @staticmethod
+    def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
+        repeated = {"noisy_class_sums": times(settings.repeats)}
+        return ByEmbeddings.FIRST | repeated | {"class_words": "once"}
+
+    @leaves(
+        "For each cluster the sum of documents' embeddings by their shares of it, less a common "
+        "origin and of length 1, and the sum of these shares, of which a document has 1 in all; "
+        f"{NOISE}."
+    )
+    def noisy_class_sums(
+        self, vocabulary: str, number: int, origin: Numbers, projection: Numbers,
+        directions: Numbers, bias: Numbers,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Sum the points (n_clusters, n_dimensions) by their memberships, and these."""
+        apart = origin, projection, directions, bias
+        self._look("noisy_class_sums", vocabulary, (), *self._apart(*apart), number=number)
+        points, members = self._members(*apart)
+        members *= self._weights[:, None]
+        sums, sizes = weighted_sums(points, blocks(members), len(bias))
+        return {
+            "classes": self._noisy(f"classes {number}", sums),
+            "sizes": self._noisy(f"sizes {number}", sizes),
+        }
+
+    @leaves(
+        "For each word and cluster, how often the word is among the nearest ones of documents, by "
+        f"their shares of the cluster; a document counts as a matrix of length 1 at most; {NOISE}."
+    )
+    def class_words(
+        self, vocabulary: str, columns: NDArray[np.int64], origin: Numbers, projection: Numbers,
+        directions: Numbers, bias: Numbers,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Sum the nearest words of documents by their memberships, (n_words, n_clusters)."""
+        apart = origin, projection, directions, bias
+        self._look("class_words", vocabulary, columns, *self._apart(*apart))
+        _, members = self._members(*apart)
+        return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
+
+    def _apart(
+        self, origin: Numbers, projection: Numbers, directions: Numbers, bias: Numbers
+    ) -> list[tuple[Numbers, Shape]]:
+        """Return what tells the clusters of an embedding, with the shapes that it has to have."""
+        n, k, d = self.embeddings.shape[1], self.settings.n_components, directions.shape[-1]
+        return [(origin, (n,)), (projection, (n, d)), (directions, (k, d)), (bias, (k,))]
+
+    def _members(
+        self, origin: Numbers, projection: Numbers, directions: Numbers, bias: Numbers
+    ) -> tuple[NDArray[np.float32], Numbers]:
+        """Return embeddings less the origin, of length 1, and their shares of clusters."""
+        points = centred(self.embeddings, origin)
+        of = Discriminant(projection, directions, bias, self.settings.temperature)
+        return points, contributions.memberships(points, of)
+
+
+class ClassSums(Stage):
+    """What is in each cluster, by shares: a round of discriminative clustering."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        template = {"classes": (self.n_topics, self.dimension), "sizes": (self.n_topics,)}
+        asked = {"number": self.number, **apart(state)}
+        return self.ask(agreement, "noisy_class_sums", template, **asked)
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        directions, k = state["directions"], self.n_topics
+        sizes = np.maximum(reply["sizes"], SMALLEST * agreement.documents / k)
+        there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
+        moments = Moments(agreement.documents, nothing, state["scatter"])
+        bias = state.get("bias", np.zeros(k))
+        split = Split(there[None], sizes[None], bias[None], np.zeros(1))
+        found = direct(split, moments, self.settings).weights()
+        narrow = min(k - 1, self.dimension) - found["projection"].shape[1]
+        wider = [(0, 0), (0, narrow)]  # as a model has it, with directions in which nothing is
+        return {
+            "projection": np.pad(directions @ found["projection"], wider),
+            "axes": np.pad(found["directions"], wider),
+            "bias": found["bias"],
+            "sums": reply["classes"],
+        }
+
+
+class ClassWords(WordsOfClusters):
+    """Which words clusters have, by shares."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        template = {"counts": (len(state["kept"]), self.n_topics)}
+        asked = {"columns": state["kept"], **apart(state)}
+        return self.ask(agreement, "class_words", template, **asked)
+
+
+class NoisyDiscriminative(BoundedProgram):
+    """Discriminative clustering with differential privacy."""
+
+    FIRST = KeyWords, WordVectors
+    REPEATED = ClassSums
+    LAST = (ClassWords,)
+
+    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
+        shape = ClusterShape(**self.settings.model_dump(include=set(ClusterShape.model_fields)))
+        inference = Discriminants(found.shape[1], shape)
+        return {"inference": inference, "weights": inference.with_words(apart(state), found)}
+
+
+def apart(state: Arrays) -> dict[str, Numbers]:
+    """Return what tells the clusters of an embedding; at first, how near centres are."""
+    if "projection" not in state:
+        first = {"projection": state["directions"], "directions": state["centres"]}
+        return {"origin": state["origin"], **first, "bias": np.zeros(len(state["centres"]))}
+    found = {"projection": state["projection"], "directions": state["axes"]}
+    return {"origin": state["origin"], **found, "bias": state["bias"]}

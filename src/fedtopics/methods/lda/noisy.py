@@ -1,0 +1,80 @@
+"""LDA with differential privacy: words of documents, shared among topics, in sums with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.inference.points import TINY, Numbers
+from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.bounded import contributions, estimates
+from fedtopics.methods.bounded.client import NOISE, ByWords, times
+from fedtopics.methods.bounded.method import BoundedProgram
+from fedtopics.methods.bounded.stages import Occurrences, Sketch, Stage
+from fedtopics.methods.client import leaves
+from fedtopics.methods.lda.settings import LDASettings
+from fedtopics.methods.training import Arrays
+
+SMOOTHING = 1e-2  # of each word in each topic
+
+
+def alpha_of(settings: LDASettings) -> float:
+    """Return the prior of theta; of the smallest numbers there are, documents would add none."""
+    return max(settings.theta_prior, TINY)
+
+
+class NoisyLDAClient(ByWords[LDASettings]):
+    """The client-side code of LDA with differential privacy."""
+
+    @staticmethod
+    def rounds(settings: LDASettings) -> dict[str, str]:
+        return ByWords.FIRST | {"noisy_topic_words": times(settings.repeats)}
+
+    @leaves(
+        "For each word and topic, how much of the word in documents is of the topic, by their "
+        f"words; a document counts as a matrix of length 1; {NOISE}."
+    )
+    def noisy_topic_words(
+        self, vocabulary: str, number: int, columns: NDArray[np.int64], topics: Numbers
+    ) -> dict[str, Any]:
+        """Share the words of documents among topics (n_words, n_topics), and sum them."""
+        of_words = topics, (len(columns), self.settings.n_components)
+        how: Any = {"number": number, "above": 0.0}
+        self._look("noisy_topic_words", vocabulary, columns, of_words, **how)
+        bag, alpha = self._of(columns), alpha_of(self.settings)
+        counts = contributions.expected_words(bag, topics, alpha, self._weights)
+        return {"counts": self._noisy(f"topics {number}", counts)}
+
+
+class TopicWords(Stage):
+    """How much of each word is of each topic: a variational round."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        template = {"counts": state["topics"].shape}
+        payload = {"columns": state["kept"], "topics": state["topics"], "number": self.number}
+        return self.ask(agreement, "noisy_topic_words", template, **payload)
+
+    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
+        summed = reply["counts"]
+        expected = state["topics"] * np.maximum(summed.sum(0), 1)
+        found = estimates.shrunk(summed, expected, self.budget.sigma(f"topics {self.number}"))
+        topics = estimates.normalised(found, SMOOTHING)
+        return {"frequency": found.sum(1), "counts": found, "topics": topics}
+
+
+class NoisyLDA(BoundedProgram):
+    """LDA with differential privacy."""
+
+    FIRST = Occurrences, Sketch
+    REPEATED = TopicWords
+
+    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
+        settings: Any = self.settings
+        prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
+        pseudo_counts = np.ascontiguousarray((found.T + SMOOTHING) / SMOOTHING)
+        inference = VariationalLDA(found.shape[1], prior)
+        return {"inference": inference, "weights": {"pseudo_counts": pseudo_counts}}

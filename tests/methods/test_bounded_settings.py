@@ -1,0 +1,145 @@
+"""What a study with privacy says: which settings it can have, how its budget is shared out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedtopics.errors import StudyError
+from fedtopics.federation.study import Study
+from fedtopics.methods.lda.noisy import alpha_of
+from fedtopics.methods.registry import find_method
+from fedtopics.privacy import Budget, Privacy
+from fedtopics.privacy.accounting import mu_of
+from fedtopics.text.rules import TextRules
+from tests.helpers.bounded import METHODS, planned
+
+BOUND = {"epsilon": 3}
+YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ({"name": "lda", "learning": "stochastic"}, 'set learning = "batch"'),
+        ({"name": "lda", "initialisation": "nmf"}, 'leave initialisation at "anchors"'),
+        ({"name": "lda", "coherence": "windows"}, 'set coherence = "nothing"'),
+        ({"name": "lda", "max_rounds": 2}, "set max_rounds, 3 to 50, of which 2 are for words"),
+        ({"name": "nmf", "max_rounds": 51}, "set max_rounds, 3 to 50"),
+        ({"name": "kmeans", "max_rounds": 3}, "set max_rounds, 4 to 50"),
+        ({"name": "nmf", "tolerance": 0.1}, "leave out stop_when and tolerance"),
+        ({"name": "nmf", "stop_when": {"loss": 1.0}}, "leave out stop_when and tolerance"),
+        ({"name": "nmf", "over_time": YEARS}, "leave over_time out"),
+        ({"name": "kmeans", "algorithm": "k-fed"}, 'set algorithm = "lloyd"'),
+        ({"name": "kmeans", "representation": "bow"}, "leave representation out"),
+        ({"name": "discriminative", "candidates": [2, 3]}, "leave candidates out"),
+        ({"name": "discriminative", "max_rounds": 3}, "set max_rounds, 4 to 50, of which 3"),
+        ({"name": "flda"}, "Gibbs sampling .* Others that can: lda, nmf, kmeans, discriminative"),
+        ({"name": "mixture"}, "nothing limits what a document adds to its sums"),
+        ({"name": "auto"}, "it chooses by exact numbers"),
+    ],
+)
+def test_what_cannot_have_a_bound_says_why(method: dict[str, Any], why: str) -> None:
+    with pytest.raises(StudyError, match=f"{method['name']} cannot keep a bound .*{why}"):
+        Study.make(method=method, privacy=BOUND)
+    Study.make(method=method)
+
+
+@pytest.mark.parametrize(
+    ("clients", "more", "why"),
+    [
+        (2, {}, "three clients can"),
+        (3, {"method": {"name": "lda", "clients_per_round": 3}}, "leave out clients_per_round"),
+        (9, {"federation": {"robust": "median"}}, "leave out federation.robust"),
+        (1001, {}, "at most 1,000 clients"),
+    ],
+)
+def test_sums_have_all_parts_of_the_noise(clients: int, more: Any, why: str) -> None:
+    given = {"method": {"name": "lda"}, "clients": {f"c{n}": {} for n in range(clients)}}
+    with pytest.raises(StudyError, match=why):
+        Study.make(**given | more, privacy=BOUND)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_sums_with_noise_have_names_of_their_own(name: str) -> None:
+    """A ledger names method and function: by both it is clear what left."""
+    method = find_method(name)
+    noisy = method.with_privacy()
+    for function in noisy.client.schedule(planned(name, 3).method):
+        assert not hasattr(method.client, function)
+        assert method.leaves(function) == noisy.leaves(function) != ""
+
+
+@pytest.mark.parametrize("name", ["gfedntm", "fstc", "fsccl"])
+def test_networks_cannot_have_a_bound(name: str) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(StudyError, match=f"{name} cannot keep a bound .*; or leave out privacy"):
+        Study.make(method={"name": name}, privacy=BOUND)
+
+
+def test_settings_with_a_bound() -> None:
+    """What a study does not name is what can have a bound; what it names stays."""
+    study = Study.make(method={"name": "lda"}, privacy=BOUND)
+    assert study.method.model_dump(include={"learning", "coherence", "max_rounds"}) == {
+        "learning": "batch", "coherence": "nothing", "max_rounds": 4,
+    }  # fmt: skip
+    assert Study.make(method={"name": "lda"}).method.max_rounds == 200
+    assert Study.make(method={"name": "lda", "max_rounds": 9}, privacy=BOUND).method.max_rounds == 9
+    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint
+    assert study.registration.client is find_method("lda").noisy_client
+    assert study.with_rounds(9).method.repeats == 7
+    least = Study.make(method={"name": "lda", "alpha": 5e-324}, privacy=BOUND).method
+    assert alpha_of(least) == 1e-12, "of less, shares of topics are no numbers"
+
+
+def test_public_words_are_different_ones() -> None:
+    for wrong in (["tea", "tea"], ["\u202etea"]):
+        with pytest.raises(StudyError, match="words have to print, and to be different"):
+            Study.make(method={"name": "nmf", "words": wrong})
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("rounds", [1, 2, 47])
+def test_releases_share_one_budget(name: str, rounds: int) -> None:
+    """However many rounds there are."""
+    plan, promised = planned(name, 3), Privacy(epsilon=3)
+    shares = plan.with_rounds(plan.method.ONCE + rounds).method.shares
+    assert sum(shares.values()) == pytest.approx(1)
+    assert min(shares.values()) > 0
+    budget = Budget(promised, shares)
+    spent = sum(budget.sigma(name) ** -2 for name in shares)
+    assert spent == pytest.approx(mu_of(promised) ** 2, rel=1e-2)
+    assert spent <= mu_of(promised) ** 2
+
+
+def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = (
+        '{"model": {"type": "%s", "vocab": {"[CLS]": 0, "the": 1, "of": 2, "tea": 3, "##s": 4}}}'
+    )
+
+    class Folder:
+        folder = tmp_path
+
+    monkeypatch.setattr("fedtopics.methods.bounded.settings.sentence_encoder", lambda _: Folder())
+    (tmp_path / "tokenizer.json").write_text(pieces % "WordPiece", "utf-8")
+    usual, rules = Study.make(method={"name": "nmf"}, privacy=BOUND).method, TextRules()
+    assert usual.public_words(rules) == ["tea"], "no stop word, no part of a word"
+    (tmp_path / "tokenizer.json").write_text(pieces % "BPE", "utf-8")
+    with pytest.raises(StudyError, match="give a public list of words"):
+        usual.public_words(rules)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence says why, and what to do, before anything leaves."""
+
+    def missing(model: str) -> None:
+        raise StudyError(f"The model {model!r} cannot be loaded.")
+
+    monkeypatch.setattr("fedtopics.methods.bounded.settings.sentence_encoder", missing)
+    with pytest.raises(StudyError, match="and this one names none: give a list") as told:
+        Study.make(method={"name": name}, privacy=BOUND).method.public_words(TextRules())
+    assert str(told.value).endswith("cannot be loaded.")
+    known = Study.make(method={"name": name, "words": ["milk"]}, privacy=BOUND)
+    assert known.method.public_words(TextRules()) == ["milk"]
