@@ -14,8 +14,6 @@ from fedtopics.cli import status as module
 from fedtopics.federation.local_http import LOOPBACK, serving
 from tests.helpers.command_line import Typed
 
-pytestmark = pytest.mark.usefixtures("without_figures")
-
 
 @pytest.fixture
 def run(typed: Typed) -> Path:

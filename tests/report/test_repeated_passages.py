@@ -25,7 +25,6 @@ from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.hostile import HOSTILE_WORDS, hostile
 from tests.helpers.report_runs import report_of, tables_of
 
-pytestmark = pytest.mark.usefixtures("without_figures")
 SIZES = {"north": 40, "south": 40}
 FOOTERS = {
     "north": [f"north{i}" for i in (17, 4, 31, 9, 22, 0, 38, 13, 26, 7)],

@@ -16,7 +16,7 @@ def status_page(run: FollowedRun) -> str:
     status, running = run.update(), run.running
     title, *lines = status.told(running, time.time())
     over = status.state == "finished"
-    return environment(autoescape=True, show=visible).get_template("status.html.j2").render(
+    return environment(escaped=True, show=visible).get_template("status.html.j2").render(
         title=title, lines=lines, round=status.round, rounds=status.rounds, clients=status.clients,
         forming=run.forming(), every=60 if over else EVERY,
     )  # fmt: skip
