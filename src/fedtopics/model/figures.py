@@ -26,6 +26,7 @@ SPECIFIC = 3  # topics that a client is named with
 MORE = 1.05  # times its share overall, from which a topic is specific for a client
 PANEL = (  # in a notebook, whose colours need not be those that the browser prefers
     "background:var(--page);color:var(--text);padding:1rem;border-radius:.5rem;"
+    "overflow-wrap:anywhere;"
     "font:1rem/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',sans-serif;"
 )
 Topic = Mapping[str, Any]
