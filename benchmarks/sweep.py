@@ -11,8 +11,7 @@ from typing import Any
 
 from fedtopics import Study
 from fedtopics.datasets import package_documentation
-from fedtopics.federation.sweep import SHOWN, recommend, sweep
-from fedtopics.model import figures
+from fedtopics.federation.sweep import SHOWN, chart_of, recommend, sweep
 from quick import made_up_clients, parser_of, results_of
 
 METHOD = {"max_rounds": 1000, "batch_size": 320}  # the demo's
@@ -37,8 +36,7 @@ def main() -> None:
     results.mkdir(parents=True, exist_ok=True)
     found = {"scores": summary, "recommended": good, "reasons": reasons}
     (results / "sweep.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    chart = figures.scores_by_topics(summary, {c.name: c.title for c in SHOWN})
-    (results / "sweep.svg").write_text(figures.svg(chart), encoding="utf-8")
+    (results / "sweep.svg").write_text(chart_of(summary), encoding="utf-8")
     for row in summary:
         print(row["topics"], {c.name: round(row[c.name], 3) for c in SHOWN if row[c.name]})
     print("recommended:", good, *reasons, sep="\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,24 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort tests by file, the longest first."""
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
-
-
-@pytest.fixture
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports that commands write have no figures, which take a second to draw."""
-    monkeypatch.setattr("fedtopics.model.figures.available", lambda: False)
-
-
-@pytest.fixture
-def drawn_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn in this process, which has begun: half a second a figure less."""
-    import vl_convert
-
-    def draw(lines: Sequence[str]) -> list[str | None]:
-        version, *figures = lines
-        return [vl_convert.vegalite_to_svg(figure, vl_version=version) for figure in figures]
-
-    monkeypatch.setattr("fedtopics.model.figures._draw", draw)
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ from tests.helpers.federation import tokens_of
 from tests.helpers.registries import restored
 from tests.helpers.studies import written
 
-pytestmark = pytest.mark.usefixtures("without_figures")
 STUDY = """
 [method]
 name = "unigrams"

@@ -1,8 +1,8 @@
 """What others wrote, made harmless for each sort of output; also what was checked as it came in.
 
 Words, names, labels, titles, paths, and sentences of other programs are others' text. A character
-that does not print stands there as an escape: a terminal obeys some, text turns around at others,
-and the library that draws figures aborts the process at a few. Spaces of all kinds print.
+that does not print stands there as an escape: a terminal obeys some, and text turns around at
+others. Spaces of all kinds print.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def for_html(text: str) -> str:
 
 
 def for_scripts(text: str) -> str:
-    """Return text for libraries that write it into a page's script as it is, as charts do."""
+    """Return text for libraries that write it into a page's script as it is."""
     return visible(text).replace("<", LESS)
 
 

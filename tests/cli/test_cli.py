@@ -19,8 +19,6 @@ from fedtopics.federation.study import Study, example_study
 from fedtopics.methods.registry import METHODS
 from tests.helpers.command_line import CANARY, STUDY, fedtopics, refused
 
-pytestmark = pytest.mark.usefixtures("without_figures")
-
 
 def test_from_study_to_theta(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -67,7 +65,6 @@ def test_from_study_to_theta(
 def test_a_rare_word_is_found_nowhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fedtopics.model.figures.available", lambda: True)
     fedtopics(monkeypatch, "run", "study.toml", "--out", "out")
     fedtopics(monkeypatch, "ledger", "out")
     fedtopics(monkeypatch, "topics", "out/model", "--words", 52)

@@ -24,7 +24,6 @@ from tests.helpers.programs import Federation
 from tests.helpers.sockets import offering
 
 NAMES = ("north", "south")
-pytestmark = pytest.mark.usefixtures("without_figures")
 STUDY = """
 [method]
 network = "zeroshottm"

@@ -23,7 +23,6 @@ from tests.helpers.grpc_federation import HOST, Background, authority, of_server
 from tests.helpers.sockets import offering
 
 NAMES = ("east", "north", "south")
-pytestmark = pytest.mark.usefixtures("without_figures")
 STUDY = """
 [method]
 n_components = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -131,31 +130,15 @@ def test_each_answer_is_written_at_once_and_an_interruption_loses_none(
 
 def test_the_threshold_as_it_is_printed(folder: Path) -> None:
     write_pairs("pairs.csv", [*MIRRORED, TopicPair("", "", 0.9)])
-    shown = typed("threshold", "pairs.csv", "--compare", 0.5, "--plot", "curve.png").stdout
+    shown = typed("threshold", "pairs.csv", "--compare", 0.5, "--plot", "curve.svg").stdout
     assert shown == (
         "threshold = 0.400   for [method] of the study: from this cosine on two topics are rather "
         "the same\n"
         "It decides 8 of 10 labelled pairs as the person did, who found 5 the same.\n"
         "0.5 decides 9 of them so.\n"
-        "The picture is curve.png.\n"
+        "The picture is curve.svg.\n"
     )
-    assert Path("curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_picture_needs_altair(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(
-        "fedtopics.extras.find_spec",
-        lambda name: None if name == "altair" else find_spec(name),
-    )
-    write_pairs("pairs.csv", MIRRORED)
-    assert fedtopics(monkeypatch, "flda", "threshold", "pairs.csv") == 0
-    capsys.readouterr()
-    assert fedtopics(monkeypatch, "flda", "threshold", "pairs.csv", "--plot", "curve.svg") == 1
-    said = capsys.readouterr().err
-    assert "need the package altair, which is not installed; install it with: pip" in said
-    assert said.count("\n") == 1
+    assert Path("curve.svg").read_text().startswith("<svg")
 
 
 # Rounds
@@ -244,7 +227,6 @@ WRONG = {
         ["threshold", "few.csv"],
         "few.csv: 0 of 3 pairs have a label and a threshold needs 10; label more with: fedtopics",
     ),
-    "another kind of picture": (["threshold", "pairs.csv", "--plot", "curve.txt"], "curve.txt d"),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
     "no model": (["rounds", "run"], "There is no model in run; name the folder of a model"),
     "a model without rounds of topics": (

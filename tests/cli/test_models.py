@@ -13,8 +13,6 @@ from fedtopics.methods.warm_start import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.command_line import STUDY, Typed
 
-pytestmark = pytest.mark.usefixtures("without_figures")
-
 CONTINUE = ["continue", "out/model", "--study", "study.toml"]
 
 

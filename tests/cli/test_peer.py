@@ -18,7 +18,7 @@ from tests.helpers.peers import quickly
 
 __all__ = ["quickly"]
 NAMES = ("east", "north", "south")
-pytestmark = pytest.mark.usefixtures("without_figures", "quickly")
+pytestmark = pytest.mark.usefixtures("quickly")
 METHOD = """
 [method]
 name = "lda"

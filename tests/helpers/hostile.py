@@ -22,7 +22,7 @@ HOSTILE_WORDS = (
     "\\x1b[2J", "مرحبا", "שלום", "日本語", "W" * 100, "﷽" * 40, "x" + 6 * "\u0316", "👩",
     "\uff41\uff42",
 )  # fmt: skip
-# What does not print, turns or hides text, is piled up, looks empty, or aborted vl-convert.
+# What does not print, turns or hides text, is piled up, looks empty, or ends native code.
 NO_WORDS = (
     "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "\x9b2J", "a\x00b", "bell\x07", "back\x08", "\x7f",
     "two\nlines", "tab\there", "return\rover", "\x85next", "\u2028line", "\u2029paragraph",

@@ -187,7 +187,8 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
 
 
 def test_a_chart(model: TopicModel) -> None:
-    chart = model.plot_over_time(ALL, [2024] * 40 + [2025] * 40).to_dict()
-    assert [len(panel["data"]["values"]) for panel in chart["concat"]] == [2, 2]
-    with pytest.raises(DataError, match="No period has as many documents as min_documents"):
+    figure = model.plot_over_time(ALL, [2024] * 40 + [2025] * 40)
+    assert figure.content.count('<path class="run"') == 2
+    assert "2025 against 2024" in figure.content
+    with pytest.raises(DataError, match="Fewer than two periods have as many documents"):
         model.plot_over_time(ALL, range(80))

@@ -323,17 +323,24 @@ def test_a_notebook_shows_words_of_others(opening: Open, tmp_path: Path) -> None
             assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_chart_shows_words_of_others(opening: Open, tmp_path: Path) -> None:
-    """As Colab does, with a chart's own page: its words stand within a script there."""
-    page = tmp_path / "chart.html"
-    page.write_text(unchecked().plot_topics().to_html(inline=True), "utf-8")
+@pytest.mark.parametrize("name", ["plot_topics", "plot_clients", "plot_map"])
+def test_a_figure_in_a_notebook(opening: Open, tmp_path: Path, name: str) -> None:
+    """Its styles hold within it alone, and words of others are no elements."""
+    figure = getattr(unchecked(), name)()
+    page = tmp_path / "figure.html"
+    page.write_text(
+        f"<!doctype html><meta charset=utf-8><table id=other><th>x</table>{figure._repr_html_()}",
+        "utf-8",
+    )
     opened = opening(page)
-    bars = opened.page.locator(".mark-rect path")
-    bars.first.wait_for()
-    assert bars.count() == 3
-    bars.first.hover()
-    opened.page.locator("#vg-tooltip-element.visible").wait_for()
-    assert opened.page.locator("#vg-tooltip-element :is(script, img, b, svg)").count() == 0
+    assert opened.page.locator("script, img, b, a[href]").count() == 0
+    padding = "getComputedStyle(document.querySelector('#other th')).padding"
+    assert opened.page.evaluate(padding) == "1px"
+    for width in (PHONE, 900, WIDE):
+        opened.page.set_viewport_size({"width": width, "height": 900})
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+        shown = opened.page.locator("svg.map, table.topics, table.bars")
+        assert sum(each.is_visible() for each in shown.all()) >= 1
 
 
 def test_a_script_of_another_is_not_executed(

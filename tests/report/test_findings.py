@@ -14,10 +14,11 @@ import pytest
 
 from fedtopics.errors import DataError
 from fedtopics.federation.policy import Policy
+from fedtopics.model.figures import owner, parts
+from fedtopics.model.over_time import changes
 from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import over_time, summarise
-from fedtopics.report.findings import changes, owner, parts
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
 from tests.helpers.command_line import Typed

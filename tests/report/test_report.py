@@ -19,7 +19,6 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
-from fedtopics.model import figures
 from fedtopics.model.card import card
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
@@ -244,8 +243,6 @@ def test_exactly_what_stands_for_too_few_documents_is_hidden(run: Reported) -> N
     kind = run.summary["kind"]
     tables = [run.tables[f"{kind.capitalize()}s of {name}"] for name in names]
     twin = rows_of(run.markdown, kind)
-    chart = figures.clients_by_topics(topics).to_dict()
-    drawn = {(cell["topic"], cell["client"]): cell["of_client"] for cell in values_of(chart)}
     rows = zip(topics, run.csv, zip(*tables, strict=True), twin, strict=True)
     for topic, row, cells, plain in rows:
         for place, name in enumerate(names):
@@ -255,16 +252,9 @@ def test_exactly_what_stands_for_too_few_documents_is_hidden(run: Reported) -> N
             assert plain[5 + place] == ("" if hidden else f"{share:.1%}")
             assert row[f"share_{name}"] == ("" if hidden else str(share))
             assert topic["clients"][name] == (None if hidden else share)
-            assert drawn.get((topic["topic"], name)) == (None if hidden else share)
     specific = {(x["topic"], c["name"]) for c in run.summary["clients"] for x in c["specific"]}
     assert specific
     assert not specific & few
-
-
-def values_of(chart: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows that a chart draws."""
-    found: list[dict[str, Any]] = chart["data"]["values"]
-    return found
 
 
 HIDDEN = made(
@@ -503,13 +493,6 @@ def test_the_same_bytes_again(run: Reported, tmp_path: Path) -> None:
     again = write_report(summary, tmp_path / "deep" / "page.html")
     assert again.read_bytes() == run.page.read_bytes()
     assert again.with_suffix(".md").read_bytes() == run.page.with_suffix(".md").read_bytes()
-
-
-def test_it_needs_no_other_library(demo: Reported, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "available", lambda: False)
-    monkeypatch.setattr(figures, "_altair", lambda: pytest.fail("asked for"))
-    assert html(demo.summary) == demo.html
-    assert "<svg" in demo.html
 
 
 # Folders

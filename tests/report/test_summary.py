@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.report import summarise
 from fedtopics.report.render import html, markdown
 from tests.helpers.models import made
-
-pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 def test_suggested_labels_are_marked() -> None:

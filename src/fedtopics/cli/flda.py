@@ -14,6 +14,7 @@ from fedtopics.cli import options
 from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
+from fedtopics.files import write_durably
 
 
 @click.group("flda")
@@ -97,7 +98,7 @@ def _answer(typed: str) -> str:
 @click.option(
     "--compare", type=click.FloatRange(0, 1), help="Another threshold to hold against it."
 )
-@click.option("--plot", type=FOLDER, help="Picture to draw: .png, .svg or .pdf.")
+@click.option("--plot", type=FOLDER, help="SVG file of the curve to write.")
 @options.as_json
 def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bool) -> None:
     """Find from which cosine on topics are the same, by the labels of PAIRS.
@@ -105,17 +106,15 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
     It is the cosine at which they are as likely the same as not, by logistic regression.
     """
     from fedtopics.methods.flda.labelled_pairs import read_pairs
-    from fedtopics.methods.flda.threshold import check_picture, decided_alike, draw_curve, fit_curve
+    from fedtopics.methods.flda.threshold import decided_alike, draw_curve, fit_curve
 
-    if plot is not None:
-        check_picture(plot)
     drawn = read_pairs(pairs)
     try:
         curve = fit_curve(drawn)
     except DataError as error:
         raise DataError(f"{pairs}: {error}") from None
     if plot is not None:
-        draw_curve(plot, drawn, curve)
+        write_durably(plot, draw_curve(drawn, curve).encode())
     facts = {
         "threshold": curve.threshold,
         "pairs": len(drawn),

@@ -132,8 +132,8 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
     file, before there is a run. What only people know is marked. No document's text is in it.
     """
     from fedtopics.report.dpia import assess
-    from fedtopics.report.form import write_form
+    from fedtopics.report.dpia_document import write_document
 
     form = assess(place, audit)
-    write_form(form, out)
+    write_document(form, out)
     say(f"The form is {out}; {form.gaps} questions in it are left to people.")

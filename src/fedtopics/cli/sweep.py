@@ -46,9 +46,8 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
     it goes on where it was.
     """
     from fedtopics.federation.study import Study
-    from fedtopics.federation.sweep import SHOWN, recommend
+    from fedtopics.federation.sweep import chart_of, recommend
     from fedtopics.federation.sweep import sweep as work
-    from fedtopics.model import figures
 
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}-sweep"
@@ -65,9 +64,7 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
     result = {"scores": summary, "recommended": good, "reasons": reasons}
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     write_durably(folder / "sweep.json", text.encode())
-    if figures.available():
-        chart = figures.scores_by_topics(summary, {c.name: c.title for c in SHOWN})
-        write_durably(folder / "sweep.svg", figures.svg(chart).encode())
+    write_durably(folder / "sweep.svg", chart_of(summary).encode())
     if as_json:
         print_json(result)
         return

@@ -305,6 +305,11 @@ class TopicEstimator(
             self.counted_words_ = tuple(given.columns)
         return self
 
+    def _by_key(self, by_name: Mapping[str, Any]) -> dict[Any, Any]:
+        """Return what there is by a client's name, by what the client was given under."""
+        keys = getattr(self, "clients_", {})
+        return {keys.get(name, name): each for name, each in by_name.items()}
+
     def _corpus(self, documents: Any, words: Sequence[str] | None = None) -> Corpus:
         """Return documents as those that the model was fitted to."""
         columns = columns_of(documents, words)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.federation.sweep import held_out_loss
+from fedtopics.model.document_map import DocumentMap
+from fedtopics.model.exports import data_frame
+from fedtopics.model.over_time import (
+    Grouped,
+    grouped_by_class,
+    grouped_by_time,
+    rows_of_study,
+    values_of,
+)
+from fedtopics.model.representative import BEST
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -30,10 +40,7 @@ class FittedTopics:
         """Topics, of shape (n_topics, n_words); rows sum to 1."""
         return self.model_.beta
 
-    @property
-    def components_(self) -> NDArray[np.float64]:
-        """The same as `beta_`, by scikit-learn's name; its columns are `vocabulary_`."""
-        return self.model_.beta
+    components_ = beta_  # by scikit-learn's name; its columns are `vocabulary_`
 
     @property
     def vocabulary_(self) -> tuple[str, ...]:
@@ -103,10 +110,99 @@ class FittedTopics:
         """
         return -held_out_loss(self._fitted(), {"": self._corpus(documents, words)}, 0)
 
-    def _by_key(self, by_name: Mapping[str, Any]) -> dict[Any, Any]:
-        """Return what there is by a client's name, by what the client was given under."""
-        keys = getattr(self, "clients_", {})
-        return {keys.get(name, name): each for name, each in by_name.items()}
+    def merge_topics(self, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Self:
+        """Put topics together: `TopicModel.merge_topics`, in place."""
+        self.model_ = self._fitted().merge_topics(topics_to_merge)
+        return self
+
+    def reduce_topics(self, n_topics: int) -> Self:
+        """Put the nearest topics together until so many are left, in place."""
+        self.model_ = self._fitted().reduce_topics(n_topics)
+        return self
+
+    def hierarchical_topics(self) -> Any:
+        """Return a DataFrame of how topics become fewer, with BERTopic's columns.
+
+        Distance is the mutual information that is lost: see `TopicModel.hierarchy`.
+        """
+        rows, names = self._fitted().hierarchy(), _names(self._fitted())
+        names |= {row["parent"]: row["name"] for row in rows}
+        return data_frame(
+            {
+                "Parent_ID": row["parent"],
+                "Parent_Name": row["name"],
+                "Topics": row["topics"],
+                "Child_Left_ID": row["left"],
+                "Child_Left_Name": names[row["left"]],
+                "Child_Right_ID": row["right"],
+                "Child_Right_Name": names[row["right"]],
+                "Distance": row["distance"],
+            }
+            for row in rows
+        )
+
+    def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
+        """Return a DataFrame of topics by period, with BERTopic's columns and some more.
+
+        What it takes is as of `TopicModel.topics_over_time`; without documents it is what the study
+        has summed.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Topic; Words, five of them; Frequency, the topic's share of the period's documents, in
+            documents; Timestamp, when the period begins; Name; Share; Documents, Clients: how many
+            the period has. Its ``attrs`` say how many documents are in no row: those "without" a
+            value, those of groups with too "few", those of which the model sees nothing
+            ("unknown").
+        """
+        if documents is None:
+            rows = rows_of_study(self._fitted())
+            return _grouped(self._fitted(), "Timestamp", "period", Grouped(rows, 0, 0, 0))
+        times = values_of(documents, timestamps)
+        found = grouped_by_time(self._fitted(), _corpora(self._corpus, documents), times, **how)
+        return _grouped(self._fitted(), "Timestamp", "period", found)
+
+    def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
+        """Return a DataFrame as of `topics_over_time`, with the Class of documents."""
+        classes = values_of(documents, classes)
+        found = grouped_by_class(self._fitted(), _corpora(self._corpus, documents), classes, **how)
+        return _grouped(self._fitted(), "Class", "class", found)
+
+    def representative_documents(
+        self, documents: Any, topic: int | None = None, n_documents: int = BEST
+    ) -> Any:
+        """Return a DataFrame of one's own documents that are most of each topic, or of one.
+
+        They are given again: neither model nor estimator keeps documents, and nothing leaves. See
+        `TopicModel.representative_documents`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Topic; Name; Document, its row; Client, where there are several; Share; Text.
+        """
+        model = self._fitted()
+        rows = model.representative_documents(_corpora(self._corpus, documents), topic, n_documents)
+        names = _names(self._fitted())
+        clients = [row["client"] for row in rows]
+        columns = {
+            "Topic": [row["topic"] for row in rows],
+            "Name": [names[row["topic"]] for row in rows],
+            "Document": [row["document"] for row in rows],
+            **({"Client": clients} if isinstance(documents, Mapping) else {}),
+            "Share": [row["share"] for row in rows],
+            "Text": [row["text"] for row in rows],
+        }
+        return data_frame(columns)
+
+    def document_map(self, documents: Any, **how: Any) -> DocumentMap:
+        """Return a map of one's own documents, which a notebook shows.
+
+        ``to_pandas()`` has it as a DataFrame, ``save("map.html")`` writes it as a page. What it
+        takes is as of `TopicModel.document_map`.
+        """
+        return self._fitted().document_map(self._corpus(documents), **how)
 
     def _fitted(self) -> TopicModel:
         """The fitted model; scikit-learn's NotFittedError where there is none."""
@@ -117,3 +213,33 @@ class FittedTopics:
 def _has_rows(documents: Any) -> bool:
     """Whether documents are pandas', whose rows have an index."""
     return hasattr(documents, "iloc")
+
+
+def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
+    if isinstance(documents, Mapping):
+        return {key: corpus_of(each) for key, each in documents.items()}
+    return corpus_of(documents)
+
+
+def _names(model: TopicModel) -> dict[int, str]:
+    return {row["topic"]: row["name"] for row in model.get_topic_info()}
+
+
+def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
+    """Return a DataFrame of topics in groups of documents."""
+    names, words = _names(model), [", ".join(topic) for topic in model.topics(5)]
+    frame = data_frame(
+        {
+            "Topic": row["topic"],
+            "Words": words[row["topic"]],
+            "Frequency": row["count"],
+            title: row[group],
+            "Name": names[row["topic"]],
+            "Share": row["share"],
+            "Documents": row["documents"],
+            "Clients": row["clients"],
+        }
+        for row in found.rows
+    )
+    frame.attrs |= {"without": found.without, "few": found.few, "unknown": found.unknown}
+    return frame

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fedtopics.errors import ModelError
-from fedtopics.estimators.changed import ChangedTopics
+from fedtopics.estimators.fitted import FittedTopics
 from fedtopics.files import read_text, write_durably
 from fedtopics.harmless import as_json
 from fedtopics.model.folder import model_folder
@@ -24,7 +24,7 @@ HERE = "fedtopics.estimators"  # whose estimators are found by their names
 NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # what is no plain value
 
 
-class SavedEstimator(ChangedTopics):
+class SavedEstimator(FittedTopics):
     """An estimator that is saved and loaded, without pickle."""
 
     _fixed: ClassVar[Mapping[str, Any]]

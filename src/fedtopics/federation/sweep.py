@@ -31,6 +31,7 @@ from fedtopics.files import RowFile, digest
 from fedtopics.inference.lda import refine
 from fedtopics.methods.events import OnEvent
 from fedtopics.metrics import topic_similarity, unique_words
+from fedtopics.model.charts import Panel, chart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus, fingerprint
 
@@ -296,3 +297,18 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
         total -= float(hidden.data @ np.log(np.maximum(shares, SMALLEST)))
         words += float(hidden.data.sum())
     return total / words if words else float("nan")
+
+
+def chart_of(summary: Sequence[Mapping[str, Any]]) -> str:
+    """Return how scores change with the number of topics as SVG: a panel a score."""
+    whole = [c for c in SHOWN if all(row.get(c.name) is not None for row in summary)]
+    panels = [
+        Panel(
+            c.title,
+            "topics",
+            [(row["topics"], row[c.name]) for row in summary],
+            [row[f"{c.name}_deviation"] for row in summary],
+        )
+        for c in whole
+    ]
+    return chart(panels)

@@ -109,20 +109,6 @@ def ranked(values: Numbers) -> NDArray[np.int64]:
     return np.asarray(np.argsort(np.round(values / largest, DIGITS), kind="stable"))
 
 
-def move_together(
-    before: NDArray[np.int64], now: NDArray[np.int64], n: int, least: int
-) -> NDArray[np.int64]:
-    """Let points, of clusters `before` and `now`, move only where `least` join or leave a cluster.
-
-    Examples
-    --------
-    >>> move_together(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 2]), 3, 2)
-    array([1, 1, 0, 1])
-    """
-    may = may_move(flows(before, now, n), least)
-    return np.where(may[before, now], now, before)
-
-
 def flows(before: NDArray[np.int64], now: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """Count the points by the cluster that they come from and where they go, shape (n, n)."""
     return np.bincount(before * n + now, minlength=n * n).reshape(n, n)

@@ -1,110 +1,166 @@
-"""Figures of topics and clients, by Altair: the same in a report and in a notebook.
+"""Figures of a model's topics: parts of a report, which a notebook shows and `save` writes.
 
-Colours of text and lines are those of the page they are on (`currentColor`), light or dark.
+The report draws them by the same templates; where things stand in them is `figure_layout`'s.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
-from math import isfinite
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
-from fedtopics.errors import FedTopicsError
-from fedtopics.extras import require
-from fedtopics.harmless import as_json, for_scripts
+from fedtopics.errors import DataError
+from fedtopics.files import write_durably
+from fedtopics.harmless import visible
+from fedtopics.model import figure_layout as layout
+from fedtopics.model.over_time import changes, grown
+from fedtopics.model.topics import Topics
 
-if TYPE_CHECKING:
-    import altair
-
-NEEDED = (("altair", "altair"), ("vl_convert", "vl-convert-python"))
-ACCENT, SECOND = "#3b7dd8", "#d9822b"
-WIDTH, HEIGHT, MARGIN, CURVE, CELL = 560, 420, 40, 380, 26  # pixels
-PANEL = 150  # pixels
-PADDING = {"left": 40, "right": 20, "top": 20, "bottom": 5}  # a page's font may be wider than ours
-TITLE_PADDING = 12  # for the same reason
-PATIENCE = 300.0  # seconds for the figures of a report
-_LINK_BASE = "https://vega.github.io/vega-datasets/#"  # where Vega resolves links without a host
-Row = Mapping[str, Any]
-
-
-def available() -> bool:
-    """Whether what draws figures is installed."""
-    return all(find_spec(module) is not None for module, _ in NEEDED)
+ALONE = 0.9  # of a topic's documents, from which it is one client's alone
+SPECIFIC = 3  # topics that a client is named with
+MORE = 1.05  # times its share overall, from which a topic is specific for a client
+PANEL = (  # in a notebook, whose colours need not be those that the browser prefers
+    "background:var(--page);color:var(--text);padding:1rem;border-radius:.5rem;"
+    "overflow-wrap:anywhere;"
+    "font:1rem/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',sans-serif;"
+)
+Topic = Mapping[str, Any]
 
 
-def require_altair() -> None:
-    """Refuse to begin where what draws figures is not installed."""
-    require("Figures need", "'fedtopics[report]'", *NEEDED)
+@dataclass(frozen=True, repr=False)
+class Figure:
+    """A part of a report: a notebook shows it, and `save` writes it as a page of its own.
+
+    Attributes
+    ----------
+    title : str
+    content : str
+        HTML, in which whatever others wrote is escaped.
+    """
+
+    title: str
+    content: str
+
+    def __repr__(self) -> str:
+        return f"Figure({self.title!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the figure with its styles, which hold within it alone."""
+        rules = resource(environment(visible), "figures.css").replace(":root", "&")
+        return f'<div class="figure"><style>.figure {{{PANEL}{rules}}}</style>{self.content}</div>'
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure as an HTML page that asks no host for anything."""
+        page = environment(visible).get_template("figure_page.html.j2").render(figure=self)
+        write_durably(Path(path), page.encode())
+        return Path(path)
 
 
-def topic_shares(rows: Sequence[Row]) -> altair.Chart:
-    """Draw a bar a topic, for rows of `TopicModel.get_topic_info`: its share of all documents."""
-    alt = _altair()
-    chart = _chart([_shown(row) for row in rows]).mark_bar(color=ACCENT)
-    encoded = chart.encode(
-        x=alt.X("share:Q", title="share of documents", axis=alt.Axis(format="%", tickCount=5)),
-        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
-        tooltip=_tooltip("name", "words", "share"),
-    )
-    return _finished(encoded.properties(width=WIDTH - 240))
+def plot_topics(model: Topics) -> Figure:
+    """Draw the share of each topic in all documents, and whose documents these mostly are."""
+    return _figure(model, "topics by share", "legend.html.j2", "topic_shares.html.j2")
 
 
-def clients_by_topics(rows: Sequence[Row]) -> altair.Chart:
-    """Draw the share that each topic has of each client's documents, where it is not None."""
-    names = [_shown(row)["name"] for row in rows]
-    clients = [*rows[0]["clients"]]
-    cells = [
-        _shown(row) | {"client": client, "of_client": share}
-        for row in rows
-        for client, share in row["clients"].items()
-        if share is not None
-    ]
-    title = "share of the client's documents"
-    return _heat_map(cells, ("client", clients), ("name", names), "of_client", title)
+def plot_clients(model: Topics) -> Figure:
+    """Draw the share of each topic in each client's documents."""
+    return _figure(model, "clients beside each other", "clients_by_topics.html.j2")
 
 
-def topic_map(rows: Sequence[Row], positions: NDArray[np.float64]) -> altair.Chart:
-    """Draw topics as circles at their positions: near if alike, as large as their share."""
-    alt = _altair()
-    places = [
-        _shown(row) | {"x": float(x), "y": float(y), "link": f"#topic-{row['topic']}"}
-        for row in rows
-        for x, y in [positions[row["topic"]]]
-    ]
-    plain = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
-    # One scale for both directions: a distance is the same wherever it points.
-    size = np.array([WIDTH, HEIGHT]) - 2 * MARGIN
-    low, high = positions.min(0), positions.max(0)
-    reach = (float(((high - low) / size).max()) or 1.0) * size / 2
-    ends = np.column_stack([(low + high) / 2 - reach, (low + high) / 2 + reach])
-    x, y = (alt.Scale(domain=end, padding=MARGIN, nice=False) for end in ends.tolist())
-    base = _chart(places).encode(
-        x=alt.X("x:Q", title=None, axis=plain, scale=x),
-        y=alt.Y("y:Q", title=None, axis=plain, scale=y),
-    )
-    circles = base.mark_circle(color=ACCENT, opacity=0.45).encode(
-        size=alt.Size("share:Q", legend=None, scale=alt.Scale(domainMin=0, range=[0, 3000])),
-        tooltip=_tooltip("name", "words", "share"),
-        href="link:N",
-        description="name:N",
-    )
-    numbers = base.mark_text(color="currentColor", aria=False).encode(text="topic:N")
-    return _finished((circles + numbers).properties(width=WIDTH, height=HEIGHT))
+def plot_map(model: Topics) -> Figure:
+    """Draw topics as circles as large as their share, near those with similar words."""
+    return _figure(model, "map of topics", "legend.html.j2", "topic_map.html.j2")
 
 
-def positions(beta: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return places, shape (n_topics, 2), with about the distances of topics (Hellinger)."""
+def change_over_time(model: Topics, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw what grew and what shrank, of rows by period as `topics_over_time` has them.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two periods.
+    """
+    change = changes(rows)
+    if change is None:
+        raise DataError(
+            "Fewer than two periods have as many documents as min_documents; give longer ones."
+        )
+    return _figure(model, "what grew, what shrank", "topic_change.html.j2", change=change)
+
+
+def _figure(model: Topics, title: str, *templates: str, change: Any = None) -> Figure:
+    made = environment(visible)
+    summary = facts(model) | {"positions": positions(model.beta), "change": change}
+    context = {"s": summary, **drawn(summary)}
+    return Figure(title, "".join(made.get_template(name).render(context) for name in templates))
+
+
+def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
+    """Return what figures show of a model, as plain data.
+
+    A client's share of a topic is None where it stands for fewer than `min_documents`.
+
+    Returns
+    -------
+    dict
+        ``kind``, "topic" or "cluster"; ``min_documents``; ``topics``, rows of `get_topic_info` with
+        the ``parts`` of clients and a single ``owner``; ``clients``, their ``name``, ``documents``,
+        and ``specific`` topics, of which they have more than all together.
+    """
+    rows = model.get_topic_info()
+    documents = {model.called(name): model.documents[name] for name in sorted(model.documents)}
+    for row in rows:
+        row["clients"] = {
+            client: None if share * documents[client] < min_documents else share
+            for client, share in row["clients"].items()
+        }
+    suggested = [bool(row["suggested"]) for row in rows]  # by a program: nobody has confirmed it
+    return {
+        "kind": "cluster" if model.shows_clusters else "topic",
+        "min_documents": min_documents,
+        "topics": [
+            {**row, "suggested": marked}
+            | {"parts": parts(row, documents), "owner": owner(row, documents)}
+            for row, marked in zip(rows, suggested, strict=True)
+        ],
+        "clients": [
+            {"name": name, "documents": number, "specific": _specific(name, rows)}
+            for name, number in documents.items()
+        ],
+    }
+
+
+def drawn(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what templates draw figures by, of the facts about a model with topics' positions."""
+    topics, places = summary["topics"], np.asarray(summary["positions"])
+    colour = layout.colours(summary["clients"])
+    return {
+        "kind": summary["kind"],
+        "by_number": {topic["topic"]: topic for topic in topics},
+        "colour": colour,
+        "strips": {topic["topic"]: layout.strip(topic, colour) for topic in topics},
+        "maps": [layout.topic_map(topics, places, size) for size in layout.SIZES],
+        "order": [] if summary["change"] is None else grown(summary["change"]),
+    }
+
+
+def _specific(client: str, rows: Sequence[Topic]) -> list[dict[str, Any]]:
+    """Return the topics that a client has most more of than all clients together."""
+    shown = [row for row in rows if row["clients"][client] is not None]
+    ratio = {row["topic"]: row["clients"][client] / max(row["share"], 1e-12) for row in shown}
+    most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
+    return [{"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > MORE]
+
+
+def positions(distributions: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return places, shape (n_rows, 2), with about the rows' distances (Hellinger)."""
     # Hellinger's distance is the Euclidean one of square roots: its classical scaling is their
-    # principal components. What rounding errors leave of topics that are equal is nothing.
-    roots = np.sqrt(np.asarray(beta, np.float64) / 2)
+    # principal components. What rounding errors leave of rows that are equal is nothing.
+    roots = np.sqrt(np.asarray(distributions, np.float64) / 2)
     left, sizes, _ = np.linalg.svd(roots - roots.mean(0), full_matrices=False)
     places = (left * sizes)[:, :2].round(9)
     largest = np.abs(places).argmax(0)
@@ -112,206 +168,55 @@ def positions(beta: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
 
 
-def topics_over_time(rows: Sequence[Row], topics: Sequence[Row]) -> altair.Chart:
-    """Draw a panel a topic, its share by period: for rows of `TopicModel.topics_over_time`.
+def name_of(topic: Topic) -> str:
+    """Return what a topic is called: its label, or its first words."""
+    return topic["label"] or ", ".join(topic["words"][:3])
 
-    `topics` are rows of `TopicModel.get_topic_info`, in whose order the panels are.
+
+def parts(topic: Topic, documents: Mapping[str, int]) -> dict[str, float]:
+    """Return how much of a topic's documents each client has, where its share is shown."""
+    counts = {n: s * documents[n] for n, s in topic["clients"].items() if s is not None}
+    total = max(topic["share"] * sum(documents.values()), 1e-12)
+    return {name: min(count / total, 1.0) for name, count in counts.items()}
+
+
+def owner(topic: Topic, documents: Mapping[str, int]) -> str | None:
+    """Return the client that has a topic alone: nine in ten of its documents; or None."""
+    held = parts(topic, documents)
+    return next((n for n, part in held.items() if part >= ALONE), None)
+
+
+def environment(
+    show: Callable[[str], str],
+    *templates: BaseLoader,
+    in_report: bool = False,
+    escaped: bool = True,
+) -> Environment:
+    """Return an environment in which each text that a template shows is made harmless.
+
+    In a report, figures link to the topics below them and can be saved by its script.
     """
-    alt = _altair()
-    dates = hasattr(rows[0]["period"], "isoformat")
-    points = [
-        {"topic": row["topic"], "share": row["share"], "documents": row["documents"]}
-        | {"period": row["period"].isoformat() if dates else row["period"]}
-        for row in rows
-    ]
-    period, highest = f"period:{'T' if dates else 'Q'}", max(row["share"] for row in rows)
-    panels = [
-        _chart([point for point in points if point["topic"] == row["topic"]])
-        .mark_line(color=ACCENT, point={"color": ACCENT})
-        .encode(
-            x=alt.X(period, title=None, axis=alt.Axis(tickCount=3, grid=False)),
-            y=alt.Y(
-                "share:Q",
-                title=None,
-                scale=alt.Scale(domain=[0, highest]),
-                axis=alt.Axis(format="%", tickCount=3),
-            ),
-            tooltip=[period, alt.Tooltip("share:Q", format=".1%"), "documents:Q"],
-        )
-        .properties(
-            width=PANEL,
-            height=PANEL // 2,
-            title=_head(_shown(row)["name"]),
-        )
-        for row in topics
-    ]
-    return _finished(alt.concat(*panels, columns=3))
-
-
-def scores_by_topics(rows: Sequence[Row], scores: Mapping[str, str]) -> altair.Chart:
-    """Draw how scores change with the number of topics: a panel for each, by its title."""
-    alt = _altair()
-    usable = {
-        n: title for n, title in scores.items() if all(row.get(n) is not None for row in rows)
-    }
-    panels = []
-    for name, title in usable.items():
-        ends = [
-            {"topics": row["topics"], "mean": row[name], "title": title,
-             "low": row[name] - row[f"{name}_deviation"],
-             "high": row[name] + row[f"{name}_deviation"]}
-            for row in rows
-        ]  # fmt: skip
-        base = _chart(ends).encode(
-            x=alt.X("topics:Q", title="topics", axis=alt.Axis(values=[r["topics"] for r in rows]))
-        )
-        scale = alt.Scale(zero=False)
-        band = base.mark_area(color=ACCENT, opacity=0.2).encode(
-            y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"
-        )
-        line = base.mark_line(color=ACCENT, point={"color": ACCENT}).encode(
-            y=alt.Y("mean:Q", scale=scale)
-        )
-        panels.append((band + line).properties(width=CURVE - 120, height=150))
-    return _finished(alt.concat(*panels, columns=2))
-
-
-def probability_of_same(
-    line: Sequence[Row], labels: Sequence[Row], threshold: float
-) -> altair.Chart:
-    """Draw "probability" by "cosine" of a line and labels; the threshold has one half."""
-    alt = _altair()
-    x = alt.X("cosine:Q", title="cosine of two topics", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("probability:Q", title="probability of the same topic")
-    curve = _chart(line).mark_line(color=ACCENT).encode(x=x, y=y)
-    points = _chart(labels).mark_circle(color=SECOND, size=60, opacity=0.5).encode(x=x, y=y)
-    title = f"from a cosine of {threshold:.3f}"
-    place = _chart([{"cosine": threshold, "probability": 0.5, "title": title}])
-    rule = place.mark_rule(strokeDash=[6, 4], color="currentColor").encode(x=x)
-    name = place.mark_text(align="left", dx=6, color="currentColor").encode(
-        x=x, y=y, text="title:N"
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader("fedtopics.model"), *templates]),
+        autoescape=escaped,  # noqa: S701 - Markdown has marks of its own to escape
+        finalize=lambda value: show(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return _finished((rule + curve + points + name).properties(width=WIDTH, height=300))
+    made.globals["in_report"] = in_report
+    filters = {"percent": "{:.1%}".format, "line": layout.line, "name": name_of, "points": _points}
+    made.filters |= filters
+    return made
 
 
-def svg(chart: altair.Chart) -> str:
-    """Return a figure as SVG, to stand in a page; FedTopicsError if it cannot be drawn."""
-    drawn = svgs([lambda: chart])[0]
-    if drawn is None:
-        raise FedTopicsError("The figure could not be drawn; all else is as it was without it.")
-    return drawn
+def resource(made: Environment, name: str) -> str:
+    """Return a file that is beside the templates."""
+    assert made.loader is not None  # noqa: S101 - for mypy: it was given above
+    return made.loader.get_source(made, name)[0]
 
 
-def svgs(charts: Sequence[Callable[[], altair.Chart]]) -> list[str | None]:
-    """Make figures, and return them as SVG with links within the page; None where that fails.
-
-    They are drawn in another process, since what draws them is native code, which can end its
-    process: of the figures that are left then, a new one draws those behind the one that did it.
-    """
-    version = "_".join(_altair().SCHEMA_VERSION.split(".")[:2])  # of Vega-Lite
-    left = []
-    for make in charts:
-        try:
-            left.append(as_json(make().to_dict()))
-        except Exception:  # of somebody else's library: almost any kind; drawing this fails as well
-            left.append("")
-    drawn: list[str | None] = []
-    while left:
-        done = _draw([version, *left])
-        drawn += done if len(done) == len(left) else [*done, None]
-        left = left[len(done) + 1 :]
-    return [None if svg is None else svg.replace(_LINK_BASE, "#") for svg in drawn]
-
-
-def _draw(lines: Sequence[str]) -> list[str | None]:
-    """Return what a process has drawn before it ended, was ended, or had no more to draw."""
-    command = [sys.executable, "-P", str(Path(__file__).with_name("drawing.py"))]
-    try:
-        ended = subprocess.run(  # noqa: S603 - ours
-            command, input="\n".join(lines), capture_output=True, encoding="utf-8",
-            timeout=PATIENCE, check=False,
-        )  # fmt: skip
-        written = ended.stdout
-    except subprocess.TimeoutExpired as late:
-        written = (late.stdout or b"").decode()
-    except OSError:  # no process can be started
-        written = ""
-    return [json.loads(line) for line in written.split("\n")[:-1]]
-
-
-def _heat_map(
-    cells: Sequence[Row],
-    columns: tuple[str, Sequence[str]],
-    rows: tuple[str, Sequence[str]],
-    value: str,
-    title: str,
-) -> altair.Chart:
-    """Draw cells whose columns and rows are fields with these values, in this order."""
-    alt = _altair()
-    (x, across), (y, down) = columns, rows
-    scales = [alt.Scale(domain=[*map(for_scripts, names)]) for names in (across, down)]
-    above = alt.Axis(labelAngle=-45, orient="top")
-    said = [{**cell, "said": f"{cell[y]}, {cell[x]}: {cell[value]:.0%}"} for cell in cells]
-    encoded = _chart(said).encode(
-        x=alt.X(f"{x}:N", title=None, sort=None, scale=scales[0], axis=above),
-        y=alt.Y(f"{y}:N", title=None, sort=None, scale=scales[1], axis=alt.Axis(labelLimit=320)),
-        tooltip=[*_tooltip(x, y), alt.Tooltip(f"{value}:Q", title=title, format=".0%")],
-    )
-    # One colour, more or less of it: legible on any page.
-    shading = alt.Scale(domainMin=0, range=[0, 0.7])
-    strength = alt.Opacity(f"{value}:Q", legend=None, scale=shading)
-    shades = encoded.mark_rect(color=ACCENT).encode(opacity=strength, description="said:N")
-    numbers = encoded.mark_text(color="currentColor", fontSize=10, aria=False).encode(
-        text=alt.Text(f"{value}:Q", format=".0%")
-    )
-    width = max(len(across) * CELL * 1.5, 60)
-    return _finished((shades + numbers).properties(width=width, height=alt.Step(CELL)))
-
-
-def _shown(row: Row) -> dict[str, Any]:
-    name = row.get("label") or " ".join(row["words"][:3])
-    number, words = row["topic"], " ".join(row["words"])
-    return {"topic": number, "name": f"{number} {name}", "words": words, "share": row["share"]}
-
-
-def _head(text: str) -> Any:
-    """Return the title of a panel."""
-    how = {"color": "currentColor", "fontSize": 11, "fontWeight": "normal", "limit": PANEL}
-    return _altair().Title(for_scripts(text), anchor="start", **how)
-
-
-def _tooltip(*fields: str) -> list[Any]:
-    alt = _altair()
-    return [
-        alt.Tooltip(f"{name}:Q", format=".1%") if name == "share" else alt.Tooltip(f"{name}:N")
-        for name in fields
-    ]
-
-
-def _chart(rows: Sequence[Row]) -> Any:
-    alt = _altair()
-    return alt.Chart(alt.Data(values=[_harmless(row) for row in rows]))
-
-
-def _harmless(row: Row) -> dict[str, Any]:
-    """Return what JSON has, and a page's script can hold."""
-    finite = {k: None if isinstance(x, float) and not isfinite(x) else x for k, x in row.items()}
-    return {key: for_scripts(x) if isinstance(x, str) else x for key, x in finite.items()}
-
-
-def _finished(chart: Any) -> altair.Chart:
-    text = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
-    faint = {"gridColor": "currentColor", "gridOpacity": 0.15, "domainColor": "currentColor"}
-    finished: altair.Chart = (
-        chart.configure(background="transparent", font="sans-serif", padding=PADDING)
-        .configure_axis(**text, **faint, tickColor="currentColor", titlePadding=TITLE_PADDING)
-        .configure_view(stroke=None)
-    )
-    return finished
-
-
-def _altair() -> Any:
-    require_altair()
-    import altair
-
-    return altair
+def _points(change: float) -> str:
+    """Write a change of a share in points of a hundred: up or down."""
+    points = round(100 * change, 1)
+    return f"{'▲' if points > 0 else '▼'} {abs(points):.1f}" if points else "0.0"

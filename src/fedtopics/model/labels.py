@@ -10,17 +10,15 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fedtopics.model.search import is_form
+from fedtopics.model.topics import Finder
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
-
-if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
 
 WORDS, PARTS = 10, 3  # of a topic that are looked at; of a label
 LONGEST_LABEL = 100  # characters
@@ -33,7 +31,7 @@ Phrase = tuple[str, ...]
 
 
 def suggest_labels(
-    model: TopicModel, documents: Any = None, *, min_documents: int = LEAST
+    model: Finder, documents: Any = None, *, min_documents: int = LEAST
 ) -> dict[int, str]:
     """Return a label for each topic that people have given none, by rules.
 
@@ -88,7 +86,7 @@ def _label(parts: Iterable[str]) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _phrases(model: TopicModel, documents: Any, least: int) -> list[list[str]]:
+def _phrases(model: Finder, documents: Any, least: int) -> list[list[str]]:
     """Return phrases of each topic's documents, the most frequent first."""
     corpus = Corpus.of(documents)
     main = model.main_topics(corpus)

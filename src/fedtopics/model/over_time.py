@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedtopics.model.topics import Finder
 from fedtopics.text.corpus import Corpus, column_of
 
 Unit = Literal["year", "quarter", "month", "week", "day"]
+Change = dict[str, Any]
 MIN_DOCUMENTS = 10  # of a client in a period, as of a reply in the usual policy
 CODES = {"year": "Y", "month": "M", "day": "D"}  # of numpy's dates
 THURSDAY = 3  # 1970 began with one; a week begins with Monday
@@ -24,6 +26,7 @@ TIME = re.compile(
     re.ASCII,
 )
 FIRST, LAST = -1969, 8029  # years since 1970 that a date can have
+ALL = 1 << 30  # clients, where nobody knows how many
 
 
 @dataclass(frozen=True)
@@ -271,3 +274,76 @@ def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
         first, last = np.array([least, most]).astype("datetime64[us]").astype(np.int64).tolist()
         return np.linspace(first, last, bins + 1).astype(np.int64).astype("datetime64[us]")
     return np.linspace(float(least), float(most), bins + 1)
+
+
+def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
+    """Return how topics' shares changed, of rows by period as `topics_over_time` has them.
+
+    Compared are the last year and the one before, or, where all is of one year or there are no
+    dates, the later half of the periods and the earlier.
+
+    Returns
+    -------
+    dict or None
+        ``before`` and ``after``, what the two are called; ``topics``, by number, with the share
+        ``before`` and ``after`` and the ``points``, pairs of when, from 0 to 1, and share;
+        ``first`` and ``last``, the names of these periods; ``of``, how many clients' documents
+        these are. None of fewer than two periods.
+    """
+    periods = sorted({row["period"] for row in rows or ()})
+    if len(periods) < 2:
+        return None
+    earlier, later = _halves(periods)
+    cells = {(row["topic"], row["period"]): row for row in rows or ()}
+    start = _when(periods[0])
+    reach = _when(periods[-1]) - start or 1.0  # of parts of one day
+
+    def share(topic: int, among: Sequence[Any]) -> float:
+        those = [cells[topic, period] for period in among]
+        return float(sum(c["count"] for c in those) / max(sum(c["documents"] for c in those), 1))
+
+    topics = {
+        topic: {
+            "before": share(topic, earlier),
+            "after": share(topic, later),
+            "points": [((_when(p) - start) / reach, cells[topic, p]["share"]) for p in periods],
+        }
+        for topic in sorted({row["topic"] for row in rows or ()})
+    }
+    named: Change = {"before": _span(earlier), "after": _span(later)}
+    named["of"] = max(row["clients"] or ALL for row in rows or ())
+    return named | {"first": _named(periods[0]), "last": _named(periods[-1]), "topics": topics}
+
+
+def _halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    if isinstance(periods[0], date):
+        last = periods[-1].year
+        years = [[p for p in periods if p.year == year] for year in (last - 1, last)]
+        if all(years):
+            return years[0], years[1]
+    half = len(periods) // 2
+    return list(periods[:half]), list(periods[half:])
+
+
+def _when(period: Any) -> float:
+    return float(period.toordinal()) if isinstance(period, date) else float(period)
+
+
+def _named(period: Any) -> str:
+    if not isinstance(period, date):
+        return f"{period:g}"
+    return f"{period:%b %Y}" if period.day == 1 else f"{period:%-d %b %Y}"
+
+
+def _span(periods: Sequence[Any]) -> str:
+    """Return what some periods are called: their year, or the first and the last."""
+    if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
+        return str(periods[0].year)
+    first, last = _named(periods[0]), _named(periods[-1])
+    return first if first == last else f"{first} to {last}"
+
+
+def grown(change: Change) -> list[int]:
+    """Return topics by how much their share changed, what grew most first."""
+    topics = change["topics"]
+    return sorted(topics, key=lambda k: topics[k]["before"] - topics[k]["after"])

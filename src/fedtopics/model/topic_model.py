@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -28,14 +28,12 @@ from fedtopics.model import (
     search,
     terms,
 )
+from fedtopics.model.figures import Figure
 from fedtopics.model.folder import checked_labels, checked_names, read_model, write_model
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import count_words
-
-if TYPE_CHECKING:
-    import altair
 
 BATCH = 1024
 
@@ -239,6 +237,9 @@ class TopicModel(Topics):
     topics_per_class = over_time.topics_per_class
     representative_documents = representative.representative_documents
     document_map = document_map.document_map
+    plot_topics = figures.plot_topics
+    plot_clients = figures.plot_clients
+    plot_map = figures.plot_map
     get_document_info = exports.document_info
     get_topics = exports.get_topics
     get_topic = exports.get_topic
@@ -263,26 +264,9 @@ class TopicModel(Topics):
             output["topic-document-matrix"] = self.transform(documents).T.astype(np.float64)
         return output
 
-    def plot_topics(self) -> altair.Chart:
-        """Draw a bar a topic, its share of all documents, as a chart of Altair (an extra)."""
-        return figures.topic_shares(self.get_topic_info())
-
-    def plot_clients(self) -> altair.Chart:
-        """Draw the share of each topic in each client's documents, as `plot_topics`."""
-        return figures.clients_by_topics(self.get_topic_info())
-
-    def plot_map(self) -> altair.Chart:
-        """Draw topics as circles, near those with similar words, as `plot_topics`."""
-        return figures.topic_map(self.get_topic_info(), figures.positions(self.beta))
-
-    def plot_over_time(
-        self, documents: Any = None, timestamps: Any = None, **how: Any
-    ) -> altair.Chart:
-        """Draw the share of each topic by period, as `topics_over_time` finds it."""
-        rows = self.topics_over_time(documents, timestamps, **how)
-        if not rows:
-            raise DataError("No period has as many documents as min_documents; give longer ones.")
-        return figures.topics_over_time(rows, self.get_topic_info())
+    def plot_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Figure:
+        """Draw what grew and what shrank by period, as `topics_over_time` finds it."""
+        return figures.change_over_time(self, self.topics_over_time(documents, timestamps, **how))
 
     def save_pretrained(self, path: str | Path) -> Path:
         """Write the model to a folder: safetensors, JSON and a card. No document text is in it.

@@ -90,11 +90,40 @@ class TrainingInfo(TypedDict, total=False):
 
 
 class Finder(Protocol):
-    """What finds topics in documents: a `TopicModel`."""
+    """What finds topics in documents, as helpers see a `TopicModel`."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Words of the topics."""
+
+    @property
+    def text(self) -> TextRules:
+        """How documents were split into words."""
+
+    @property
+    def info(self) -> TrainingInfo:
+        """How the model was trained."""
+
+    @property
+    def labels(self) -> Mapping[int, str]:
+        """What people call topics."""
+
+    @property
+    def suggested(self) -> frozenset[int]:
+        """Topics whose label nobody has confirmed."""
 
     @property
     def periods(self) -> Periods | None:
         """Topics by period, as the study has summed them."""
+
+    def topics(self, n_words: int = 10) -> list[list[str]]:
+        """Return the words of each topic."""
+
+    def count(self, documents: Any) -> Any:
+        """Return the bag of words of documents."""
+
+    def main_topics(self, documents: Any) -> NDArray[np.int64]:
+        """Return each document's largest topic, -1 where the model sees nothing of it."""
 
     def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return theta, and of which documents the model sees something."""

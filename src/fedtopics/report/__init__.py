@@ -6,7 +6,7 @@ is in neither, unless a client asks for examples of its own.
 
 from __future__ import annotations
 
-from fedtopics.report.dated import over_time
+from fedtopics.report.over_time import over_time
 from fedtopics.report.render import write_report
 from fedtopics.report.run import find as find_run
 from fedtopics.report.summary import summarise

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
-from fedtopics.report.form import Form, Gap, Part, Said, Section, Table
-from fedtopics.report.records import (
+from fedtopics.report.dpia_document import Document, Gap, Part, Section, Statement, Table
+from fedtopics.report.dpia_records import (
     CONTROLLER,
     EACH,
     PROGRAM,
@@ -28,7 +28,7 @@ from fedtopics.report.records import (
 from fedtopics.secure.said import ADDED
 
 
-def assess(place: Path, audit: Path | None = None) -> Form:
+def assess(place: Path, audit: Path | None = None) -> Document:
     """Fill in the form for a run's folder or a study's file, with the audit that lies there.
 
     RunError, StudyError if it is neither, or a record is damaged or of another study.
@@ -39,7 +39,7 @@ def assess(place: Path, audit: Path | None = None) -> Form:
         Section(number, title, fill(records) if fill else ())
         for number, title, fill in (*DESCRIPTION, *ASSESSMENT)
     ]
-    return Form(
+    return Document(
         f"Data protection impact assessment: {study.name}",
         [
             "The headings are those of the template of the European Data Protection Board, version "
@@ -85,7 +85,7 @@ DERIVED = {
 def _controllers(records: Records) -> Parts:
     names = ", ".join(records.study.clients)
     return [
-        Said(
+        Statement(
             f"Participants, each with documents of its own that stay with it: {names}.",
             f"{records.cited}, [clients]",
         ),
@@ -104,7 +104,7 @@ def _processors(records: Records) -> Parts:
     change = "" if records.has_server else "; if it is lost, another one goes on"
     return [
         said_or_asked(records, "operator", CONTROLLER, "Who runs the study, and the server?"),
-        Said(f"{adds}{change}.", f"{records.cited}; {PROGRAM}"),
+        Statement(f"{adds}{change}.", f"{records.cited}; {PROGRAM}"),
         Gap(
             CONTROLLER,
             "Is who runs it a processor, a joint controller or neither? Whose machines are used? "
@@ -115,7 +115,7 @@ def _processors(records: Records) -> Parts:
 
 def _name(records: Records) -> Parts:
     return [
-        Said(
+        Statement(
             f"The study is called {records.study.name!r}; its fingerprint, by which it is cited "
             "here, changes with its purpose, settings and participants.",
             records.cited,
@@ -126,7 +126,7 @@ def _name(records: Records) -> Parts:
 
 def _planning(records: Records) -> Parts:
     ran = [
-        Said(
+        Statement(
             f"{facts.client} took part from {_shown(facts.times[0])} to {_shown(facts.times[1])}.",
             f"{facts.name}, lines 1 and {facts.lines:,}",
         )
@@ -143,8 +143,8 @@ def _shown(time: str) -> str:
 
 def _sheet(records: Records) -> Parts:
     return [
-        Said(f"This form was written by {PROGRAM}.", PROGRAM),
-        Said(
+        Statement(f"This form was written by {PROGRAM}.", PROGRAM),
+        Statement(
             "Not in it: where the documents come from, and what is done with the model afterwards.",
             PROGRAM,
         ),
@@ -167,7 +167,7 @@ def _sheet(records: Records) -> Parts:
 
 def _personal_data(records: Records) -> Parts:
     sizes = [
-        Said(
+        Statement(
             f"{facts.client} has {facts.documents:,} documents, with {facts.text_bytes:,} bytes.",
             f"{facts.name}, line {facts.began_line:,}",
         )
@@ -181,7 +181,7 @@ def _personal_data(records: Records) -> Parts:
             "Which personal data do the texts have, about which persons? Special categories "
             "(Article 9), criminal convictions (Article 10)? Are names removed before?",
         ),
-        Said(
+        Statement(
             f"Derived from the texts: {DERIVED[records.private]}; the model; for each document the "
             "shares of topics in it, which stay with its client. Table 1.2 has each.",
             PROGRAM,
@@ -198,7 +198,7 @@ def _purposes(records: Records) -> Parts:
 
 def _secondary(records: Records) -> Parts:
     return [
-        Said(
+        Statement(
             "All participants have the model and can use it on other texts; the program sets no "
             "limit to that.",
             PROGRAM,
@@ -211,17 +211,17 @@ def _nature(records: Records) -> Parts:
     study = records.study
     method = find_method(study.method.method_name)
     return [
-        Said(
+        Statement(
             f"Nature: {method.title} finds {study.method.n_components} {method.shows} in texts of "
             f"{len(study.clients)} participants. Each computes on its own documents; sums are "
             "added up, and every participant comes to the same model.",
             f"{records.cited}, [method]; {PROGRAM}",
         ),
-        Said(
+        Statement(
             f"Scope: at most {study.method.max_rounds:,} rounds of training.",
             f"{records.cited}, method.max_rounds",
         ),
-        Said("No decision about a person follows from the program.", PROGRAM),
+        Statement("No decision about a person follows from the program.", PROGRAM),
         Gap(
             CONTROLLER,
             "Scope: how many persons, from where, over which time? Context: what is their relation "
@@ -262,18 +262,18 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
     times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
     beside = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
     source = f"{facts.name}, line {facts.began_line:,} and those above"
-    return [table, Said(f"{left:,} bytes left {facts.client}{beside}.", source), _clear(facts)]
+    return [table, Statement(f"{left:,} bytes left {facts.client}{beside}.", source), _clear(facts)]
 
 
-def _clear(facts: LedgerFacts) -> Said:
+def _clear(facts: LedgerFacts) -> Statement:
     """Say what others saw as it is, by the client's name."""
     clear = [flow.function for flow in facts.flows if flow.how == "in the clear"]
     if not any(flow.masked for flow in facts.flows):
-        return Said(f"Nothing that left {facts.client} was masked.", facts.name)
+        return Statement(f"Nothing that left {facts.client} was masked.", facts.name)
     said = (
         f"{', '.join(clear)}; all else left in masked sums, or to make them" if clear else "nothing"
     )
-    return Said(f"In the clear left {facts.client}: {said}.", facts.name)
+    return Statement(f"In the clear left {facts.client}: {said}.", facts.name)
 
 
 def _flow(records: Records, flow: Flow) -> list[str]:
@@ -298,7 +298,7 @@ def _schedule(records: Records) -> Table:
 
 def _assets(records: Records) -> Parts:
     said = [
-        Said(
+        Statement(
             f"Software at {facts.client}: fedtopics {facts.version}.",
             f"{facts.name}, line {facts.began_line:,}",
         )
@@ -307,7 +307,7 @@ def _assets(records: Records) -> Parts:
     ]
     return [
         *said,
-        Said("Organisational: each client's own policy, below in 2.3.a.", PROGRAM),
+        Statement("Organisational: each client's own policy, below in 2.3.a.", PROGRAM),
         Gap(EACH, "Which machines, networks, rooms and people has this, and who has access?"),
     ]
 

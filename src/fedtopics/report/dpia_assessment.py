@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedtopics.federation.policy import Policy
-from fedtopics.report import known
+from fedtopics.report import measures_and_attacks as known
+from fedtopics.report.dpia_document import Gap, Part, Statement, Table
 from fedtopics.report.dpia_privacy import attacked, promised
-from fedtopics.report.form import Gap, Part, Said, Table
-from fedtopics.report.records import (
+from fedtopics.report.dpia_records import (
     CONTROLLER,
     EACH,
     OFFICER,
@@ -94,7 +94,7 @@ def _minimisation(records: Records) -> Parts:
         said_or_asked(
             records, "recipients", CONTROLLER, "Who gets the model, besides the participants; why?"
         ),
-        Said(
+        Statement(
             f"Recipients by the way it works: {records.adder} sees {records.sees}; all who take "
             "part have all totals, and the model; each participant alone has its documents, its "
             "ledger and theta.parquet.",
@@ -144,7 +144,7 @@ def _digests(records: Records) -> list[Part]:
 
 def _quality(records: Records) -> Parts:
     return [
-        Said(
+        Statement(
             f"What is a word says the rule named {records.study.text.token_pattern!r}. "
             "A word counts as it stands, each time; nothing about a person is corrected or "
             "inferred.",
@@ -189,8 +189,8 @@ def _policy(facts: LedgerFacts) -> list[Part]:
     return [Table([f"policy of {facts.client}", "value", "what it says"], rows, source)]
 
 
-def _seeded(facts: LedgerFacts) -> Said:
-    return Said(
+def _seeded(facts: LedgerFacts) -> Statement:
+    return Statement(
         f"Draws of {facts.client} followed from the study's seed, which all know, masks and noise "
         "too: they hide nothing. That is for tests and demonstrations alone.",
         facts.name,
@@ -205,12 +205,12 @@ def _shown(value: object) -> str:
 
 def _rights(records: Records) -> Parts:
     return [
-        Said(
+        Statement(
             "What a document has added to a model cannot be taken out of it again; a model without "
             "it is trained anew.",
             PROGRAM,
         ),
-        Said("The program makes no decision about persons (Article 22).", PROGRAM),
+        Statement("The program makes no decision about persons (Article 22).", PROGRAM),
         Gap(
             EACH,
             "How are persons informed (12 to 14), how can they have access (15, 20), have data "
@@ -231,9 +231,9 @@ def _security(records: Records) -> Parts:
     ]
 
 
-def _signed(facts: LedgerFacts) -> Said:
+def _signed(facts: LedgerFacts) -> Statement:
     own = "signs with the key of its certificate" if facts.has_certificate else "does not sign"
-    return Said(f"{facts.client} {own}.", f"{facts.name}, line {facts.began_line:,}")
+    return Statement(f"{facts.client} {own}.", f"{facts.name}, line {facts.began_line:,}")
 
 
 # 3. Considerations on necessity and proportionality
@@ -249,7 +249,7 @@ def _impacts(records: Records) -> Parts:
     source = f"{MODEL}; {records.cited}. The experiments are on other documents than these"
     return [
         *([Table(head, rows, source)] if rows else []),
-        Said(f"{KNOWN[records.private]}, and its words about what they say.", MODEL),
+        Statement(f"{KNOWN[records.private]}, and its words about what they say.", MODEL),
         *promised(records),
         *attacked(records),
         Gap(CONTROLLER, "What would that mean for the persons whom the texts are about?"),
@@ -258,7 +258,7 @@ def _impacts(records: Records) -> Parts:
 
 def _necessity(records: Records) -> Parts:
     return [
-        Said(
+        Statement(
             "A less intrusive way that the program has: each participant trains alone, and nothing "
             "leaves (fedtopics run with one client). A more intrusive one: texts in one place.",
             PROGRAM,
@@ -276,7 +276,7 @@ def _events(records: Records) -> Parts:
     head = ["threat", "how it comes about", "what the program does"]
     return [
         Table(head, THREATS, f"{PROGRAM}; {MODEL}"),
-        Said("Whoever has the key of the authority can make clients up.", MODEL),
+        Statement("Whoever has the key of the authority can make clients up.", MODEL),
         Gap(EACH, "Which other events can happen where you are?"),
     ]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import exp
 
 from fedtopics.federation.audit import FALSE_POSITIVES
-from fedtopics.report import known
-from fedtopics.report.form import Gap, Part, Said, Table
-from fedtopics.report.records import EACH, PROGRAM, LedgerFacts, Parts, Records
+from fedtopics.report import measures_and_attacks as known
+from fedtopics.report.dpia_document import Gap, Part, Statement, Table
+from fedtopics.report.dpia_records import EACH, PROGRAM, LedgerFacts, Parts, Records
 
 DOCS = "docs/privacy.md"
 
@@ -17,7 +17,7 @@ def promised(records: Records) -> Parts:
     bound = records.study.privacy
     if bound is None:
         return [
-            Said(
+            Statement(
                 "What the model and the totals tell of a single document has no bound: the study "
                 "has no privacy, and no noise is added.",
                 f"{records.cited}, without [privacy]",
@@ -26,25 +26,25 @@ def promised(records: Records) -> Parts:
     cited = f"{records.cited}, [privacy]"
     sure, most = exp(bound.epsilon), bound.most_documents
     parts: list[Part] = [
-        Said(
+        Statement(
             f"All that the study releases, totals and model together, is differentially private "
             f"for each {bound.unit}: epsilon {bound.epsilon:g}, delta {bound.delta:g}. Whatever "
             f"somebody makes of it is at most {sure:,.3g} times as likely with a given "
             f"{bound.unit} as without it, but for cases of probability {bound.delta:g}.",
             f"{cited}; {PROGRAM}, {DOCS}",
         ),
-        *([] if most is None else [Said(
+        *([] if most is None else [Statement(
             f"An author is what a column of each participant's documents says; at most {most:,} "
             "documents of each count, together as one. Whose documents several participants have, "
             "has a bound at each of them, not one for all.",
             f"{cited}, most_documents",
         )]),
-        Said(
+        Statement(
             f"Public, and under no bound: settings, names, {_words(records)}, the encoder, when "
             "who sends how many bytes.",
             f"{records.cited}, [method]; {PROGRAM}",
         ),
-        Said(known.CONTROL, known.CONTROL_SOURCE),
+        Statement(known.CONTROL, known.CONTROL_SOURCE),
     ]  # fmt: skip
     return [*parts, *_kept(records)]
 
@@ -58,7 +58,7 @@ def _kept(records: Records) -> list[Part]:
     """Say who added noise, and what clients' accounts have by now."""
     if records.place == "simulation" or records.seeded:
         return [
-            Said(
+            Statement(
                 "Noise followed from the study's seed, which all know: in this run the promise is "
                 "not kept. For tests and demonstrations alone.",
                 PROGRAM if records.place == "simulation" else records.ledgers[0].name,
@@ -71,7 +71,7 @@ def _kept(records: Records) -> list[Part]:
             "Each participant adds its part of the noise before masking; the parts are enough if "
             f"{n // 3} of the {n} are missing, or tell others theirs."
         )
-    return [Said(shares, f"{PROGRAM}, {DOCS}"), *map(_spent, records.ledgers)]
+    return [Statement(shares, f"{PROGRAM}, {DOCS}"), *map(_spent, records.ledgers)]
 
 
 def _spent(facts: LedgerFacts) -> Part:
@@ -81,7 +81,7 @@ def _spent(facts: LedgerFacts) -> Part:
             f"The policy of {facts.client} has no max_epsilon, so no account is kept: what else "
             "was, and may be, released of the same documents?",
         )
-    return Said(
+    return Statement(
         f"By the account of {facts.client} all studies on its documents had epsilon "
         f"{facts.spent:.3g} together when it took part, this one included; its policy allows "
         f"{facts.policy['max_epsilon']:g}.",
@@ -106,7 +106,7 @@ def attacked(records: Records) -> Parts:
     rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, auc, share, tried in found]
     title = f"found, at {FALSE_POSITIVES:.0%} false"
     return [
-        Said(
+        Statement(
             f"An audit trained {audit.shadows:,} models of this study on halves of one "
             "participant's documents, and tried to tell from each model which of them it was "
             "trained on.",

@@ -1,111 +1,48 @@
-"""What was found, in three sentences; what a client alone has, and what grew."""
+"""What was found, in three sentences, and how good it is, in scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Topic = Mapping[str, Any]
-Change = dict[str, Any]
-ALONE = 0.9  # of a topic's documents, from which it is one client's alone
+from fedtopics.metrics import mean_cosine_dissimilarity, unique_words
+from fedtopics.model.figures import Topic, name_of, owner
+from fedtopics.model.over_time import Change, grown
+from fedtopics.model.topic_model import TopicModel
+
 NOTABLE = 0.005  # change of a share, from which it is one
-ALL = 1 << 30  # clients, where nobody knows how many
 FIRST = 5  # topics that are said to have so much together
-
-
-def name_of(topic: Topic) -> str:
-    """Return what a topic is called: its label, or its first words."""
-    return topic["label"] or ", ".join(topic["words"][:3])
-
-
-def parts(topic: Topic, documents: Mapping[str, int]) -> dict[str, float]:
-    """Return how much of a topic's documents each client has, where its share is shown."""
-    counts = {n: s * documents[n] for n, s in topic["clients"].items() if s is not None}
-    total = max(topic["share"] * sum(documents.values()), 1e-12)
-    return {name: min(count / total, 1.0) for name, count in counts.items()}
-
-
-def owner(topic: Topic, documents: Mapping[str, int]) -> str | None:
-    """Return the client that has a topic alone: nine in ten of its documents; or None."""
-    held = parts(topic, documents)
-    return next((n for n, part in held.items() if part >= ALONE), None)
-
-
-def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
-    """Return how topics' shares changed, of rows by period as `topics_over_time` has them.
-
-    Compared are the last year and the one before, or, where all is of one year or there are no
-    dates, the later half of the periods and the earlier.
-
-    Returns
-    -------
-    dict or None
-        ``before`` and ``after``, what the two are called; ``topics``, by number, with the share
-        ``before`` and ``after`` and the ``points``, pairs of when, from 0 to 1, and share;
-        ``first`` and ``last``, the names of these periods; ``of``, how many clients' documents
-        these are. None of fewer than two periods.
-    """
-    periods = sorted({row["period"] for row in rows or ()})
-    if len(periods) < 2:
-        return None
-    earlier, later = _halves(periods)
-    cells = {(row["topic"], row["period"]): row for row in rows or ()}
-    start = _when(periods[0])
-    reach = _when(periods[-1]) - start or 1.0  # of parts of one day
-
-    def share(topic: int, among: Sequence[Any]) -> float:
-        those = [cells[topic, period] for period in among]
-        return float(sum(c["count"] for c in those) / max(sum(c["documents"] for c in those), 1))
-
-    topics = {
-        topic: {
-            "before": share(topic, earlier),
-            "after": share(topic, later),
-            "points": [((_when(p) - start) / reach, cells[topic, p]["share"]) for p in periods],
-        }
-        for topic in sorted({row["topic"] for row in rows or ()})
-    }
-    named: Change = {"before": _span(earlier), "after": _span(later)}
-    named["of"] = max(row["clients"] or ALL for row in rows or ())
-    return named | {"first": _named(periods[0]), "last": _named(periods[-1]), "topics": topics}
-
-
-def _halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    if isinstance(periods[0], date):
-        last = periods[-1].year
-        years = [[p for p in periods if p.year == year] for year in (last - 1, last)]
-        if all(years):
-            return years[0], years[1]
-    half = len(periods) // 2
-    return list(periods[:half]), list(periods[half:])
-
-
-def _when(period: Any) -> float:
-    return float(period.toordinal()) if isinstance(period, date) else float(period)
-
-
-def _named(period: Any) -> str:
-    if not isinstance(period, date):
-        return f"{period:g}"
-    return f"{period:%b %Y}" if period.day == 1 else f"{period:%-d %b %Y}"
-
-
-def _span(periods: Sequence[Any]) -> str:
-    """Return what some periods are called: their year, or the first and the last."""
-    if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
-        return str(periods[0].year)
-    first, last = _named(periods[0]), _named(periods[-1])
-    return first if first == last else f"{first} to {last}"
-
-
-def grown(change: Change) -> list[int]:
-    """Return topics by how much their share changed, what grew most first."""
-    topics = change["topics"]
-    return sorted(topics, key=lambda k: topics[k]["before"] - topics[k]["after"])
+SCORES = {
+    "npmi": (
+        "coherence, NPMI",
+        "-1 to 1; how often a topic's ten first words occur together in the clients' documents, "
+        "against chance",
+        "Bouma 2009; Lau, Newman and Baldwin 2014",
+    ),
+    "c_v": (
+        "coherence, C_V",
+        "0 to 1; as NPMI, but by how alike the words' neighbours are",
+        "Röder, Both and Hinneburg 2015",
+    ),
+    "u_mass": (
+        "coherence, U_Mass",
+        "up to 0; how often a word occurs in the documents that have a more important one",
+        "Mimno et al. 2011",
+    ),
+    "diversity": (
+        "topic diversity",
+        "0 to 1; share of different words among the ten first of all topics",
+        "Dieng, Ruiz and Blei 2020",
+    ),
+    "dissimilarity": (
+        "mean cosine dissimilarity",
+        "0 to 1; of pairs of topics, over all words",
+        "1 - cosine of rows of beta",
+    ),
+}
 
 
 def sentences(
@@ -187,3 +124,17 @@ def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) ->
     common = [t for t in topics if all(share is not None for share in t["clients"].values())]
     many = "All" if len(common) == len(topics) else f"{len(common) or 'None'} of"
     return f"{many} {len(topics)} {kind}s are common to all clients."
+
+
+def scores_of(model: TopicModel) -> list[dict[str, Any]]:
+    """Return a row a score: its name, value, meaning and reference."""
+    known = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
+    values = {name: float(np.mean(score)) for name, score in known.items() if len(score)}
+    values["diversity"] = unique_words(model.topics(10), 10)
+    if model.n_topics > 1:
+        values["dissimilarity"] = mean_cosine_dissimilarity(model.beta)
+    return [
+        dict(zip(("name", "meaning", "reference"), SCORES[name], strict=True)) | {"value": value}
+        for name, value in values.items()
+        if name in SCORES
+    ]

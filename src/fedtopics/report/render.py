@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from fedtopics.errors import InputError
 from fedtopics.files import make_folder, write_durably
 from fedtopics.harmless import for_markdown, visible
+from fedtopics.model import figure_layout as layout
+from fedtopics.model import figures
 from fedtopics.model.exports import as_csv
-from fedtopics.report import drawn, findings
 from fedtopics.report.summary import Summary
 
 CURVES = {  # by what a round has: what it is called
@@ -27,7 +27,7 @@ CURVES = {  # by what a round has: what it is called
     "bytes": "Bytes that left the clients",
     "seconds": "Seconds",
 }
-STYLES = "report.css", "topics.css", "figures.css", "print.css"
+STYLES = "figures.css", "report.css", "topics.css", "print.css"
 SCRIPTS = "topics.js", "labels.js", "save.js"
 
 
@@ -68,10 +68,10 @@ def html(summary: Summary) -> str:
 
     A browser executes that script alone, by its digest, whatever else the page had.
     """
-    made = environment(autoescape=True, show=visible)
+    made = environment(escaped=True, show=visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
-    script = "".join(resource(made, name) for name in SCRIPTS)
-    style = "".join(resource(made, name) for name in STYLES)
+    script = "".join(figures.resource(made, name) for name in SCRIPTS)
+    style = "".join(figures.resource(made, name) for name in STYLES)
     return made.get_template("report.html.j2").render(
         s=summary,
         **_drawn(summary),
@@ -85,48 +85,25 @@ def html(summary: Summary) -> str:
 
 def markdown(summary: Summary) -> str:
     """Return the report as Markdown."""
-    made = environment(autoescape=False, show=for_markdown)
+    made = environment(escaped=False, show=for_markdown)
     return made.get_template("report.md.j2").render(s=summary)
 
 
-def environment(autoescape: bool, show: Callable[[str], str]) -> Environment:
-    """Return an environment in which each text that a template shows is made harmless."""
-    made = Environment(
-        loader=PackageLoader("fedtopics.report"),
-        autoescape=autoescape,  # noqa: S701 - Markdown has marks of its own to escape
-        finalize=lambda value: show(value) if type(value) is str else value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    filters = {
-        "bytes": _bytes, "percent": "{:.1%}".format, "number": _number, "line": drawn.line,
-        "name": findings.name_of, "sizes": _sizes, "points": _points,
-    }  # fmt: skip
-    made.filters |= filters
-    return made
-
-
-def resource(made: Environment, name: str) -> str:
-    """Return a file that is beside the templates."""
-    assert made.loader is not None  # noqa: S101 - for mypy: it was given above
-    return made.loader.get_source(made, name)[0]
-
-
 def _drawn(summary: Summary) -> dict[str, Any]:
-    """Return what figures are drawn by: see `drawn`."""
-    topics, positions = summary["topics"], np.array(summary["positions"])
-    colour, rounds = drawn.colours(summary["clients"]), summary["rounds"]
-    curves = {name: drawn.curve(rounds, name) for name in CURVES}
-    return {
-        "by_number": {topic["topic"]: topic for topic in topics},
-        "colour": colour,
-        "strips": {topic["topic"]: drawn.strip(topic, colour) for topic in topics},
-        "maps": [drawn.topic_map(topics, positions, size) for size in drawn.SIZES],
-        "tree": drawn.tree(summary["tree"], len(topics)),
-        "order": [] if summary["change"] is None else findings.grown(summary["change"]),
+    """Return what figures are drawn by: see `figures.drawn` and `figure_layout`."""
+    curves = {name: layout.curve(summary["rounds"], name) for name in CURVES}
+    return figures.drawn(summary) | {
+        "tree": layout.tree(summary["tree"], len(summary["topics"])),
         "curves": [(name, CURVES[name], curve) for name, curve in curves.items() if curve],
     }
+
+
+def environment(escaped: bool, show: Callable[[str], str]) -> Environment:
+    """Return an environment for pages and files: as that of figures, with our templates."""
+    ours = PackageLoader("fedtopics.report")
+    made = figures.environment(show, ours, in_report=True, escaped=escaped)
+    made.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
+    return made
 
 
 def _list(topic: dict[str, Any]) -> list[Any]:
@@ -139,12 +116,6 @@ def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:
     most = max(shares, default=0.0) or 1.0
     for word, share in zip(topic["words"], shares, strict=False):
         yield word, round(0.85 + 0.5 * math.sqrt(share / most), 2)
-
-
-def _points(change: float) -> str:
-    """Write a change of a share in points of a hundred: up or down."""
-    points = round(100 * change, 1)
-    return f"{'▲' if points > 0 else '▼'} {abs(points):.1f}" if points else "0.0"
 
 
 def _for_script(content: Any) -> Markup:

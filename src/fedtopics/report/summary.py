@@ -18,19 +18,17 @@ from fedtopics.federation.study_tables import About
 from fedtopics.methods.registry import find_method
 from fedtopics.model import figures
 from fedtopics.model.card import counted_units, merger, promise
+from fedtopics.model.over_time import changes
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import findings, header
-from fedtopics.report.own import of_documents
+from fedtopics.report.own_documents import of_documents
 from fedtopics.report.run import RunFacts
-from fedtopics.report.scores import scores_of
 from fedtopics.secure.said import LEAVES
 
 Summary = dict[str, Any]
 WORDS = 30  # of a topic, in its full list
 STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full list has the words
-SPECIFIC = 3  # topics that a client is named with
-MORE = 1.05  # times its share overall, from which a topic is specific for a client
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 SEEN = (
     "No document left its client: the server saw sums over documents and the words that "
@@ -74,21 +72,18 @@ def summarise(
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
-    kind, rows = "cluster" if model.shows_clusters else "topic", _rows(model, least)
-    clients, similarity = _clients(model, rows), client_similarity(model)
-    documents_of = {client["name"]: client["documents"] for client in clients}
+    facts, similarity = figures.facts(model, least), client_similarity(model)
+    documents_of = {client["name"]: client["documents"] for client in facts["clients"]}
     if over_time is None and model.periods is not None:
         over_time = [*model.periods.rows()]
-    topics, change = _topics(model, rows, documents_of), findings.changes(over_time)
-    said = documents_of, similarity, change, kind, counted_units(model)
+    topics, change = _topics(model, facts["topics"]), changes(over_time)
+    said = documents_of, similarity, change, facts["kind"], counted_units(model)
     return {
-        "kind": kind,
+        **facts,
         "title": run.study.get("name") or run.name or "model",
         "found": findings.sentences(topics, *said),
-        "min_documents": least,
         "topics": topics,
         "change": change,
-        "clients": clients,
         "similarity": similarity.tolist(),
         "over_time": over_time,
         **_of_model(model),
@@ -105,7 +100,7 @@ def _of_model(model: TopicModel) -> Summary:
         "reading": _reading(model),
         "positions": figures.positions(model.beta).tolist(),
         "over_rounds": _over_rounds(model.info.get("history", [])),
-        "scores": scores_of(model),
+        "scores": findings.scores_of(model),
         "clusters": _clusters(model) if model.shows_clusters else None,
         "versions": _versions(),
     }
@@ -125,18 +120,6 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
         "left": _left(run, model),
         "settings": _settings(run, model),
     }
-
-
-def _rows(model: TopicModel, least: int) -> list[dict[str, Any]]:
-    """Return a row a topic, without a client's share where it stands for fewer documents."""
-    rows = model.get_topic_info()
-    documents = {model.called(name): n for name, n in model.documents.items()}
-    for row in rows:
-        row["clients"] = {
-            client: None if share * documents[client] < least else share
-            for client, share in row["clients"].items()
-        }
-    return rows
 
 
 def client_similarity(model: TopicModel) -> NDArray[np.float64]:
@@ -176,23 +159,12 @@ def _method(model: TopicModel) -> str:
     return f"{title} ({network})" if name == "gfedntm" else title
 
 
-def _topics(
-    model: TopicModel, rows: Sequence[Mapping[str, Any]], documents: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    total = sum(model.documents.values())
+def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     words = _words(model)
     return [
-        {
-            **row,
-            "label": row.get("label") or "",
-            "suggested": bool(row.get("suggested")),  # by a program: nobody has confirmed it
-            "parts": findings.parts(row, documents),
-            "owner": findings.owner(row, documents),
-            "count": round(row["share"] * total),
-            # Of fewer than two words there is none.
-            "coherence": {n: score for n, score in row["coherence"].items() if np.isfinite(score)},
-            **words[row["topic"]],
-        }
+        # Of fewer than two words there is no coherence.
+        {**row, "coherence": {n: x for n, x in row["coherence"].items() if np.isfinite(x)}}
+        | words[row["topic"]]
         for row in rows
     ]
 
@@ -226,21 +198,6 @@ def _reading(model: TopicModel) -> dict[str, Any]:
     if model.reading.class_based:
         return {"lambda": None, "words": f"class-based TF-IDF, from the words of documents{first}"}
     return {"lambda": model.reading.lambda_, "words": f"relevance, from {by}{first}"}
-
-
-def _clients(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row a client: its documents, and the topics it has more of than all together."""
-    clients = []
-    for client in sorted(model.documents):
-        name = model.called(client)
-        shown = [row for row in rows if row["clients"][name] is not None]
-        ratio = {row["topic"]: row["clients"][name] / max(row["share"], 1e-12) for row in shown}
-        most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
-        specific = [
-            {"topic": topic, "times": ratio[topic]} for topic in most if ratio[topic] > MORE
-        ]
-        clients.append({"name": name, "documents": model.documents[client], "specific": specific})
-    return clients
 
 
 def _clusters(model: TopicModel) -> dict[str, Any]:

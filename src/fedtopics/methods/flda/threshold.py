@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError
 from fedtopics.methods.flda.labelled_pairs import TopicPair
-from fedtopics.model import figures
+from fedtopics.model.charts import Panel, chart
 
 FEWEST_LABELS = 10
-PICTURES = (".png", ".svg", ".pdf")
 PENALTY = 1e4  # scikit-learn's C: as good as none, but a slope exists if a cosine parts the labels
 
 
@@ -98,29 +95,15 @@ def _labelled(pairs: Sequence[TopicPair]) -> tuple[NDArray[np.float64], NDArray[
     return np.array([pair.cosine for pair in labelled]), np.array([p.same for p in labelled], bool)
 
 
-def check_picture(path: str | Path) -> None:
-    """Refuse a picture that does not end in .png, .svg or .pdf, or cannot be drawn here."""
-    if Path(path).suffix.lower() not in PICTURES:
-        raise StudyError(
-            f"{path} does not end in a format of pictures; name a file that ends in "
-            f"{', '.join(PICTURES)}."
-        )
-    figures.require_altair()
+def draw_curve(pairs: Sequence[TopicPair], curve: Curve) -> str:
+    """Draw the probability against the cosine, with the labelled pairs (the paper's figure 6).
 
-
-def draw_curve(path: str | Path, pairs: Sequence[TopicPair], curve: Curve) -> None:
-    """Draw the probability against the cosine, with the labelled pairs (the paper's figure 6)."""
-    line = np.linspace(0, 1, 201)
-    chart = figures.probability_of_same(
-        _points(line, curve.probability(line)), _points(*_labelled(pairs)), curve.threshold
-    )
-    kind = Path(path).suffix[1:].lower()
-    options: dict[str, Any] = {"format": kind} | ({"scale_factor": 2} if kind == "png" else {})
-    chart.save(str(path), **options)
-
-
-def _points(values: NDArray[np.float64], probabilities: NDArray[Any]) -> list[dict[str, float]]:
-    return [
-        {"cosine": float(value), "probability": float(probability)}
-        for value, probability in zip(values, probabilities, strict=True)
-    ]
+    Returned is the text of an SVG file.
+    """
+    values = np.linspace(0, 1, 201)
+    line = [*zip(values.tolist(), curve.probability(values).tolist(), strict=True)]
+    cosines, labels = _labelled(pairs)
+    dots = [*zip(cosines.tolist(), labels.astype(float).tolist(), strict=True)]
+    mark = curve.threshold, f"from a cosine of {curve.threshold:.3f}"
+    title = "probability of the same topic"
+    return chart([Panel(title, "cosine of two topics", line, dots=dots, mark=mark)])

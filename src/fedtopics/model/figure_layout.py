@@ -1,4 +1,4 @@
-"""Where things stand in the report's figures: plain numbers, which templates write as SVG.
+"""Where things stand in figures: plain numbers, which templates write as SVG.
 
 Lengths are pixels of a figure's own size. Amounts begin at zero: areas, bars and lines alike.
 """
@@ -65,7 +65,8 @@ def topic_map(
     share = np.array([topic["share"] for topic in topics])
     radii = np.sqrt(COVERED * width * height * share / max(share.sum(), 1e-12) / np.pi)
     radii = np.clip(radii, SMALLEST, 0.16 * min(width, height))
-    places = _apart(_scaled(positions[[t["topic"] for t in topics]], width, height), radii, size)
+    at = scaled(positions[[t["topic"] for t in topics]], width, height, 0.76)
+    places = _apart(at, radii, size)
     rows = zip(topics, places.tolist(), radii.tolist(), strict=True)
     circles = [
         {"topic": topic, "x": round(x, 1), "y": round(y, 1), "r": round(r, 1)}
@@ -76,11 +77,11 @@ def topic_map(
     return {"size": size, "width": width, "height": height, "circles": circles}
 
 
-def _scaled(points: NDArray[np.float64], width: int, height: int) -> Any:
-    """Return points within a box; one scale for both directions, as distances are to be seen."""
+def scaled(points: NDArray[np.float64], width: int, height: int, part: float) -> Any:
+    """Return points within a part of a box; one scale for both directions shows distances."""
     points = points[:, ::-1] if height > width else points  # what differs most has most room
     low, high = points.min(0), points.max(0)
-    inner = np.array([width, height]) * 0.76
+    inner = np.array([width, height]) * part
     with np.errstate(divide="ignore"):
         scale = np.min(inner / (high - low))
     middle = np.array([width, height]) / 2
@@ -136,6 +137,27 @@ def _beside(circle: Shape, long: float) -> Iterator[tuple[float, float, str]]:
     for side in (-1, 1):
         yield x + far * 0.7, y + side * far, "start"
         yield x - far * 0.7, y + side * far, "end"
+
+
+def free_places(
+    middles: Sequence[tuple[float, float]], texts: Sequence[str], width: int, height: int
+) -> list[tuple[float, float] | None]:
+    """Return where each text can stand at its middle, or above or below; None without room."""
+    taken: list[Box] = []
+    found: list[tuple[float, float] | None] = []
+    for (x, y), text in zip(middles, texts, strict=True):
+        half = LETTER * len(text) / 2
+        x = min(max(x, half), width - half)
+        found.append(None)
+        for line in range(2 * round(height / LINE)):
+            at = y + LINE * (-1) ** line * ((line + 1) // 2)
+            box = (x - half, at - LINE / 2, x + half, at + LINE / 2)
+            inside = min(box) >= 0 and box[2] <= width and box[3] <= height
+            if inside and not any(_meet(box, each) for each in taken):
+                taken.append(box)
+                found[-1] = round(x, 1), round(at + LINE / 4, 1)
+                break
+    return found
 
 
 def _meet(one: Box, other: Box) -> bool:

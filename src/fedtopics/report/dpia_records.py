@@ -21,7 +21,7 @@ from fedtopics.federation.ledger import (
 )
 from fedtopics.federation.study import Study, addresses
 from fedtopics.methods.registry import Exchange
-from fedtopics.report.form import Gap, Part, Said
+from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.secure.said import CHOSEN, LEAVES
 
 CONTROLLER, OFFICER, EACH = "the controller", "the data protection officer", "each participant"
@@ -220,5 +220,5 @@ def said_or_asked(records: Records, name: str, who: str, question: str) -> Part:
     """Return what the study's [about] says, or the question."""
     rows = dict(records.study.about.rows())
     if name in rows:
-        return Said(f"{name.capitalize()}: {rows[name]}", f"{records.cited}, [about] {name}")
+        return Statement(f"{name.capitalize()}: {rows[name]}", f"{records.cited}, [about] {name}")
     return Gap(who, question)

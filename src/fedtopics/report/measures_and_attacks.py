@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedtopics.report.records import Records
+from fedtopics.report.dpia_records import Records
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from fedtopics.federation.verify import verify
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
-from fedtopics.report.form import Form, Gap, Said, Table
-from fedtopics.report.known import CONTROL
+from fedtopics.report.dpia_document import Document, Gap, Statement, Table
+from fedtopics.report.measures_and_attacks import CONTROL
 from fedtopics.text.corpus import Corpus
 from tests.helpers.bounded import PUBLIC, planned, themed
 from tests.helpers.grpc_federation import authority, federated
@@ -56,12 +56,12 @@ def north(runs: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(runs / "north", tmp_path / "north"))
 
 
-def said(form: Form, number: str) -> str:
+def said(form: Document, number: str) -> str:
     found = next(each for each in form.sections if each.number == number).parts
-    return " ".join(part.text for part in found if isinstance(part, Said))
+    return " ".join(part.text for part in found if isinstance(part, Statement))
 
 
-def asked(form: Form, number: str) -> str:
+def asked(form: Document, number: str) -> str:
     found = next(each for each in form.sections if each.number == number).parts
     return " ".join(part.question for part in found if isinstance(part, Gap))
 
@@ -114,12 +114,12 @@ def test_each_statement_names_its_record(runs: Path) -> None:
     form = assess(runs / "north")
     (promise,) = [
         part for section in form.sections for part in section.parts
-        if isinstance(part, Said) and "differentially private" in part.text
+        if isinstance(part, Statement) and "differentially private" in part.text
     ]  # fmt: skip
     assert promise.source.startswith(f"study.toml, fingerprint {plan().fingerprint}, [privacy]")
     (spent,) = [
         part for section in form.sections for part in section.parts
-        if isinstance(part, Said) and "By the account of north" in part.text
+        if isinstance(part, Statement) and "By the account of north" in part.text
     ]  # fmt: skip
     line = int(spent.source.removeprefix("ledger of north, line "))
     began = json.loads((runs / "north/ledger.jsonl").read_text().splitlines()[line - 1])

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from markupsafe import Markup
+
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report.document_map import block
 from fedtopics.text.corpus import Corpus
 
 EXAMPLES = 3  # of a topic
@@ -22,7 +23,7 @@ def of_documents(model: TopicModel, documents: Any, with_text: bool) -> dict[str
     corpus = Corpus.of(documents)
     return {
         "examples": _examples(model, corpus),
-        "document_map": block(model, corpus, with_text),
+        "document_map": _map(model, corpus, with_text),
     }
 
 
@@ -35,6 +36,13 @@ def _examples(model: TopicModel, documents: Corpus) -> dict[int, list[dict[str, 
     for row in model.representative_documents(documents, n_documents=EXAMPLES):
         examples[row["topic"]].append({"share": row["share"], "text": _beginning(row["text"])})
     return examples
+
+
+def _map(model: TopicModel, documents: Corpus, with_text: bool) -> dict[str, Any]:
+    """Return the map of documents as SVG, and a sentence on what it shows."""
+    found = model.document_map(documents, with_text=with_text)
+    # All text in it is escaped where it is made.
+    return {"sentence": found.sentence, "svg": Markup(found.svg(in_report=True))}  # noqa: S704
 
 
 def _beginning(text: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics.model import figure_layout as drawn
 from fedtopics.model import figures
-from fedtopics.report import drawn
 from tests.helpers.hostile import hostile
 from tests.helpers.models import made
 
@@ -129,3 +129,17 @@ def test_long_curves_are_means_of_neighbouring_rounds(n: int) -> None:
     points = curve["path"].count("L") + 1
     assert points == math.ceil(n / math.ceil(n / 200))
     assert curve["last"] == n
+
+
+def test_no_label_is_on_another() -> None:
+    rng = np.random.default_rng(0)
+    middles = [*rng.uniform([0, 0], [800, 600], (20, 2)).tolist(), *[(300.0, 300.0)] * 5]
+    found = drawn.free_places(middles, ["differential equation"] * 25, 800, 600)
+    half = drawn.LETTER * 21 / 2
+    places = [place for place in found if place is not None]
+    assert len(places) == 25
+    for k, (x, y) in enumerate(places):
+        assert half <= x <= 800 - half and drawn.LINE * 0.75 <= y <= 600 - drawn.LINE / 4
+        for left, top in places[:k]:
+            assert abs(x - left) >= 2 * half - 0.1 or abs(y - top) >= drawn.LINE - 0.1
+    assert drawn.free_places([(0.0, 0.0)], ["x" * 500], 800, 600) == [None]

@@ -16,11 +16,12 @@ from markupsafe import Markup
 from fedtopics.errors import InputError
 from fedtopics.files import make_folder, write_durably
 from fedtopics.harmless import for_markdown, visible
-from fedtopics.report.render import environment, resource
+from fedtopics.model.figures import resource
+from fedtopics.report.render import environment
 
 
 @dataclass(frozen=True)
-class Said:
+class Statement:
     """A sentence, and the record that it comes from."""
 
     text: str
@@ -47,7 +48,7 @@ class Table:
     kind: ClassVar[str] = "table"
 
 
-Part = Said | Gap | Table
+Part = Statement | Gap | Table
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Form:
+class Document:
     """A title, what is to be said before everything else, and sections in their order."""
 
     title: str
@@ -78,7 +79,7 @@ class Form:
         return sum(isinstance(part, Gap) for each in self.sections for part in each.parts)
 
 
-def write_form(form: Form, path: Path) -> Path:
+def write_document(form: Document, path: Path) -> Path:
     """Write a form, as its file's name ends: .md or .html; an InputError for another ending."""
     writers = {".md": markdown, ".html": html}
     if path.suffix.lower() not in writers:
@@ -88,14 +89,14 @@ def write_form(form: Form, path: Path) -> Path:
     return path
 
 
-def markdown(form: Form) -> str:
+def markdown(form: Document) -> str:
     """Return a form as Markdown."""
-    made = environment(autoescape=False, show=for_markdown)
-    return made.get_template("form.md.j2").render(form=form)
+    made = environment(escaped=False, show=for_markdown)
+    return made.get_template("dpia.md.j2").render(form=form)
 
 
-def html(form: Form) -> str:
+def html(form: Document) -> str:
     """Return a form as a page without scripts, which asks no host for anything."""
-    made = environment(autoescape=True, show=visible)
-    style = Markup(resource(made, "form.css"))  # noqa: S704 - ours
-    return made.get_template("form.html.j2").render(form=form, style=style)
+    made = environment(escaped=True, show=visible)
+    style = Markup(resource(made, "dpia.css"))  # noqa: S704 - ours
+    return made.get_template("dpia.html.j2").render(form=form, style=style)

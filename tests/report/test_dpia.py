@@ -18,9 +18,17 @@ from fedtopics.federation.verify import verify
 from fedtopics.methods.registry import METHODS
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
-from fedtopics.report.form import Form, Gap, Said, Table, html, markdown, write_form
-from fedtopics.report.known import ATTACKS, MEASURES
-from fedtopics.report.records import Records
+from fedtopics.report.dpia_document import (
+    Document,
+    Gap,
+    Statement,
+    Table,
+    html,
+    markdown,
+    write_document,
+)
+from fedtopics.report.dpia_records import Records
+from fedtopics.report.measures_and_attacks import ATTACKS, MEASURES
 from fedtopics.report.render import markdown as report_markdown
 from fedtopics.text.corpus import Corpus
 from tests.helpers.grpc_federation import Outcome, authority, federated
@@ -71,15 +79,15 @@ def north(federation: tuple[Path, Outcome]) -> Path:
     return federation[0] / "north"
 
 
-def parts(form: Form, number: str) -> list[Said | Gap | Table]:
+def parts(form: Document, number: str) -> list[Statement | Gap | Table]:
     return list(next(each for each in form.sections if each.number == number).parts)
 
 
-def said(form: Form, number: str) -> str:
-    return " ".join(part.text for part in parts(form, number) if isinstance(part, Said))
+def said(form: Document, number: str) -> str:
+    return " ".join(part.text for part in parts(form, number) if isinstance(part, Statement))
 
 
-def cells(form: Form, number: str) -> dict[str, str]:
+def cells(form: Document, number: str) -> dict[str, str]:
     """The first two cells of each row of a section's tables."""
     tables = [part for part in parts(form, number) if isinstance(part, Table)]
     return {row[0]: row[1] for table in tables for row in table.rows}
@@ -212,14 +220,16 @@ def test_no_document_no_word(north: Path, federation: tuple[Path, Outcome]) -> N
 
 def test_markdown_and_page_say_the_same(north: Path, tmp_path: Path) -> None:
     form = assess(north)
-    text = write_form(form, tmp_path / "dpia.md").read_text(encoding="utf-8")
-    page = write_form(form, tmp_path / "deep/dpia.html").read_text(encoding="utf-8")
+    text = write_document(form, tmp_path / "dpia.md").read_text(encoding="utf-8")
+    page = write_document(form, tmp_path / "deep/dpia.html").read_text(encoding="utf-8")
     shown = unescape(re.sub(r"\\(?=[\W_])", "", text)), unescape(page)
     for section in form.sections:
         assert f"{section.number} {section.title}\n" in shown[0]
         assert f">{section.number} {section.title}<" in shown[1]
         for part in section.parts:
-            cells = {Said: ["text", "source"], Gap: ["question"], Table: ["source"]}[type(part)]
+            cells = {Statement: ["text", "source"], Gap: ["question"], Table: ["source"]}[
+                type(part)
+            ]
             wanted = [getattr(part, name) for name in cells]
             wanted += [cell for row in getattr(part, "rows", ()) for cell in row]
             for cell in wanted:

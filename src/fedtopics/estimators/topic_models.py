@@ -1,0 +1,332 @@
+"""The estimators: networks, LDA, NMF, the mixture, F-LDA and guided LDA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+from fedtopics.errors import StudyError
+from fedtopics.estimators.base import Splitter, StopWords, TopicEstimator
+from fedtopics.estimators.inputs import Given
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study_file import explain
+from fedtopics.files import read_toml
+from fedtopics.methods.warm_start import WarmStart
+
+if TYPE_CHECKING:
+    from fedtopics.methods.events import OnEvent
+    from fedtopics.methods.flda.state import FLDAInfo
+
+
+class ProdLDA(TopicEstimator):
+    """Product-of-experts LDA, alone, centralised or federated; the other networks derive from it.
+
+    Parameters and attributes are those of `TopicEstimator`. The preset "avitm" drops a part of
+    theta, takes minibatches of 64, more and smaller steps, has no bias per word, learns its prior,
+    sees counts as they are, does not reconstruct embeddings, and reads topics by probability;
+    "paper" is that with each client's own statistics and plain gradient steps (Algorithm 1).
+    "mixtures" begins with anchors, for documents that mix topics with words of their own.
+
+    Examples
+    --------
+    >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 20
+    >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 20
+    >>> model = ProdLDA(n_components=2, max_rounds=50).fit_clients({"a": trees, "b": boats})
+    >>> model.transform(["the fir and the oak"]).shape
+    (1, 2)
+    """
+
+    _fixed: ClassVar = {"method": "gfedntm", "network": "prodlda"}
+
+
+class NeuralLDA(ProdLDA):
+    """LDA with an encoder: each document is a mixture of topics, not a product.
+
+    Parameters and attributes are those of `TopicEstimator`.
+    """
+
+    _fixed: ClassVar = {"method": "gfedntm", "network": "neurallda"}
+
+
+class CombinedTM(ProdLDA):
+    """ProdLDA whose encoder sees the words and an embedding of each document.
+
+    Parameters and attributes are those of `TopicEstimator`. Embeddings are computed where the
+    documents are, once, and never leave.
+
+    References
+    ----------
+    Bianchi, Terragni and Hovy, Pre-training is a Hot Topic, ACL 2021.
+    """
+
+    _fixed: ClassVar = {"method": "gfedntm", "network": "combinedtm"}
+
+
+class ZeroShotTM(ProdLDA):
+    """ProdLDA whose encoder sees an embedding of each document alone.
+
+    Parameters and attributes are those of `TopicEstimator`. With a multilingual model it finds the
+    topics of documents in languages it was not trained on.
+
+    References
+    ----------
+    Bianchi et al., Cross-lingual Contextualized Topic Models with Zero-shot Learning, EACL 2021.
+    """
+
+    _fixed: ClassVar = {"method": "gfedntm", "network": "zeroshottm"}
+
+
+class GrowingEstimator(TopicEstimator):
+    """An estimator that can be trained further on new documents."""
+
+    def partial_fit(
+        self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None
+    ) -> Self:
+        """Train on new documents of one corpus, as `partial_fit_clients` does."""
+        return self._fit_further(self._alone(documents, words))
+
+    def partial_fit_clients(
+        self,
+        clients: Any,
+        *,
+        client: str | None = None,
+        names: Mapping[Any, str] | None = None,
+        policies: Mapping[Any, Policy] | None = None,
+        words: Sequence[str] | None = None,
+    ) -> Self:
+        """Train on new documents of clients, of the same or of others, each once.
+
+        Parameters are those of `fit_clients`, which it is the first time. `LDA` keeps the
+        vocabulary there is: no words leave the clients, and a document counts as much as one of
+        those before. The model's documents, shares and word sums become those of all documents,
+        each by the model that was trained with it; the coherence is of the new ones.
+        """
+        return self._fit_further(self._given(clients, client, names, policies, words=words))
+
+    def _fit_further(self, given: Given) -> Self:
+        start = WarmStart.of(self.model_, "keep", once=True) if hasattr(self, "model_") else None
+        return self._fit(given, start)
+
+
+class LDA(GrowingEstimator):
+    """Latent Dirichlet allocation by variational Bayes, alone, centralised or federated.
+
+    A federation trains exactly the model of the pooled documents (but for words that are rarer at a
+    client than its policy allows).
+
+    Parameters and attributes are those of `TopicEstimator`; beta is the expected one. Among the
+    settings are ``alpha``, ``eta``, ``learning``, ``initialisation``, ``inner_steps``.
+
+    References
+    ----------
+    Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010.
+
+    Examples
+    --------
+    >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 20
+    >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 20
+    >>> model = LDA(n_components=2, max_rounds=20).fit_clients({"a": trees, "b": boats})
+    >>> model.transform(["the fir and the oak"]).shape
+    (1, 2)
+    """
+
+    _fixed: ClassVar = {"method": "lda"}
+
+
+class MixtureTM(GrowingEstimator):
+    """A mixture of topics by embeddings and words, alone, centralised or federated.
+
+    For titles, questions and other short texts: each document is of one topic, by its embedding and
+    its words together. A federation trains the model of the pooled documents.
+
+    Parameters and attributes are those of `TopicEstimator`. Among the settings are ``kappa``,
+    ``word_weight``, ``smoothing``, ``starts``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedtopics import Corpus
+    >>> texts = ["oak and beech", "beech and fir", "a ketch at sea", "a sloop at sea"] * 20
+    >>> vectors = np.array([[1, 0.1], [1, -0.1], [0.1, 1], [-0.1, 1]] * 20)  # an encoder's
+    >>> corpus = Corpus.of(texts).with_embeddings(vectors)
+    >>> model = MixtureTM(2, embedding_dimension=2).fit(corpus)
+    >>> model.transform(corpus).argmax(1)[:4].tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    True
+    """
+
+    _fixed: ClassVar = {"method": "mixture"}
+
+
+class SeededEstimator(TopicEstimator):
+    """An estimator that takes ``seed_topics``, lists of words or the path of a TOML file."""
+
+    def _named_settings(self) -> dict[str, Any]:
+        named = super()._named_settings()
+        if isinstance(named.get("seed_topics"), (str, Path)):
+            named["seed_topics"] = _read_seed_topics(Path(named["seed_topics"]))
+        return named
+
+
+class NMF(SeededEstimator):
+    """Non-negative matrix factorisation of weighted words, alone, centralised or federated.
+
+    For texts from a paragraph on: topics that are coherent and differ, in seconds. A federation
+    trains exactly the model of the pooled documents (but for words that are rarer at a client than
+    its policy allows).
+
+    Parameters and attributes are those of `TopicEstimator`; beta are the topics' weighted words,
+    rows sum to 1. Among the settings are ``seed_topics``, as `GuidedLDA` takes them, to which the
+    first topics are held with their ``strength``; ``term_weight`` and ``rarity``.
+
+    References
+    ----------
+    Lee and Seung, Learning the parts of objects by non-negative matrix factorization, Nature 1999.
+    Cichocki and Phan, Fast Local Algorithms for Large Scale Nonnegative Matrix and Tensor
+    Factorizations, IEICE Transactions 2009.
+
+    Examples
+    --------
+    >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 20
+    >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 20
+    >>> model = NMF(n_components=2).fit_clients({"a": trees, "b": boats})
+    >>> model.transform(["the fir and the oak", ""]).round(2).tolist()[1]
+    [0.5, 0.5]
+    """
+
+    _fixed: ClassVar = {"method": "nmf"}
+
+
+class FLDA(SeededEstimator, GrowingEstimator):
+    """Topics of each client's own LDA, merged by similarity, which guide its LDA of what is new.
+
+    `fit_clients` does `max_rounds` rounds, `partial_fit_clients` one more on new documents. What
+    leaves a client in a round are the first words of its topics: some kilobytes.
+
+    Parameters are those of `TopicEstimator`. Among the settings are ``documents_per_round``
+    (without it a round takes all documents, unless they say of which round they are),
+    ``strength``, ``threshold``, and ``seed_topics`` as `GuidedLDA` takes them. The presets
+    "paper-transitive" and "paper-pairwise" take the algorithms word by word, in two readings;
+    `start` guides the first round.
+
+    Attributes
+    ----------
+    model_, topics_, beta_, vocabulary_
+        As of `TopicEstimator`: the global topics, the paper's M.
+    optimal_topics_ : mapping of client name to list of int
+        Which of the topics are the client's own, the paper's M*.
+    threshold_ : float
+        That of the last round.
+    history_ : list of dict
+        Of each round: documents, topics, which are new, which vanished.
+
+    References
+    ----------
+    The F-LDA paper (federated topic modelling with guided LDA), sections 3.1 to 3.3.
+
+    Examples
+    --------
+    >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 60
+    >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 60
+    >>> clients = {"a": trees, "b": boats, "c": trees[:60] + boats[:60]}
+    >>> model = FLDA(2, max_rounds=1, iterations=50).fit_clients(clients)
+    >>> len(model.history_), len(model.partial_fit_clients(clients).history_)
+    (1, 2)
+    """
+
+    _fixed: ClassVar = {"method": "flda"}
+
+    @property
+    def optimal_topics_(self) -> dict[Any, list[int]]:
+        """Which of the topics are a client's own, by what it was given under."""
+        return self._by_key(self._info["optimal"])
+
+    @property
+    def threshold_(self) -> float:
+        """That of the last round."""
+        return self._info["threshold"]
+
+    @property
+    def history_(self) -> list[Any]:
+        """What happened to topics, a row a round."""
+        return self._info["history"]
+
+    @property
+    def _info(self) -> FLDAInfo:
+        return cast("FLDAInfo", self.model_.info)
+
+
+class GuidedLDA(FLDA):
+    """LDA some of whose topics begin with words that are given, alone, centralised or federated.
+
+    Parameters
+    ----------
+    seed_topics : list of lists of words, or path of a TOML file
+        Words of the first topics: topic 0 is the first. The file has
+        ``seed_topics = [["fever", "cough"], ["sleep"]]``.
+    n_components : int, optional
+        Number of topics; by default as many as have words, and one for the rest.
+    strength : float, optional
+        Pseudo-counts that the words of a topic share, a document; 0.1 by default.
+    max_rounds : int, optional
+        1 by default. More than one goes on as F-LDA does.
+    tokenizer, analyzer, verbose, callback
+        As of `TopicEstimator`.
+    min_document_frequency, max_words, stop_words, random_state, settings
+        As of `TopicEstimator`; of the settings, ``n_words`` is 100 by default: alone, nothing
+        leaves.
+
+    Attributes
+    ----------
+    model_, topics_, beta_, vocabulary_, optimal_topics_, threshold_, history_
+        As of `FLDA`.
+
+    References
+    ----------
+    Jagarlamudi, Daumé and Udupa, Incorporating Lexical Priors into Topic Models, EACL 2012.
+
+    Examples
+    --------
+    >>> trees = ["oak and beech and fir grow here", "fir and beech and oak"] * 60
+    >>> boats = ["ketch and sloop and yawl sail", "a yawl and a sloop and a ketch"] * 60
+    >>> model = GuidedLDA([["yawl"], ["oak"]], n_components=2, iterations=50)
+    >>> int(model.fit(trees + boats).transform(["the ketch and the sloop"]).argmax())
+    0
+    """
+
+    def __init__(
+        self,
+        seed_topics: Sequence[Sequence[str]] | str | Path,
+        n_components: int | None = None,
+        *,
+        strength: float | None = None,
+        max_rounds: int | None = None,
+        min_document_frequency: int | None = None,
+        max_words: int | None = None,
+        stop_words: StopWords = "english",
+        tokenizer: Splitter | None = None,
+        analyzer: Splitter | None = None,
+        random_state: Any = 0,
+        verbose: bool = False,
+        callback: OnEvent | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **others: Any,
+    ) -> None:
+        self._keep(locals())
+
+    def _named_settings(self) -> dict[str, Any]:
+        named = super()._named_settings()
+        topics = len(named.get("seed_topics", ())) + 1
+        usual = {"n_components": topics, "spare_topics": 0, "strength": 0.1, "max_rounds": 1}
+        return usual | {"n_words": 100, "min_new_documents": 1} | named
+
+
+def _read_seed_topics(path: Path) -> Any:
+    try:
+        return read_toml(path)["seed_topics"]
+    except (OSError, ValueError) as error:
+        raise StudyError(f"The words in {path} cannot be used: {explain(error)}") from None
+    except KeyError:
+        raise StudyError(
+            f'{path} has no words; write: seed_topics = [["fever", "cough"], ["sleep"]].'
+        ) from None
