@@ -82,7 +82,9 @@ def test_what_was_spent(typed: Typed, tmp_path: Path) -> None:
     Account(tmp_path / "policy.account.jsonl").charge("north", "abc", "run", Privacy(epsilon=3), 4)
     code, out, _ = typed("budget", policy)
     assert code == 0
-    assert "epsilon 3 of 4 that the policy allows" in " ".join(out.split())
+    assert "epsilon 3 at delta 1e-06, of 4 that the policy allows" in " ".join(out.split())
+    code, out, _ = typed("budget", policy, "--json")
+    assert json.loads(out)["delta"] == 1e-6
     policy.write_text("")
     code, _, err = typed("budget", policy)
     assert code == 2

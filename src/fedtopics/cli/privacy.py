@@ -35,18 +35,24 @@ def budget(policy: Path, as_json: bool) -> None:
     account = Account(rules.account)
     if as_json:
         plain = [entry.model_dump() for entry in account.entries]
-        print_json({"max_epsilon": rules.max_epsilon, "epsilon": account.epsilon, "runs": plain})
+        found = {
+            "max_epsilon": rules.max_epsilon,
+            "epsilon": account.epsilon,
+            "delta": account.delta,
+        }
+        print_json(found | {"runs": plain})
         return
     table = Table("date", "study", "run", "epsilon", "delta", "unit", box=None, pad_edge=False)
     for entry in account.entries:
         promised = entry.privacy
-        numbers = f"{promised.epsilon:g}", f"{promised.delta:g}"
-        table.add_row(entry.date, shortened(entry.study), entry.run[:8], *numbers, promised.unit)
+        bound = f"{promised.epsilon:g}", f"{promised.delta:g}"
+        table.add_row(entry.date, shortened(entry.study), entry.run[:8], *bound, promised.unit)
     if account.entries:
         console.print(table)
+    at = f" at delta {account.delta:g}" if account.delta else ""
     say(
-        f"Together: epsilon {account.epsilon:.3g} of {rules.max_epsilon:g} that the policy allows "
-        f"({rules.account})."
+        f"Together: epsilon {account.epsilon:.3g}{at}, of {rules.max_epsilon:g} that the policy "
+        f"allows ({rules.account})."
     )
 
 

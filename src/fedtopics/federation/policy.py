@@ -11,8 +11,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.study_file import explain
 from fedtopics.files import read_toml
+from fedtopics.privacy import Privacy
 from fedtopics.privacy.account import Account
-from fedtopics.privacy.settings import Privacy
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 

@@ -22,8 +22,6 @@ def explain(error: Exception) -> str:
         problem = f"{where!r:.80} is {first['input']!r:.80}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
             problem = f"there is no key {where!r:.80}; remove it or correct its name"
-        if first["type"] == "none_required":  # as of a method that has no part of others' settings
-            problem = f"{where!r:.80} cannot be set with this method; remove it"
     return problem.removesuffix(".") + "."
 
 

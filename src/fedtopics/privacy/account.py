@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,10 +13,9 @@ from scipy.optimize import brentq
 
 from fedtopics.errors import PolicyError, RunError
 from fedtopics.files import in_turn, read_text, write_durably
-from fedtopics.privacy.accounting import ROUNDING, delta_of, mu_of
-from fedtopics.privacy.settings import Privacy
+from fedtopics.privacy.accounting import ROUNDING, Privacy, delta_of, mu_of
 
-FAR = 10.0  # standard deviations: less than any delta is beyond
+FAR = 10.0  # standard deviations: any delta is larger than what is beyond
 
 
 class Entry(BaseModel):
@@ -28,6 +28,11 @@ class Entry(BaseModel):
     run: str
     privacy: Privacy
     noise: str = ""  # tells it from that of another secret, with which a run is a new one
+
+    @property
+    def identity(self) -> tuple[str, str, Privacy, str]:
+        """What is released once, however often a run goes on."""
+        return self.study, self.run, self.privacy, self.noise
 
 
 class Account:
@@ -50,36 +55,40 @@ class Account:
 
     @property
     def epsilon(self) -> float:
-        """What all runs may say of a document together, at the largest of their deltas."""
+        """The epsilon of all runs together, at `delta`."""
         return together([entry.privacy for entry in self.entries])
+
+    @property
+    def delta(self) -> float | None:
+        """The smallest delta of all runs; None if there are none."""
+        return min((entry.privacy.delta for entry in self.entries), default=None)
 
     def charge(
         self, client: str, study: str, run: str, privacy: Privacy, most: float, noise: str = ""
     ) -> None:
         """Write a run down before anything leaves; what it does again costs nothing.
 
-        It does so with the same `noise`, and else what it says is new.
+        It does so with the same parameters of privacy and the same `noise`, else it is a new one.
 
         Raises
         ------
         PolicyError
             If all runs together may say more than `most`.
         """
-        made = study, run, noise
+        today = datetime.now(UTC).date().isoformat()
+        entry = Entry(date=today, study=study, run=run, privacy=privacy, noise=noise)
         with in_turn(self.path):
             self.entries = self._read()  # another study may have begun meanwhile
-            if any((entry.study, entry.run, entry.noise) == made for entry in self.entries):
+            if any(each.identity == entry.identity for each in self.entries):
                 return
             self._check(client, privacy, most)
-            today = datetime.now(UTC).date().isoformat()
-            entry = Entry(date=today, study=study, run=run, privacy=privacy, noise=noise)
             self.entries.append(entry)
             lines = (json.dumps(entry.model_dump()) for entry in self.entries)
             write_durably(self.path, "".join(f"{line}\n" for line in lines).encode())
 
     def check(self, client: str, study: str, privacy: Privacy, most: float) -> None:
         """Raise PolicyError if a study more may say too much; one that goes on says nothing new."""
-        if all(entry.study != study for entry in self.entries):
+        if all((entry.study, entry.privacy) != (study, privacy) for entry in self.entries):
             self._check(client, privacy, most)
 
     def _read(self) -> list[Entry]:
@@ -102,11 +111,16 @@ class Account:
             )
 
 
-def together(promises: list[Privacy]) -> float:
-    """Return the epsilon of several studies on the same documents, at the largest delta."""
-    if len(promises) <= 1:
-        return max((each.epsilon for each in promises), default=0.0)
-    mu = math.sqrt(sum(mu_of(each) ** 2 for each in promises))
-    delta = max(each.delta for each in promises) * (1 - ROUNDING) ** len(promises)
+def together(promises: Sequence[Privacy]) -> float:
+    """Return the epsilon of several studies on the same documents, at the smallest of their deltas.
+
+    So it never falls when a study is added, whatever that study's delta is.
+    """
+    if not promises:
+        return 0.0
+    if len(promises) == 1 and promises[0].sensitivity == 1:
+        return promises[0].epsilon
+    mu = math.sqrt(sum((each.sensitivity * mu_of(each)) ** 2 for each in promises))
+    delta = min(each.delta for each in promises) * (1 - ROUNDING) ** len(promises)
     exact = brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR))
     return float(exact) + ROUNDING * len(promises)

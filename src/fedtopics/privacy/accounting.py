@@ -1,4 +1,4 @@
-"""How much noise a study's releases need, and what they come to.
+"""What a study promises for each document, and how much noise its releases need.
 
 All releases are sums with normal noise, so they compose exactly: noise of sigma_i on sums that one
 document changes by at most 1 is as private as one release with mu^2 = sum of 1 / sigma_i^2.
@@ -15,16 +15,74 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from fedtopics.errors import StudyError
-from fedtopics.extras import require
-from fedtopics.privacy.settings import Privacy
 
 ROUNDING = 1e-3  # of epsilon, and of delta relative to it: what whole numbers cost; see `noise`
 DIGITS = 4  # of a standard deviation, rounded up: the same on all processors
+
+
+class Privacy(BaseModel):
+    """A bound for what all that a study releases says of one document, or of one author.
+
+    Examples
+    --------
+    >>> Privacy(epsilon=3).delta
+    1e-06
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    epsilon: float = Field(
+        ge=0.01,
+        le=100,
+        description="with or without a document, anything becomes known at most e^epsilon times as "
+        "likely: 1 is strong, 3 usual, from 8 on it says little",
+    )
+    delta: float = Field(
+        1e-6,
+        ge=1e-12,
+        le=1e-3,
+        description="but for cases of this probability; far below 1 / (number of documents)",
+    )
+    unit: Literal["document", "author"] = Field(
+        "document",
+        description="what the bound is for: each document by itself, or all that a client has of "
+        "an author, as a column of its documents says",
+    )
+    most_documents: int | None = Field(
+        None,
+        ge=1,
+        description="documents of an author that count, at most; together they count as one",
+    )
+
+    @property
+    def sensitivity(self) -> float:
+        """By how much one document changes a sum at most.
+
+        It is 1, except where one document of each author counts: without it another one of the
+        author's takes its place.
+        """
+        return 2.0 if self.most_documents == 1 else 1.0
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What participants agree on, as plain data."""
+        return self.model_dump(exclude_none=True)
+
+    @model_validator(mode="after")
+    def _of_authors_so_many(self) -> Privacy:
+        if (self.unit == "author") != (self.most_documents is not None):
+            raise ValueError(
+                'unit = "author" needs most_documents, how many of an author count at most; '
+                "no other unit has it"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -67,24 +125,6 @@ class Budget:
         exact = 1 / (mu_of(self.privacy) * math.sqrt(self.shares[release]))
         unit = 10.0 ** (math.floor(math.log10(exact)) - DIGITS + 1)
         return round(math.ceil(exact / unit) * unit, 12)
-
-    def spent(self) -> float:
-        """Return the epsilon of all releases, by their privacy loss distributions (PLD).
-
-        FedTopicsError if `dp-accounting` is not installed.
-        """
-        if self.privacy is None:
-            return math.inf
-        package = "dp_accounting", "dp-accounting"
-        require("Accounts of privacy need", "'fedtopics[private]'", package)
-        from dp_accounting import dp_event
-        from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
-
-        accountant = PLDAccountant()
-        for release in self.shares:
-            accountant.compose(dp_event.GaussianDpEvent(self.sigma(release)))
-        delta = self.privacy.delta * (1 - ROUNDING)
-        return float(accountant.get_epsilon(delta)) + ROUNDING
 
 
 @cache
