@@ -30,10 +30,10 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import RowFile
-from fedtopics.methods.aggregation import Named, Payload, Rows
-from fedtopics.methods.base import Moment
-from fedtopics.methods.replies import LONGEST
-from fedtopics.methods.robust import Robust, Rule
+from fedtopics.methods.core.aggregation import Named, Payload, Rows
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.outliers import Robust, Rule
+from fedtopics.methods.core.replies import LONGEST
 from fedtopics.metrics import purity
 from poisoning import RULES, doors_of, main_topics
 from quick import parser_of, results_of

@@ -31,7 +31,7 @@ from fedtopics.engines.values import pack
 from fedtopics.federation.door import Door
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import Moments
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.kmeans.lloyd import draw_centres
 from fedtopics.metrics import clustering_accuracy
 

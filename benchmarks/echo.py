@@ -32,8 +32,8 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.participant import ALONE
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.methods.base import Clients
-from fedtopics.methods.replies import COUNT, Field
+from fedtopics.methods.core.interfaces import Clients
+from fedtopics.methods.core.replies import COUNT, Field
 
 PROPOSAL = Proposal("0", "gfedntm", 1, {}, "benchmark")
 RUN = b"benchmark"

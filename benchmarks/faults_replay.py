@@ -24,9 +24,9 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.methods.base import EVERYONE, Draw, Moment, T
-from fedtopics.methods.events import RoundReport
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.events import RoundReport
+from fedtopics.methods.core.interfaces import EVERYONE, Draw, Moment, T
+from fedtopics.methods.core.plan import Site
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
 

@@ -32,8 +32,8 @@ from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns

@@ -13,7 +13,7 @@ from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import LENGTH, Message, Outgoing, Replicated
 from fedtopics.engines.values import dumps
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.core.aggregation import Named, Rows
 
 INTEGERS = (0, 1, -1, 2, 3, 7, 63, 64, 255, 2**31, 2**32, 2**53, 2**63 - 1, -(2**63))
 REALS = (0.0, -0.0, 1.5, -512.0, 1e30, 1.7e308, float("inf"), float("-inf"), float("nan"))

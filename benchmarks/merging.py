@@ -27,7 +27,7 @@ from fedtopics import Columns, Corpus, Study, TopicModel, train
 from fedtopics.datasets import split_clients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
-from fedtopics.methods.merged_models import merge_models
+from fedtopics.methods.flda.merged_models import merge_models
 from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
 from fedtopics.model.shown_words import Reading
 from quick import made_up_clients, parser_of, results_of

@@ -41,13 +41,12 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import RowFile
-from fedtopics.methods.aggregation import Payload, Rows
-from fedtopics.methods.base import Moment
-from fedtopics.methods.events import BadReply, Event
-from fedtopics.methods.plan import Site
-from fedtopics.methods.replies import Field, Template
-from fedtopics.methods.robust import Robust, Rule
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.core.aggregation import Payload, Rows
+from fedtopics.methods.core.events import BadReply, Event
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.outliers import Robust, Rule
+from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.replies import Field, Template
 from fedtopics.metrics import coherence_of, purity, topic_similarity
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.tables import Columns

@@ -13,7 +13,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from documents import bag_of_words
-from fedtopics.methods.aggregation import Rows, ServerOptimizer
+from fedtopics.methods.core.aggregation import Rows, ServerOptimizer
 from fedtopics.networks import NetworkSettings, ProdLDA, batch_weights, rows_of
 from fedtopics.networks.passes import autograd_leaves, gradients, run_through
 

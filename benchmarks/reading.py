@@ -24,12 +24,11 @@ from fedtopics.datasets import package_documentation
 from fedtopics.engines.local import LocalClients
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
-from fedtopics.methods.aggregation import RunningSum
-from fedtopics.methods.agreement import Agreement, adopt
-from fedtopics.methods.client import CHOOSING, SCORED, draw_halves
-from fedtopics.methods.final import choose_words
-from fedtopics.methods.plan import Site
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.core.aggregation import RunningSum
+from fedtopics.methods.core.agreement import Agreement, adopt
+from fedtopics.methods.core.client import CHOOSING, SCORED, draw_halves
+from fedtopics.methods.core.final import choose_words
+from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.metrics import unique_words
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import CANDIDATES, SHOWN

@@ -34,10 +34,9 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import RowFile
-from fedtopics.methods.base import Checkpoint
-from fedtopics.methods.plan import Site
-from fedtopics.methods.secret import Secret
-from fedtopics.methods.training import Program
+from fedtopics.methods.core.interfaces import Checkpoint
+from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.training import Program
 from fedtopics.metrics import coherence_of
 from quick import made_up_clients, parser_of, results_of
 

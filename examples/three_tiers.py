@@ -19,10 +19,9 @@ from fedtopics.engines.local import LocalClients
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.methods.aggregation import Named, RunningSum
-from fedtopics.methods.base import Moment
-from fedtopics.methods.plan import Site
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.core.aggregation import Named, RunningSum
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.plan import Secret, Site
 
 
 class Devices:

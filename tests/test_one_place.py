@@ -19,9 +19,9 @@ from fedtopics.cli import app
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.study import example_study
 from fedtopics.methods import registry
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.settings import STOP_RULES
 from fedtopics.methods.registry import METHODS, find_method
-from fedtopics.methods.stop_rules import STOP_RULES
 from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS, register
 from fedtopics.text.corpus import Corpus

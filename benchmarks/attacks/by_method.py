@@ -27,7 +27,7 @@ from unmixing import (
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.lda import topic_weights
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.anchors import WIDTH
+from fedtopics.methods.lda.first_topics import WIDTH
 
 Numbers = NDArray[np.float64]
 SECONDS = 10.0  # of a processor that documents are looked for in a sum

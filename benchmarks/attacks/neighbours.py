@@ -28,13 +28,12 @@ from fedtopics import Corpus, Study
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
-from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.bounded import estimates
 from fedtopics.methods.bounded.client import NoisyClient
 from fedtopics.methods.bounded.stages import noisy
-from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.registry import Method, find_method
-from fedtopics.methods.secret import Secret
 from fedtopics.privacy import Noise, Privacy
 from fedtopics.secure.field import add
 from fedtopics.secure.fixed import FINE, Layout

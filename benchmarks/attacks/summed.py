@@ -15,7 +15,7 @@ from tapped import Tap, federate, synthetic, vocabulary_of
 
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.core.aggregation import Rows
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 

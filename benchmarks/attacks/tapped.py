@@ -24,8 +24,8 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.plan import Site
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -90,9 +90,9 @@ def federate(
 
 def secret(key: bytes) -> dict[str, Any]:
     """Make a client's secret; nothing where the project has none."""
-    if find_spec("fedtopics.methods.secret") is None:
+    if find_spec("fedtopics.methods.core.plan") is None:
         return {}
-    return {"secret": import_module("fedtopics.methods.secret").Secret(key)}
+    return {"secret": import_module("fedtopics.methods.core.plan").Secret(key)}
 
 
 def membership(

@@ -39,7 +39,7 @@ from fedtopics.errors import DataError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
-from fedtopics.methods.events import OnEvent
+from fedtopics.methods.core.events import OnEvent
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns

@@ -18,7 +18,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.events import OnEvent
+from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.metrics import coherence_of, mean_cosine_dissimilarity, unique_words
 from fedtopics.metrics.similarity import Topic

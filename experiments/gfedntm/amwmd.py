@@ -33,7 +33,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import digest
-from fedtopics.methods.events import OnEvent
+from fedtopics.methods.core.events import OnEvent
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, sentence_encoder

@@ -31,7 +31,7 @@ from experiments.report import require
 from experiments.settings import ExperimentSettings
 from fedtopics import __version__
 from fedtopics.files import RowFile, digest
-from fedtopics.methods.events import OnEvent
+from fedtopics.methods.core.events import OnEvent
 
 SHARED = (5, 10, 15, 30, 40)  # the paper's setting A
 ETAS = (0.01, 0.02, 0.03, 0.04, 0.08, 1.0)  # its setting B

@@ -17,7 +17,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.lda import refine
-from fedtopics.methods.events import OnEvent
+from fedtopics.methods.core.events import OnEvent
 from fedtopics.metrics import align_words, document_similarity, topic_similarity
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus

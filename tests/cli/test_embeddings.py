@@ -15,7 +15,7 @@ from fedtopics import __version__
 from fedtopics.cli import display
 from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
-from fedtopics.methods.events import StatusChange
+from fedtopics.methods.core.events import StatusChange
 from fedtopics.methods.registry import versions
 from fedtopics.text.embeddings import EmbeddingSettings
 from tests.helpers.background import HOST, PATIENCE

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedtopics.methods.warm_start import fingerprint_of
+from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.command_line import STUDY, Typed
 

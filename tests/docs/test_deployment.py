@@ -15,7 +15,7 @@ import pytest
 
 from fedtopics import cli, errors
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.methods.events import Event, RoundEnded, RoundReport, StatusChange
+from fedtopics.methods.core.events import Event, RoundEnded, RoundReport, StatusChange
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [ROOT / "examples" / name for name in ("federation.sh", "peers.sh")]

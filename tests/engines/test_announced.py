@@ -14,7 +14,7 @@ from fedtopics.engines.grpc import frames, transport
 from fedtopics.engines.grpc.limits import KEPT, SMALL, Limits
 from fedtopics.engines.messages import Announced, Granted, Message, Reply
 from fedtopics.engines.values import pack, size_of
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.core.aggregation import Named, Rows
 from tests.helpers.background import until
 from tests.helpers.federation import assert_same
 from tests.helpers.programs import Federation, Half, Hand, federation, honest, rounds

@@ -22,7 +22,7 @@ from fedtopics.errors import FederationError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.events import OnEvent
+from fedtopics.methods.core.events import OnEvent
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer, create, issue
 from tests.helpers.carriers import (

@@ -15,7 +15,7 @@ from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.core.plan import Secret
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Signer
 from fedtopics.secure import said

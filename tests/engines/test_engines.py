@@ -14,9 +14,9 @@ from fedtopics.errors import DataError, FedTopicsError, PolicyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
-from fedtopics.methods.aggregation import Named, Rows, RunningSum
-from fedtopics.methods.base import Moment
-from fedtopics.methods.replies import COUNT
+from fedtopics.methods.core.aggregation import Named, Rows, RunningSum
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.replies import COUNT
 from tests.helpers.federation import assert_same, assert_same_bits, study, subjects
 from tests.helpers.programs import Half, Program, door, federation
 from tests.helpers.sockets import together

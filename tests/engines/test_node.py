@@ -13,7 +13,7 @@ from fedtopics.engines.node import NewRunError, Node
 from fedtopics.engines.place import Attempt
 from fedtopics.engines.transport import Closed, Opened, first_offer
 from fedtopics.errors import FederationError, IdentityError
-from fedtopics.methods.events import StatusChange
+from fedtopics.methods.core.events import StatusChange
 
 
 class Sent:

@@ -16,8 +16,8 @@ from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.messages import LENGTH, Announced, Message, Reply
 from fedtopics.engines.values import pack
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Named
-from fedtopics.methods.replies import COUNT
+from fedtopics.methods.core.aggregation import Named
+from fedtopics.methods.core.replies import COUNT
 from tests.helpers.background import until
 from tests.helpers.federation import assert_same
 from tests.helpers.programs import (

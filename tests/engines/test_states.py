@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics.engines.states import EVERY, digest_of, is_near, read, written
 from fedtopics.errors import FederationError
-from fedtopics.methods.base import Checkpoint
+from fedtopics.methods.core.interfaces import Checkpoint
 from tests.helpers.programs import RULES, Federation, federation
 
 WEIGHTS = np.linspace(-1.0, 2.0, 7)

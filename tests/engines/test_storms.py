@@ -20,7 +20,7 @@ from fedtopics.engines import links
 from fedtopics.engines.grpc import transport
 from fedtopics.engines.grpc.frames import SERVICE, Stream
 from fedtopics.engines.messages import Accept, Outgoing, Reply, Waiting
-from fedtopics.methods.events import StatusChange
+from fedtopics.methods.core.events import StatusChange
 from tests.helpers.background import Background, until
 from tests.helpers.programs import Federation, Program, adding, federation, rounds
 from tests.helpers.sockets import Sockets

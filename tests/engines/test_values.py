@@ -23,7 +23,7 @@ from fedtopics.engines.values import (
     unpack,
 )
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.core.aggregation import Named, Rows
 from tests.helpers.damage import HUGE, joined, mutate
 from tests.helpers.federation import assert_same
 

@@ -12,7 +12,7 @@ import pytest
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.background import Notes
 from tests.helpers.bent import Bend, Reply, bend_replies

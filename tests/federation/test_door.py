@@ -11,8 +11,8 @@ import pytest
 
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.aggregation import Named, Rows
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.aggregation import Named, Rows
+from fedtopics.methods.core.interfaces import Moment
 from tests.helpers.doors import Echo, door
 
 CANARY = "quetzalcoatl"

@@ -14,7 +14,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import is_used
-from fedtopics.methods.events import RoundEnded, TrainingStarted
+from fedtopics.methods.core.events import RoundEnded, TrainingStarted
 from fedtopics.model.shown_words import USUAL
 from tests.helpers.federation import KilledError, embedded, subjects
 from tests.helpers.methods import POLICIES, SIZES, planned

@@ -21,8 +21,8 @@ from fedtopics.federation.ledger import (
     is_seen,
     summarise_ledger,
 )
-from fedtopics.methods.aggregation import Named, Rows, digest_of
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.aggregation import Named, Rows, digest_of
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.doors import Echo, door
 

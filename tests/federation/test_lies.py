@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics.engines.exchange import ADDED, BEGUN
 from fedtopics.engines.messages import Reply
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.core.aggregation import Named, Rows
 from tests.helpers.liars import POLICY, Scene, planned, stops, times
 
 

@@ -15,7 +15,7 @@ from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import RunError
 from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, run_to_resume
 from fedtopics.federation.run_folder import has_run
-from fedtopics.methods.base import Checkpoint
+from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.pki import Identity, Signer
 
 

@@ -17,8 +17,8 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
-from fedtopics.methods.base import Checkpoint
-from fedtopics.methods.events import Finished, RoundEnded, VocabularyAgreed
+from fedtopics.methods.core.events import Finished, RoundEnded, VocabularyAgreed
+from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.damage import damages
 from tests.helpers.models import made

@@ -12,7 +12,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.methods.robust import Rule
+from fedtopics.methods.core.outliers import Rule
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clustered import CLUSTERED
 from tests.helpers.clusters import blobs, spread

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.study import Study, plan_of
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.plan import Site
 from fedtopics.methods.registry import find_method
 from fedtopics.text.corpus import Corpus
 from tests.helpers.encoders import unit

@@ -18,8 +18,8 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.base import Moment
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.plan import Site
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus

@@ -9,7 +9,7 @@ from fedtopics.errors import DataError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.interfaces import Moment
 
 
 class Echo:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.methods.aggregation import Payload, Rows
-from fedtopics.methods.replies import Template, WordCounts, find_fault
-from fedtopics.methods.robust import Robust
+from fedtopics.methods.core.aggregation import Payload, Rows
+from fedtopics.methods.core.outliers import Robust
+from fedtopics.methods.core.replies import Template, WordCounts, find_fault
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.fixed import Layout
 from tests.helpers.sums import add_up

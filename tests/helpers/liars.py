@@ -21,7 +21,7 @@ from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import origin, proposal
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.core.aggregation import Rows
 from tests.helpers.background import Background, Notes, until
 from tests.helpers.federation import subjects
 from tests.helpers.hub import Hub

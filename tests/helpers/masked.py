@@ -18,9 +18,9 @@ from fedtopics.engines.handshake import Signatures
 from fedtopics.engines.links import SERVER
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.aggregation import Payload, Rows
-from fedtopics.methods.base import Moment
-from fedtopics.methods.replies import Field, counts, sums
+from fedtopics.methods.core.aggregation import Payload, Rows
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.replies import Field, counts, sums
 from fedtopics.pki import Identity, Signer
 from fedtopics.secure import said
 from fedtopics.secure.check import digest

@@ -10,7 +10,7 @@ from typing import Any
 from fedtopics.engines.exchange import ADDED, BEGUN
 from fedtopics.engines.messages import Reply
 from fedtopics.errors import FedTopicsError
-from fedtopics.methods.aggregation import Payload
+from fedtopics.methods.core.aggregation import Payload
 from fedtopics.pki import Signer
 from fedtopics.secure import said
 from fedtopics.secure.field import Residues, add

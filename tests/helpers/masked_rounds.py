@@ -7,7 +7,7 @@ from typing import Any
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.aggregation import Payload
+from fedtopics.methods.core.aggregation import Payload
 from fedtopics.secure.said import ADDED, COMMITTED
 from fedtopics.secure.sum import SecureClients
 from tests.helpers.background import Notes

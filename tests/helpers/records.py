@@ -9,7 +9,7 @@ import numpy as np
 from fedtopics.federation.ledger import Ledger, Sign, unsigned
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.text.corpus import Corpus
 
 STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedtopics.inference import INFERENCES
+from fedtopics.methods.core.settings import STOP_RULES
 from fedtopics.methods.registry import METHODS
-from fedtopics.methods.stop_rules import STOP_RULES
 from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS
 from fedtopics.text.tables import FORMATS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedtopics.methods.aggregation import Payload, RunningSum
+from fedtopics.methods.core.aggregation import Payload, RunningSum
 
 
 def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:

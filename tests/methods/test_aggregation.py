@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fedtopics.errors import FedTopicsError
-from fedtopics.methods.aggregation import (
+from fedtopics.methods.core.aggregation import (
     Named,
     OptimizerName,
     Rows,

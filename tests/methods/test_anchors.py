@@ -11,9 +11,9 @@ from scipy import sparse
 from fedtopics.datasets import synthetic_lda
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
-from fedtopics.methods.anchors import WIDTH, first_topics, project
+from fedtopics.methods.core.plan import Site
 from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.methods.plan import Site
+from fedtopics.methods.lda.first_topics import WIDTH, first_topics, project
 from fedtopics.metrics import topic_similarity
 from tests.helpers.federation import study, subjects
 

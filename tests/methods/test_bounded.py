@@ -18,7 +18,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Discriminant
 from fedtopics.methods.bounded import contributions
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.plan import Site
 from fedtopics.privacy import Budget, Noise, Privacy
 from fedtopics.privacy.account import Account
 from fedtopics.report import find_run, summarise

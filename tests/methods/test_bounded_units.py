@@ -16,7 +16,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.bounded.contributions import counted_once
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.plan import Site
 from fedtopics.model.card import card, promise
 from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus

@@ -16,12 +16,12 @@ from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import EVERYONE, Draw
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.interfaces import EVERYONE, Draw
+from fedtopics.methods.core.training import iterate
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
-from fedtopics.methods.minibatches import MinibatchClient
-from fedtopics.methods.training import iterate
+from fedtopics.methods.lda.minibatches import MinibatchClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers import carriers

@@ -18,13 +18,12 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.plan import Plan, WarmStart, Words, fingerprint_of
 from fedtopics.methods.gfedntm.method import GFedNTM
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
+from fedtopics.methods.gfedntm.start import AVERAGES
 from fedtopics.methods.gfedntm.state import NetworkState
-from fedtopics.methods.gfedntm.warm_start import AVERAGES
-from fedtopics.methods.plan import Plan
-from fedtopics.methods.warm_start import WarmStart, Words, fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NeuralLDA, Tensors, register
 from fedtopics.text.corpus import Corpus

@@ -15,10 +15,10 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
-from fedtopics.methods.client import ALL
+from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.replies import COUNT, AgreeingPairs, find_fault
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
-from fedtopics.methods.replies import COUNT, AgreeingPairs, find_fault
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.card import card
 from fedtopics.text.corpus import Corpus

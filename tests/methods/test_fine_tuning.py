@@ -19,10 +19,9 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
+from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
-from fedtopics.methods.plan import Site
-from fedtopics.methods.secret import Secret
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import Adapter, represent, score

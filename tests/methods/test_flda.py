@@ -18,13 +18,12 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.gibbs import Sampled, sample_topics
 from fedtopics.inference.lda import VariationalLDA
+from fedtopics.methods.core.plan import Site, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.method import FLDA
 from fedtopics.methods.flda.state import resumed
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
-from fedtopics.methods.plan import Site
-from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.flda.method import FLDA, global_topics, optimal_topics
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
@@ -19,7 +20,6 @@ from fedtopics.methods.flda.state import (
     what_happened,
 )
 from fedtopics.methods.flda.topic_lists import Place, pack_topics
-from fedtopics.methods.plan import Plan
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 

@@ -16,6 +16,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.inference.trained_clusters import LENGTH, log_student_t
+from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fsccl.training import (
     FEATURES,
     clustering_loss,
@@ -23,8 +24,7 @@ from fedtopics.methods.fsccl.training import (
     drop,
     network,
 )
-from fedtopics.methods.minibatches import Minibatches
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.lda.minibatches import Minibatches
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import represent
 from fedtopics.text.corpus import Corpus

@@ -18,14 +18,14 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import sums_by_label, unit_rows
-from fedtopics.methods.client import ALL
+from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import STORED_ROUNDS, FSTCClient
 from fedtopics.methods.fstc.pseudo_labels import Mixture
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
 from fedtopics.methods.registry import find_method
-from fedtopics.methods.secret import Secret
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.networks import Adapter, represent, score
 from fedtopics.text.corpus import Corpus

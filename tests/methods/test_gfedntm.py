@@ -16,11 +16,10 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm import exchange
-from fedtopics.methods.minibatches import Minibatches
-from fedtopics.methods.plan import Site
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.lda.minibatches import Minibatches
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import embedded, study, subjects
 

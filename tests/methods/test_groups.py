@@ -13,9 +13,9 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.client import ALL
-from fedtopics.methods.groups import Guard, as_many, enough_have
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.groups import Guard, as_many, enough_have
+from fedtopics.methods.core.plan import Site
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clusters import blobs, corpus_of, overheard, planned, spread
 from tests.helpers.grpc_federation import federated

@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans as PooledKMeans
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.client import ALL
+from fedtopics.methods.core.client import ALL
 from fedtopics.methods.kmeans.lloyd import Partition
 from fedtopics.methods.kmeans.method import KMeans, merge_centres
 from fedtopics.methods.registry import METHODS, find_method

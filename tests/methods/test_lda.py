@@ -17,9 +17,8 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.methods.core.plan import Site, WarmStart
 from fedtopics.methods.lda.client import LONGEST, LDAClient, shortened
-from fedtopics.methods.plan import Site
-from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint

@@ -12,8 +12,8 @@ import pytest
 from fedtopics import LDA, NMF, Corpus, MixtureTM, ProdLDA, TopicModel
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
-from fedtopics.methods.merged_models import merge_models, read_models
-from fedtopics.methods.warm_start import fingerprint_of
+from fedtopics.methods.core.plan import fingerprint_of
+from fedtopics.methods.flda.merged_models import merge_models, read_models
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 from tests.helpers.models import made
 

@@ -11,7 +11,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
-from fedtopics.methods.gfedntm.beginning import mixture_of
+from fedtopics.methods.gfedntm.start import mixture_of
 from fedtopics.methods.mixture import method as mixture_method
 from fedtopics.methods.mixture.rounds import Expectation
 from fedtopics.methods.registry import find_method

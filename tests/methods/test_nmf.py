@@ -18,9 +18,8 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.least_squares import solve
 from fedtopics.inference.nmf import rarities, weigh
+from fedtopics.methods.core.plan import Plan, Site, WarmStart
 from fedtopics.methods.nmf.client import NMFClient
-from fedtopics.methods.plan import Plan, Site
-from fedtopics.methods.warm_start import WarmStart
 from fedtopics.metrics import topic_similarity
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus

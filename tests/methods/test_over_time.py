@@ -14,8 +14,7 @@ import pytest
 
 from fedtopics import LDA, Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
-from fedtopics.methods.groups import Guard
-from fedtopics.methods.over_time import OverTime, enough_to_tell, own_sums
+from fedtopics.methods.core.groups import Guard, OverTime, enough_to_tell, own_sums
 from fedtopics.methods.registry import find_method
 from fedtopics.model.periods import TOGETHER, Periods
 from tests.helpers.clients import BOATS, TREES

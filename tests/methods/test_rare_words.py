@@ -10,7 +10,7 @@ import pytest
 from fedtopics.federation.door import Door
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same, embedded, subjects, tokens_of
 from tests.helpers.methods import METHODS

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.methods.aggregation import Named, Rows
-from fedtopics.methods.replies import (
+from fedtopics.methods.core.aggregation import Named, Rows
+from fedtopics.methods.core.replies import (
     COUNT,
     AgreeingPairs,
     Announced,

@@ -13,10 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from fedtopics.errors import RunError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.events import Event
-from fedtopics.methods.replies import Field
-from fedtopics.methods.robust import ABSURD, FAR, Robust, Rule, weight
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.events import Event
+from fedtopics.methods.core.outliers import ABSURD, FAR, Robust, Rule, weight
+from fedtopics.methods.core.replies import Field
 from tests.helpers.federation import assert_same, subjects
 from tests.helpers.sums import add_up
 

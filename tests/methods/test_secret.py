@@ -24,8 +24,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.plan import Site
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 from tests.helpers.methods import CLUSTERS, METHODS

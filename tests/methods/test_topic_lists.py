@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics.methods.core.replies import find_fault
 from fedtopics.methods.flda.topic_lists import (
     Linkage,
     Place,
@@ -17,7 +18,6 @@ from fedtopics.methods.flda.topic_lists import (
     sent_topics,
     unpack_topics,
 )
-from fedtopics.methods.replies import find_fault
 from fedtopics.metrics import cosines, usual_threshold
 
 Topics = dict[str, list[dict[str, float]]]

@@ -11,8 +11,7 @@ import pytest
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.methods.plan import Site
-from fedtopics.methods.views import (
+from fedtopics.methods.clusters.views import (
     ViewSettings,
     embedded_views,
     nearest_words,
@@ -21,6 +20,7 @@ from fedtopics.methods.views import (
     substitute,
     text_views,
 )
+from fedtopics.methods.core.plan import Site
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 

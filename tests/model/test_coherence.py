@@ -12,10 +12,9 @@ from gensim.models import CoherenceModel
 
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
-from fedtopics.methods.client import ALL, CHOOSING, SCORED, draw_halves
+from fedtopics.methods.core.client import ALL, CHOOSING, SCORED, draw_halves
+from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.methods.plan import Site
-from fedtopics.methods.secret import Secret
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
 from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, USUAL, Reading, choose

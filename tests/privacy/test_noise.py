@@ -11,7 +11,7 @@ from scipy.stats import kstest
 
 from fedtopics.errors import PolicyError
 from fedtopics.methods.bounded.stages import noisy
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import MOST_CLIENTS, Noise, Privacy
 from fedtopics.privacy.noise import LARGEST, _drawn, normal
 from fedtopics.secure.fixed import FINE, Layout

@@ -17,8 +17,8 @@ from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import proposal, serve
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.methods.aggregation import SharedPayload
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.aggregation import SharedPayload
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.bounded import PUBLIC, install, planned, themed
 from tests.helpers.clusters import accuracy

@@ -12,7 +12,7 @@ import pytest
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.inference import points
 from fedtopics.methods.bounded import contributions
-from fedtopics.methods.client import TopicClient
+from fedtopics.methods.core.client import TopicClient
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.vocabulary import fingerprint

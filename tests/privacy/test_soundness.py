@@ -24,7 +24,7 @@ from scipy.stats import beta
 
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import Budget, Noise, Privacy
 from fedtopics.privacy.accounting import mu_of
 from tests.helpers.bounded import BY_EMBEDDINGS, METHODS, install, planned, themed

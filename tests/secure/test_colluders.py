@@ -12,8 +12,8 @@ import numpy as np
 from fedtopics.engines.exchange import ADDED as DECIDED
 from fedtopics.engines.handshake import Introduction
 from fedtopics.engines.messages import Reply
-from fedtopics.methods.aggregation import Payload
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.aggregation import Payload
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.secure.masks import remove_self_mask, seeds_of_pairs
 from fedtopics.secure.opening import Opening, own_seed, pair_key

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedtopics.engines import adder
-from fedtopics.methods.aggregation import Payload
+from fedtopics.methods.core.aggregation import Payload
 from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED, RECOVERED
 from tests.helpers.background import KilledError, until
 from tests.helpers.masked import (

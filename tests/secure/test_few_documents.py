@@ -6,7 +6,7 @@ import pytest
 
 from fedtopics.engines import adder
 from fedtopics.errors import FederationError, PolicyError
-from fedtopics.methods.aggregation import Payload
+from fedtopics.methods.core.aggregation import Payload
 from fedtopics.secure.said import ADDED, AGREED, COMMITTED, COUNT, OPENED, PREPARED
 from tests.helpers.background import KilledError
 from tests.helpers.masked import NAMES, Client, assert_total, left_of, masked

@@ -13,9 +13,8 @@ from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.registry import METHODS
-from fedtopics.methods.replies import (
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.replies import (
     COUNT,
     MOST_COUNT,
     MOST_DOCUMENTS,
@@ -26,6 +25,7 @@ from fedtopics.methods.replies import (
     counts,
     sums,
 )
+from fedtopics.methods.registry import METHODS
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.fixed import Layout
 from tests.helpers.clustered import CLUSTERED

@@ -14,8 +14,8 @@ from fedtopics.engines.states import EVERY
 from fedtopics.federation import run_folder
 from fedtopics.federation.server import serve
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.replies import Announced, Field, Template, sums
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.replies import Announced, Field, Template, sums
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.secure import ranges
 from fedtopics.secure.field import PRIME

@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics.engines import adder
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Payload
+from fedtopics.methods.core.aggregation import Payload
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.keys import KeyPair
 from fedtopics.secure.said import (

@@ -10,8 +10,8 @@ import pytest
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Named, Payload
-from fedtopics.methods.replies import Announced, WordCounts
+from fedtopics.methods.core.aggregation import Named, Payload
+from fedtopics.methods.core.replies import Announced, WordCounts
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.said import SAME

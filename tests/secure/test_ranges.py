@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.core.aggregation import Rows
 from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED
 from tests.helpers import masked as helper
 from tests.helpers.masked import NAMES, left_of, masked, reply_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.secure.field import PRIME, Residues
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.masks import remove_self_mask

@@ -11,8 +11,8 @@ import pytest
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import FederationError, StudyError
-from fedtopics.methods.aggregation import Payload, Rows
-from fedtopics.methods.replies import Field, WordCounts, counts
+from fedtopics.methods.core.aggregation import Payload, Rows
+from fedtopics.methods.core.replies import Field, WordCounts, counts
 from fedtopics.secure import said
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.fixed import Layout

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from fedtopics.methods.aggregation import Named
-from fedtopics.methods.replies import Field
+from fedtopics.methods.core.aggregation import Named
+from fedtopics.methods.core.replies import Field
 from fedtopics.secure import check, counting, field, fixed, keys, masks, shares
 from fedtopics.secure.words import Words
 from fedtopics.text.vocabulary import VocabularyLimits

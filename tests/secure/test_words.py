@@ -17,9 +17,9 @@ from fedtopics.engines.local import LocalClients
 from fedtopics.engines.messages import Message, Outgoing
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Named, Payload, RunningSum
-from fedtopics.methods.agreement import SAID
-from fedtopics.methods.replies import Template, WordCounts
+from fedtopics.methods.core.aggregation import Named, Payload, RunningSum
+from fedtopics.methods.core.agreement import SAID
+from fedtopics.methods.core.replies import Template, WordCounts
 from fedtopics.pki import Signer
 from fedtopics.secure import said, words
 from fedtopics.secure.sum import SecureClients

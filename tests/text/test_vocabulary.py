@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.study import Study
-from fedtopics.methods.aggregation import Named, RunningSum
+from fedtopics.methods.core.aggregation import Named, RunningSum
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import (

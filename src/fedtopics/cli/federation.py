@@ -23,7 +23,7 @@ from fedtopics.harmless import file_name
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
     from fedtopics.federation.study import Study
-    from fedtopics.methods.warm_start import Words
+    from fedtopics.methods.core.plan import Words
     from fedtopics.pki import Identity
 
 server_option = click.option(
@@ -69,7 +69,7 @@ def server(
     from fedtopics import Study, TopicModel
     from fedtopics.federation.run_folder import has_run
     from fedtopics.federation.server import serve
-    from fedtopics.methods.warm_start import usual_words
+    from fedtopics.methods.core.plan import usual_words
 
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")

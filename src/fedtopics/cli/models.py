@@ -17,7 +17,7 @@ from fedtopics.harmless import file_name
 SHOWN = 8  # words of a topic
 
 if TYPE_CHECKING:
-    from fedtopics.methods.warm_start import Words
+    from fedtopics.methods.core.plan import Words
     from fedtopics.model.comparison import Comparison
 
 
@@ -43,7 +43,7 @@ def continue_(
     word. It keeps its words if the study has its method and rules of text.
     """
     from fedtopics import Study, TopicModel, train
-    from fedtopics.methods.warm_start import usual_words
+    from fedtopics.methods.core.plan import usual_words
 
     plan = Study.read(study)
     plan = plan if rounds is None else plan.with_rounds(rounds)
@@ -102,7 +102,7 @@ def merge(
     is needed, and none is read. The result finds topics by words. docs/models.md has scores of it
     beside those of a federation.
     """
-    from fedtopics.methods.merged_models import merge_models, read_models
+    from fedtopics.methods.flda.merged_models import merge_models, read_models
 
     if n_topics is not None and threshold is not None:
         raise click.UsageError("--topics and --threshold exclude each other.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedtopics.cli.members import ClientNews, PeerNews
     from fedtopics.federation.client import GrpcParticipation
     from fedtopics.federation.peer import PeerParticipation
-    from fedtopics.methods.events import OnEvent
+    from fedtopics.methods.core.events import OnEvent
 
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 insecure_option = click.option(
@@ -94,7 +94,7 @@ class Given:
         self, name: str, tell: OnEvent, make: Callable[..., GrpcParticipation | PeerParticipation]
     ) -> Path:
         from fedtopics import Columns, Corpus, Policy, TopicModel
-        from fedtopics.methods.events import Unreadable
+        from fedtopics.methods.core.events import Unreadable
         from fedtopics.text.arrivals import Follow
 
         policy = Policy.read(self.policy) if self.policy else Policy()

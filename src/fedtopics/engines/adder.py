@@ -18,10 +18,10 @@ from fedtopics.engines.messages import Waiting as Waits
 from fedtopics.engines.node import Node
 from fedtopics.engines.place import Attempt
 from fedtopics.errors import FederationError
-from fedtopics.methods.base import Draw
-from fedtopics.methods.events import BadReply, Event, Excluded, Repeated, StatusChange, Waiting
-from fedtopics.methods.replies import BAD_REPLIES, Template, check_blame, fewest
-from fedtopics.methods.robust import Robust, Rule
+from fedtopics.methods.core.events import BadReply, Event, Excluded, Repeated, StatusChange, Waiting
+from fedtopics.methods.core.interfaces import Draw
+from fedtopics.methods.core.outliers import Robust, Rule
+from fedtopics.methods.core.replies import BAD_REPLIES, Template, check_blame, fewest
 
 IN_FLIGHT = 24 << 20  # bytes of replies that are on their way or not yet added up
 MOMENT = 0.1  # seconds for who is one turn behind, and on its way

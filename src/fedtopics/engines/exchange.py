@@ -31,11 +31,11 @@ from fedtopics.engines.states import (
 from fedtopics.engines.structures import fields_of
 from fedtopics.engines.values import dumps, loads, size_of
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.methods.aggregation import Named, SharedPayload
-from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Moment, T
-from fedtopics.methods.base import Door as BaseDoor
-from fedtopics.methods.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
-from fedtopics.methods.replies import Template, fewest, find_fault, own_field
+from fedtopics.methods.core.aggregation import Named, SharedPayload
+from fedtopics.methods.core.events import CallStarted, Defect, Drifted, Event, LeftOut, RoundReport
+from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Checkpoint, Draw, Moment, T
+from fedtopics.methods.core.interfaces import Door as BaseDoor
+from fedtopics.methods.core.replies import Template, fewest, find_fault, own_field
 
 BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
 FIELDS: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from fedtopics.engines.messages import Accept, Message, Refusal, Welcome
 from fedtopics.engines.transport import Opened, Transport
 from fedtopics.errors import FederationError, IdentityError
 from fedtopics.harmless import sentence
-from fedtopics.methods.events import StatusChange
+from fedtopics.methods.core.events import StatusChange
 
 NAMED = 10.0  # seconds between two events that the same one was refused
 SERVER = "@server"  # what clients call who offers them a study and takes no part in it

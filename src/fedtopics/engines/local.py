@@ -11,11 +11,19 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from fedtopics.errors import DataError, FederationError
-from fedtopics.methods.aggregation import SharedPayload
-from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Door, Draw, Moment, T
-from fedtopics.methods.events import BadReply, Event, Excluded, RoundReport
-from fedtopics.methods.replies import BAD_REPLIES, Look, Template, check_blame
-from fedtopics.methods.robust import Robust
+from fedtopics.methods.core.aggregation import SharedPayload
+from fedtopics.methods.core.events import BadReply, Event, Excluded, RoundReport
+from fedtopics.methods.core.interfaces import (
+    EVERYONE,
+    AgainError,
+    Checkpoint,
+    Door,
+    Draw,
+    Moment,
+    T,
+)
+from fedtopics.methods.core.outliers import Robust
+from fedtopics.methods.core.replies import BAD_REPLIES, Look, Template, check_blame
 
 AtOnce = Callable[[Sequence[str], str, Mapping[str, Any], Moment], dict[str, Any] | None]
 

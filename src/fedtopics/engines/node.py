@@ -28,7 +28,7 @@ from fedtopics.engines.transport import Closed, Opened, Transport
 from fedtopics.engines.voice import Voice
 from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.harmless import sentence
-from fedtopics.methods.events import Adds, Event, NoMajority, Refused, StatusChange
+from fedtopics.methods.core.events import Adds, Event, NoMajority, Refused, StatusChange
 
 GOODBYE = 2.0  # seconds to send the last message
 

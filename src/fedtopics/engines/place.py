@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fedtopics.engines.node import Node
 from fedtopics.errors import FederationError
-from fedtopics.methods.replies import Look
+from fedtopics.methods.core.replies import Look
 
 
 @dataclass

@@ -19,8 +19,8 @@ import numpy as np
 from fedtopics.engines.messages import Reply, fits
 from fedtopics.engines.node import Node
 from fedtopics.engines.values import size_of
-from fedtopics.methods.base import Checkpoint
-from fedtopics.methods.events import StatusChange
+from fedtopics.methods.core.events import StatusChange
+from fedtopics.methods.core.interfaces import Checkpoint
 
 EVERY = 50  # rounds between two comparisons
 WRITTEN = {"round": int, "arrays": dict[str, np.ndarray], "numbers": dict[str, int | float]}

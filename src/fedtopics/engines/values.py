@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.structures import MOST_FIELDS, read_structure
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.core.aggregation import Named, Rows
 
 ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
 SMALL = 1 << 16  # bytes

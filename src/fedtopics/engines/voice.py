@@ -22,7 +22,7 @@ from fedtopics.engines.messages import (
 )
 from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError
-from fedtopics.methods.events import Event, StatusChange
+from fedtopics.methods.core.events import Event, StatusChange
 
 LAST = 1 << 62  # a decision that is never made
 UNHEARD = 32  # messages of one participant that wait until who adds has time

@@ -23,8 +23,8 @@ from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.simulation import corpora_by_name, run_folder, train
 from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
-from fedtopics.methods.events import OnEvent
-from fedtopics.methods.warm_start import WarmStart
+from fedtopics.methods.core.events import OnEvent
+from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.folder import checked_names
 from fedtopics.text.checks import language_sentence
 from fedtopics.text.corpus import Corpus

@@ -19,7 +19,7 @@ from fedtopics.estimators.base import (
 )
 from fedtopics.estimators.inputs import Given
 from fedtopics.inference.merged import Merged
-from fedtopics.methods.events import OnEvent
+from fedtopics.methods.core.events import OnEvent
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]

@@ -12,10 +12,10 @@ from fedtopics.estimators.inputs import Given
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_file import explain
 from fedtopics.files import read_toml
-from fedtopics.methods.warm_start import WarmStart
+from fedtopics.methods.core.plan import WarmStart
 
 if TYPE_CHECKING:
-    from fedtopics.methods.events import OnEvent
+    from fedtopics.methods.core.events import OnEvent
     from fedtopics.methods.flda.state import FLDAInfo
 
 

@@ -21,7 +21,7 @@ from fedtopics.errors import FederationError
 from fedtopics.federation.doctor import why_not
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.events import Allowed, OnEvent
+from fedtopics.methods.core.events import Allowed, OnEvent
 from fedtopics.pki import Identity, Signer
 from fedtopics.text.corpus import Corpus
 

@@ -14,9 +14,9 @@ import numpy as np
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.methods.aggregation import Named, Payload, digest_of, flat_fields
-from fedtopics.methods.base import Moment
-from fedtopics.methods.client import TopicClient
+from fedtopics.methods.core.aggregation import Named, Payload, digest_of, flat_fields
+from fedtopics.methods.core.client import TopicClient
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.text.words import LONGEST_WORD, is_word
 
 

@@ -20,10 +20,9 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study, plan_of
-from fedtopics.methods.aggregation import flat_fields
-from fedtopics.methods.base import Moment
-from fedtopics.methods.plan import Site
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.core.aggregation import flat_fields
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.secure.door import MaskedDoor
 from fedtopics.secure.said import STAGES, WORD_STAGES
 from fedtopics.secure.sum import SecureClients

@@ -31,8 +31,8 @@ from fedtopics.files import (
     open_private,
     read_bytes,
 )
-from fedtopics.methods.aggregation import Payload, describe, flat_fields
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.aggregation import Payload, describe, flat_fields
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 

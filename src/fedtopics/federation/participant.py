@@ -31,7 +31,7 @@ from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, hold, make_folder, write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.bounded.contributions import authors
-from fedtopics.methods.events import (
+from fedtopics.methods.core.events import (
     Embedding,
     Event,
     Joined,
@@ -41,12 +41,10 @@ from fedtopics.methods.events import (
     OnEvent,
     Reconnecting,
 )
-from fedtopics.methods.events import Offer as Offered
-from fedtopics.methods.over_time import check_times
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.events import Offer as Offered
+from fedtopics.methods.core.groups import check_times
+from fedtopics.methods.core.plan import Secret, Site, WarmStart
 from fedtopics.methods.registry import versions
-from fedtopics.methods.secret import Secret
-from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.secure.door import MaskedDoor

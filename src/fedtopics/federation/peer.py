@@ -27,9 +27,9 @@ from fedtopics.federation.participant import Participation, key_of
 from fedtopics.federation.replicated_run import ReplicatedRun
 from fedtopics.federation.server import MODEL_PATIENCE, nonce, origin, proposal, rules
 from fedtopics.federation.study import Study, adders, addresses
-from fedtopics.methods.events import Allowed, Finished
-from fedtopics.methods.events import Listening as Listens
-from fedtopics.methods.warm_start import WarmStart, usual_words
+from fedtopics.methods.core.events import Allowed, Finished
+from fedtopics.methods.core.events import Listening as Listens
+from fedtopics.methods.core.plan import WarmStart, usual_words
 from fedtopics.pki import Identity, Signer
 from fedtopics.pki.names import peer_host
 

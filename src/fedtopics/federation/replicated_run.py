@@ -22,8 +22,8 @@ from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
-from fedtopics.methods.base import Checkpoint
-from fedtopics.methods.events import CaughtUp
+from fedtopics.methods.core.events import CaughtUp
+from fedtopics.methods.core.interfaces import Checkpoint
 
 DIGEST = "decisions"  # array of a checkpoint: the digest of the decisions it holds
 INDEX, TURN = "decisions", "turns"  # numbers of a checkpoint

@@ -33,8 +33,7 @@ from fedtopics.files import (
     show_use,
     write_durably,
 )
-from fedtopics.methods.base import Checkpoint
-from fedtopics.methods.events import (
+from fedtopics.methods.core.events import (
     CheckpointFailed,
     Continued,
     Described,
@@ -45,7 +44,8 @@ from fedtopics.methods.events import (
     Started,
     TrainingStarted,
 )
-from fedtopics.methods.warm_start import WarmStart
+from fedtopics.methods.core.interfaces import Checkpoint
+from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
 
 EVENTS = "events.jsonl"

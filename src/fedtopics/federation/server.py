@@ -31,10 +31,10 @@ from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_res
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import client_names
 from fedtopics.files import hold
-from fedtopics.methods.base import Clients
-from fedtopics.methods.events import Event, Finished, OnEvent
-from fedtopics.methods.events import Listening as Listens
-from fedtopics.methods.warm_start import WarmStart, Words
+from fedtopics.methods.core.events import Event, Finished, OnEvent
+from fedtopics.methods.core.events import Listening as Listens
+from fedtopics.methods.core.interfaces import Clients
+from fedtopics.methods.core.plan import WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Identity, Signer
 from fedtopics.secure.sum import SecureClients

@@ -23,12 +23,10 @@ from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import client_names
 from fedtopics.files import open_file, read_bytes
-from fedtopics.methods.events import Embedding, Event, Finished, Languages, OnEvent
-from fedtopics.methods.over_time import check_times
-from fedtopics.methods.plan import Site
-from fedtopics.methods.robust import Robust
-from fedtopics.methods.secret import Secret
-from fedtopics.methods.warm_start import WarmStart, Words
+from fedtopics.methods.core.events import Embedding, Event, Finished, Languages, OnEvent
+from fedtopics.methods.core.groups import check_times
+from fedtopics.methods.core.outliers import Robust
+from fedtopics.methods.core.plan import Secret, Site, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.checks import check_texts

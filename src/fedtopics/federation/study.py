@@ -31,12 +31,11 @@ from fedtopics.federation.study_tables import (
     resolve_paths,
 )
 from fedtopics.files import digest, read_toml
-from fedtopics.methods.client import TopicClient
-from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.core.client import TopicClient
+from fedtopics.methods.core.plan import Plan, Site, WarmStart
+from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.core.training import Trainer
 from fedtopics.methods.registry import METHODS, Method, find_method
-from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.training import Trainer
-from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topics import TrainingInfo
 from fedtopics.pki.names import check_client_name
 from fedtopics.privacy import Privacy

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from fedtopics.errors import FedTopicsError
+from fedtopics.methods.core.outliers import Rule
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.registry import METHODS, find_method
-from fedtopics.methods.robust import Rule
-from fedtopics.methods.settings import TopicSettings
 from fedtopics.privacy import MOST_CLIENTS
 
 

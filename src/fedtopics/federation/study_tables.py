@@ -12,7 +12,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.study_file import explain
 from fedtopics.files import read_toml
 from fedtopics.harmless import is_flooded, visible
-from fedtopics.methods.robust import Rule
+from fedtopics.methods.core.outliers import Rule
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns

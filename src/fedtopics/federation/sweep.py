@@ -29,7 +29,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
 from fedtopics.inference.lda import refine
-from fedtopics.methods.events import OnEvent
+from fedtopics.methods.core.events import OnEvent
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.charts import Panel, chart
 from fedtopics.model.topic_model import TopicModel

@@ -14,9 +14,9 @@ if TYPE_CHECKING:  # the command line names the methods without what they load
     from numpy.typing import NDArray
 
     from fedtopics.inference import Inference
-    from fedtopics.methods.client import TopicClient
-    from fedtopics.methods.settings import TopicSettings
-    from fedtopics.methods.training import Trainer
+    from fedtopics.methods.core.client import TopicClient
+    from fedtopics.methods.core.settings import TopicSettings
+    from fedtopics.methods.core.training import Trainer
 
 
 @dataclass(frozen=True)

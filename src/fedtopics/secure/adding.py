@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from fedtopics.errors import FederationError
-from fedtopics.methods.base import AgainError, Gathering
-from fedtopics.methods.events import Event, Roster
-from fedtopics.methods.replies import Template
+from fedtopics.methods.core.events import Event, Roster
+from fedtopics.methods.core.interfaces import AgainError, Gathering
+from fedtopics.methods.core.replies import Template
 from fedtopics.secure import said
 from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import FINE, FRACTION, Layout

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Named, Payload
+from fedtopics.methods.core.aggregation import Named, Payload
 from fedtopics.secure.keys import KeyPair, derive, framed
 from fedtopics.secure.said import CHOSEN, KEY, LISTED, NAMES, SAME, SIZED
 from fedtopics.secure.shares import NONCE, seal, unseal

@@ -10,8 +10,8 @@ import numpy as np
 
 from fedtopics.engines import exchange
 from fedtopics.errors import PolicyError
-from fedtopics.methods.aggregation import SharedPayload
-from fedtopics.methods.base import Moment
+from fedtopics.methods.core.aggregation import SharedPayload
+from fedtopics.methods.core.interfaces import Moment
 from fedtopics.secure import said
 from fedtopics.secure.check import digest
 from fedtopics.secure.counting import Counting

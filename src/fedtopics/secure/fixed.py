@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import FederationError, StudyError
-from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.replies import (
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.replies import (
     LIMIT,
     MOST_DOCUMENTS,
     ROUNDING,

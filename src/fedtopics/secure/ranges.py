@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.methods.aggregation import Rows
+from fedtopics.methods.core.aggregation import Rows
 
 MARGIN = 4.0  # of a client's numbers over those of the last totals
 DECAY = 0.5  # a round, of what totals were before

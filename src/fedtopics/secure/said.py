@@ -16,7 +16,7 @@ import numpy as np
 
 from fedtopics.engines.handshake import is_key
 from fedtopics.errors import FederationError
-from fedtopics.methods.replies import Own
+from fedtopics.methods.core.replies import Own
 from fedtopics.secure import check
 from fedtopics.secure.field import PRIME, Residues, add, check_residues
 from fedtopics.secure.keys import DOMAIN, LENGTH, framed

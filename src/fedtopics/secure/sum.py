@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from fedtopics.engines.states import EVERY
-from fedtopics.methods.aggregation import SharedPayload
-from fedtopics.methods.base import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
-from fedtopics.methods.events import Event, RoundReport, Voided
-from fedtopics.methods.replies import Announced, Template, find_fault
+from fedtopics.methods.core.aggregation import SharedPayload
+from fedtopics.methods.core.events import Event, RoundReport, Voided
+from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
+from fedtopics.methods.core.replies import Announced, Template, find_fault
 from fedtopics.secure.adding import CountAgainError, Found, Sums
 from fedtopics.secure.ranges import Ranges
 from fedtopics.secure.said import FEWEST

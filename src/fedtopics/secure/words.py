@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.methods.aggregation import Named, Payload, SharedPayload
-from fedtopics.methods.base import Gathering
-from fedtopics.methods.events import BadReply, Event, Voided
-from fedtopics.methods.replies import (
+from fedtopics.methods.core.aggregation import Named, Payload, SharedPayload
+from fedtopics.methods.core.events import BadReply, Event, Voided
+from fedtopics.methods.core.interfaces import Gathering
+from fedtopics.methods.core.replies import (
     LONGEST,
     MOST_COUNT,
     MOST_DOCUMENTS,

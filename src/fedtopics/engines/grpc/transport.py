@@ -39,7 +39,7 @@ from fedtopics.engines.transport import Arrived, Closed, Opened
 from fedtopics.engines.values import body_size
 from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.harmless import sentence
-from fedtopics.methods.events import Event, Reconnecting
+from fedtopics.methods.core.events import Event, Reconnecting
 
 CONNECT = 20.0  # seconds for a connection and the first message of the other side
 GOODBYE = 2.0  # seconds for the other side to read the last message

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.methods.auto.settings import AutoSettings, count_words
-from fedtopics.methods.client import Documents, TopicClient, leaves
+from fedtopics.methods.core.client import Documents, TopicClient, leaves
+from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.mixture.client import MixtureClient
 from fedtopics.methods.nmf.client import NMFClient
-from fedtopics.methods.plan import Plan, Site
 from fedtopics.methods.registry import find_method
 
 HALVES: tuple[type[TopicClient[Any]], ...] = (NMFClient, MixtureClient)

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from fedtopics.methods.auto.settings import AutoSettings
-from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.events import Chosen
-from fedtopics.methods.plan import Plan
+from fedtopics.methods.core.events import Chosen
+from fedtopics.methods.core.interfaces import Clients, Run
+from fedtopics.methods.core.plan import Plan
+from fedtopics.methods.core.replies import LONGEST, Announced, Template, counts
 from fedtopics.methods.registry import find_method
-from fedtopics.methods.replies import LONGEST, Announced, Template, counts
 from fedtopics.model.topic_model import TopicModel
 
 EXTENT: Template = {

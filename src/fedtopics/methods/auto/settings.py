@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field
 
-from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 

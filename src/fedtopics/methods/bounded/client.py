@@ -15,8 +15,8 @@ from fedtopics.errors import DataError, PolicyError
 from fedtopics.inference.points import TINY, Numbers
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.settings import Bounded, BoundedClusters
-from fedtopics.methods.client import Documents, TopicClient, leaves
-from fedtopics.methods.plan import Plan, Site
+from fedtopics.methods.core.client import Documents, TopicClient, leaves
+from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.privacy import Budget
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings

@@ -16,13 +16,13 @@ import numpy as np
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Numbers
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Clients, Run
 from fedtopics.methods.bounded.settings import Bounded
 from fedtopics.methods.bounded.stages import Stage, noisy
-from fedtopics.methods.plan import Plan
-from fedtopics.methods.replies import Template
-from fedtopics.methods.training import Arrays, Program, Step
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.interfaces import Clients, Run
+from fedtopics.methods.core.plan import Plan
+from fedtopics.methods.core.replies import Template
+from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Budget
 from fedtopics.text.vocabulary import Vocabulary

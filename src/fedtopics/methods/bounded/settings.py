@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.files import read_text
-from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.shown_words import Reading
 from fedtopics.text.embeddings import EmbeddingSettings, sentence_encoder
 from fedtopics.text.rules import TextRules

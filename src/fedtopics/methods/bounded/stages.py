@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import TINY, Numbers, unit_rows
-from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.bounded import contributions, estimates
-from fedtopics.methods.replies import Field, Template, counts
-from fedtopics.methods.training import Arrays
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.replies import Field, Template, counts
+from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy
 
 WORDS_OF_TOPIC = 10  # that have to be left

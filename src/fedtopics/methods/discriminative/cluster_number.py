@@ -12,14 +12,14 @@ from itertools import repeat
 from typing import TypeVar
 
 from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.clusters import moments_about
+from fedtopics.methods.clusters.program import moments_about
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.events import Candidate, Event
+from fedtopics.methods.core.replies import AgreeingPairs
+from fedtopics.methods.core.training import Arrays, iterate
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.discriminative.settings import SeparationSettings
-from fedtopics.methods.events import Candidate, Event
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.replies import AgreeingPairs
-from fedtopics.methods.training import Arrays, iterate
 
 Settings = TypeVar("Settings", bound=SeparationSettings)
 MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters

@@ -17,15 +17,15 @@ import numpy as np
 
 from fedtopics.inference.clusters import Discriminants
 from fedtopics.inference.points import Moments
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Run
-from fedtopics.methods.clusters import ClusterProgram, find_moments
+from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.events import Event
+from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.training import Arrays, Step, below, prefixed
 from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split
 from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
-from fedtopics.methods.events import Event
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.training import Arrays, Step, below, prefixed
 
 
 @dataclass(frozen=True)

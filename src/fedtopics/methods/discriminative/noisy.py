@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.clusters import ClusterShape, Discriminants, centred
 from fedtopics.inference.points import Discriminant, Moments, Numbers, blocks, weighted_sums
-from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.bounded import contributions
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, Shape, times
 from fedtopics.methods.bounded.method import BoundedProgram
 from fedtopics.methods.bounded.stages import KeyWords, Stage, WordsOfClusters, WordVectors
-from fedtopics.methods.client import leaves
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.separation import Split, direct
 from fedtopics.methods.discriminative.settings import DiscriminativeSettings
-from fedtopics.methods.training import Arrays
 
 SMALLEST = 0.1  # of an even size, that a cluster is taken to have at least
 

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.client import ALL
-from fedtopics.methods.clusters import check_enough
+from fedtopics.methods.clusters.program import check_enough
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.replies import Field, Template, sums
+from fedtopics.methods.core.training import Step
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.kmeans.lloyd import Partition
-from fedtopics.methods.replies import Field, Template, sums
-from fedtopics.methods.training import Step
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
 LITTLE = 1e-6  # of a document

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from fedtopics.methods.bounded.settings import BoundedClusters, Shares
-from fedtopics.methods.cluster_settings import EmbeddedSettings
+from fedtopics.methods.clusters.settings import EmbeddedSettings
 
 
 class SeparationSettings(EmbeddedSettings):

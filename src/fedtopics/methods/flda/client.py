@@ -12,7 +12,7 @@ from scipy import sparse
 from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
-from fedtopics.methods.client import (
+from fedtopics.methods.core.client import (
     Documents,
     TopicClient,
     batches,
@@ -20,10 +20,10 @@ from fedtopics.methods.client import (
     frequent,
     leaves,
 )
-from fedtopics.methods.events import Arrived, Skipped
+from fedtopics.methods.core.events import Arrived, Skipped
+from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
-from fedtopics.methods.plan import Plan, Site
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.arrivals import Arrivals
 from fedtopics.text.corpus import Corpus

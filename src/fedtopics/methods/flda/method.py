@@ -28,11 +28,13 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.agreement import Agreement, adopt, counted
-from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.client import ALL
-from fedtopics.methods.events import VocabularyAgreed
-from fedtopics.methods.final import count_pairs, describe
+from fedtopics.methods.core.agreement import Agreement, adopt, counted
+from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.events import VocabularyAgreed
+from fedtopics.methods.core.final import count_pairs, describe
+from fedtopics.methods.core.interfaces import Clients, Run
+from fedtopics.methods.core.replies import LONGEST, Template, counts
+from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
     FLDAInfo,
@@ -51,8 +53,6 @@ from fedtopics.methods.flda.topic_lists import (
     pack_topics,
     sent_topics,
 )
-from fedtopics.methods.replies import LONGEST, Template, counts
-from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
 from fedtopics.model.coherence import federated_coherence

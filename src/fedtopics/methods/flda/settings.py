@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
+from fedtopics.methods.core.settings import TopicSettings, check_seeds, fill_from
 from fedtopics.methods.flda.topic_lists import Linkage
-from fedtopics.methods.settings import TopicSettings, check_seeds, fill_from
 from fedtopics.text.arrivals import ArrivalSettings
 
 # Algorithms 1 to 3. Every copy of the paper lacks lines of the first: two ways to read it.

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.points import Numbers
 from fedtopics.inference.trained_clusters import Contrastive
-from fedtopics.methods.client import leaves
-from fedtopics.methods.cluster_client import ClusterClient
+from fedtopics.methods.clusters.client import ClusterClient
+from fedtopics.methods.clusters.views import embedded_views
+from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.fsccl.training import Texts, train
 from fedtopics.methods.kmeans.lloyd import calls_of_start
-from fedtopics.methods.plan import Plan, Site
-from fedtopics.methods.views import embedded_views
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -21,15 +21,15 @@ from typing import Any
 import torch
 
 from fedtopics.inference.trained_clusters import AdapterShape, Contrastive
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Run
-from fedtopics.methods.clusters import ClusterProgram, find_moments
-from fedtopics.methods.events import RoundFacts
+from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.events import RoundFacts
+from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.replies import LONGEST, Field
+from fedtopics.methods.core.training import Arrays, Step
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.fsccl.training import Trained, network
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.replies import LONGEST, Field
-from fedtopics.methods.training import Arrays, Step
 
 
 class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):

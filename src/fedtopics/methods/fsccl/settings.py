@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from fedtopics.methods.cluster_settings import EmbeddedSettings, NetworkTraining
-from fedtopics.methods.views import ViewSettings
+from fedtopics.methods.clusters.settings import EmbeddedSettings, NetworkTraining
+from fedtopics.methods.clusters.views import ViewSettings
 
 
 class FSCCLChoice(BaseModel):

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from fedtopics.inference.trained_clusters import Contrastive, log_student_t
+from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fsccl.settings import FSCCLSettings
-from fedtopics.methods.minibatches import Minibatches
-from fedtopics.methods.secret import Secret
+from fedtopics.methods.lda.minibatches import Minibatches
 from fedtopics.networks import Adapter, Tensors, represent, score
 
 FEATURES = 128  # numbers by which views are compared

@@ -17,8 +17,11 @@ from fedtopics.errors import DataError, FedTopicsError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.inference.trained_clusters import Adapted
-from fedtopics.methods.client import ALL, Documents, leaves
-from fedtopics.methods.cluster_client import ClusterClient
+from fedtopics.methods.clusters.client import ClusterClient, of_enough
+from fedtopics.methods.clusters.views import embedded_views, text_views
+from fedtopics.methods.core.client import ALL, Documents, leaves
+from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many, is_count
+from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import (
@@ -28,10 +31,6 @@ from fedtopics.methods.fstc.training import (
     Trainer,
     encoder_to_train,
 )  # fmt: skip
-from fedtopics.methods.groups import SEEN, Enough, Groups, as_many, is_count
-from fedtopics.methods.plan import Plan, Site
-from fedtopics.methods.point_client import of_enough
-from fedtopics.methods.views import embedded_views, text_views
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import (
     EncoderNetwork,

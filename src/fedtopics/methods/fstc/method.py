@@ -32,17 +32,17 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Numbers
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Run
-from fedtopics.methods.clusters import ClusterProgram, check_enough, find_moments
+from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.events import RoundFacts
+from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.replies import LONGEST, Field, Template, UpTo, counts, sums
+from fedtopics.methods.core.training import Step, below, iterate, prefixed
 from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.method import start_separation
-from fedtopics.methods.events import RoundFacts
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.replies import LONGEST, Field, Template, UpTo, counts, sums
-from fedtopics.methods.training import Step, below, iterate, prefixed
 from fedtopics.networks import Adapter
 from fedtopics.networks.trained_encoder import Shapes
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned, TunedShape
-from fedtopics.methods.cluster_settings import NetworkTraining
+from fedtopics.methods.clusters.settings import NetworkTraining
+from fedtopics.methods.clusters.views import ViewSettings
+from fedtopics.methods.core.settings import fill_from
 from fedtopics.methods.discriminative.settings import SeparationSettings
-from fedtopics.methods.settings import fill_from
-from fedtopics.methods.views import ViewSettings
 from fedtopics.networks.trained_encoder import Shapes
 
 _PAPER = {"start": "kmeans", "max_rounds": 40, "local_steps": 100, "transports": 30, "warm_up": 0.1}

@@ -22,7 +22,9 @@ from torch.nn.functional import normalize, one_hot
 from fedtopics.errors import StudyError
 from fedtopics.files import make_folder, require_file, write_durably
 from fedtopics.inference.points import Numbers
-from fedtopics.methods.aggregation import optimizer_state, restore_optimizer
+from fedtopics.methods.core.aggregation import optimizer_state, restore_optimizer
+from fedtopics.methods.core.plan import Secret
+from fedtopics.methods.core.training import below, prefixed
 from fedtopics.methods.fstc.pseudo_labels import (
     Mixture,
     schedule,
@@ -32,9 +34,7 @@ from fedtopics.methods.fstc.pseudo_labels import (
 )  # fmt: skip
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.minibatches import Minibatches
-from fedtopics.methods.secret import Secret
-from fedtopics.methods.training import below, prefixed
+from fedtopics.methods.lda.minibatches import Minibatches
 from fedtopics.networks import Tensors, represent, score
 from fedtopics.networks.trained_encoder import EncoderNetwork, Tokens, encoder_network, take
 from fedtopics.text.corpus import Corpus

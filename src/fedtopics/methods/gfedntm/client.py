@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
-from fedtopics.methods.aggregation import Payload
-from fedtopics.methods.client import Documents, batches, drawn_anew, leaves
-from fedtopics.methods.gfedntm.beginning import calls_before
+from fedtopics.methods.core.aggregation import Payload
+from fedtopics.methods.core.client import Documents, batches, drawn_anew, leaves
+from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.gfedntm.minibatch_passes import Drawn, Passes, Together
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.minibatches import MinibatchClient
+from fedtopics.methods.gfedntm.start import calls_before
+from fedtopics.methods.lda.minibatches import MinibatchClient
 from fedtopics.methods.mixture.client import MixtureSums
-from fedtopics.methods.plan import Plan, Site
 from fedtopics.networks import Batch, Tensors, batch_weights, to_arrays, to_tensors
 from fedtopics.networks.passes import finish_all, run_through
 from fedtopics.text.embeddings import Vectors

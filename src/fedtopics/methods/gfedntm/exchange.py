@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.methods.aggregation import Payload
-from fedtopics.methods.agreement import Agreement
+from fedtopics.methods.core.aggregation import Payload
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.replies import Announced, Field, Template
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState, Update
-from fedtopics.methods.replies import Announced, Field, Template
 from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays, to_tensor, to_tensors
 from fedtopics.networks.passes import ServerPass
 

@@ -19,18 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.methods.aggregation import ServerOptimizer
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Run
-from fedtopics.methods.events import RoundFacts
-from fedtopics.methods.final import describe
-from fedtopics.methods.gfedntm.beginning import begin
+from fedtopics.methods.core.aggregation import ServerOptimizer
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.events import RoundFacts
+from fedtopics.methods.core.final import describe
+from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.plan import Plan
+from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
+from fedtopics.methods.gfedntm.start import AVERAGES, begin, check_fits
 from fedtopics.methods.gfedntm.state import NetworkState, Update, topics_in
-from fedtopics.methods.gfedntm.warm_start import AVERAGES, check_fits
-from fedtopics.methods.plan import Plan
-from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import to_arrays
 from fedtopics.networks.passes import finish_all, shapes_of

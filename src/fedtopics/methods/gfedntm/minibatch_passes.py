@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fedtopics.methods.aggregation import Payload, Rows
-from fedtopics.methods.client import Documents, drawn_anew, leaves
+from fedtopics.methods.core.aggregation import Payload, Rows
+from fedtopics.methods.core.client import Documents, drawn_anew, leaves
 from fedtopics.networks import (
     Batch,
     NeuralTopicModel,

@@ -8,8 +8,13 @@ import torch
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.errors import StudyError
-from fedtopics.methods.aggregation import OptimizerName
-from fedtopics.methods.settings import FIRST_TOPICS, MinibatchSettings, NetworkBeginning, fill_from
+from fedtopics.methods.core.aggregation import OptimizerName
+from fedtopics.methods.core.settings import (
+    FIRST_TOPICS,
+    MinibatchSettings,
+    NetworkBeginning,
+    fill_from,
+)
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
 from fedtopics.text.embeddings import EmbeddingSettings
 

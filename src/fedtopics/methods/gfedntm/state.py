@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.methods.aggregation import Payload, ServerOptimizer
-from fedtopics.methods.training import below, prefixed
+from fedtopics.methods.core.aggregation import Payload, ServerOptimizer
+from fedtopics.methods.core.training import below, prefixed
 from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays
 from fedtopics.networks.passes import Shapes, finish_all
 

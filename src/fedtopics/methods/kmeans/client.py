@@ -9,8 +9,8 @@ import numpy as np
 
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
-from fedtopics.methods.client import leaves
-from fedtopics.methods.cluster_client import ClusterClient
+from fedtopics.methods.clusters.client import ClusterClient
+from fedtopics.methods.core.client import leaves
 from fedtopics.methods.kmeans.settings import KMeansSettings
 
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments, Numbers, ranked
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.client import ALL
-from fedtopics.methods.cluster_settings import KMeansStart
-from fedtopics.methods.clusters import check_enough
-from fedtopics.methods.replies import Field, Template, sums
-from fedtopics.methods.replies import counts as whole
-from fedtopics.methods.training import Step, iterate
+from fedtopics.methods.clusters.program import check_enough
+from fedtopics.methods.clusters.settings import KMeansStart
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.replies import Field, Template, sums
+from fedtopics.methods.core.replies import counts as whole
+from fedtopics.methods.core.training import Step, iterate
 
 TRIAL = 10  # rounds after which the best start goes on alone
 SEED = 1  # of the starts, besides the study's

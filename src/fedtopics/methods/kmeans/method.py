@@ -20,13 +20,13 @@ import numpy as np
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, nearest, sums_by_label
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import EVERYONE, Clients, Run
-from fedtopics.methods.clusters import ClusterProgram, find_moments, find_origin
+from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.interfaces import EVERYONE, Clients, Run
+from fedtopics.methods.core.replies import LIMIT, Field, Template, UpTo, sums
+from fedtopics.methods.core.training import Arrays, Step
 from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, draw_centres
 from fedtopics.methods.kmeans.settings import KMeansSettings
-from fedtopics.methods.replies import LIMIT, Field, Template, UpTo, sums
-from fedtopics.methods.training import Arrays, Step
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.clusters import Centres, ClusterShape
 from fedtopics.inference.points import Numbers, sums_by_label
-from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, Shape, times
 from fedtopics.methods.bounded.method import BoundedProgram
 from fedtopics.methods.bounded.stages import KeyWords, Stage, WordsOfClusters, WordVectors
-from fedtopics.methods.client import leaves
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.kmeans.settings import KMeansSettings
-from fedtopics.methods.training import Arrays
 
 DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
 

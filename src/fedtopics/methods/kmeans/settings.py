@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.methods.bounded.settings import BoundedClusters, Shares
-from fedtopics.methods.cluster_settings import ClusterSettings
-from fedtopics.methods.settings import fill_from
+from fedtopics.methods.clusters.settings import ClusterSettings
+from fedtopics.methods.core.settings import fill_from
 
 KMEANS_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.inference.lda import topic_weights
-from fedtopics.methods.aggregation import Rows
-from fedtopics.methods.client import Documents, batches, drawn_anew, leaves
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.client import Documents, batches, drawn_anew, leaves
+from fedtopics.methods.lda.minibatches import MinibatchClient
 from fedtopics.methods.lda.settings import LDASettings
-from fedtopics.methods.minibatches import MinibatchClient
 
 LONGEST = 50  # times the mean length: a longer document counts as if it had so many words
 

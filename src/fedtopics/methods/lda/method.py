@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Run
-from fedtopics.methods.final import describe
-from fedtopics.methods.first_topics import find_first_topics
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.final import describe
+from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.plan import Plan
+from fedtopics.methods.core.replies import Field, Template
+from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.lda.settings import LDASettings
-from fedtopics.methods.plan import Plan
-from fedtopics.methods.replies import Field, Template
-from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
 
 PseudoCounts = NDArray[np.float64]

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByWords, times
 from fedtopics.methods.bounded.method import BoundedProgram
 from fedtopics.methods.bounded.stages import Occurrences, Sketch, Stage
-from fedtopics.methods.client import leaves
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.lda.settings import LDASettings
-from fedtopics.methods.training import Arrays
 
 SMOOTHING = 1e-2  # of each word in each topic
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.bounded.settings import Bounded, Shares
-from fedtopics.methods.settings import FIRST_TOPICS, Beginning, MinibatchSettings
+from fedtopics.methods.core.settings import FIRST_TOPICS, Beginning, MinibatchSettings
 
 
 class LDAChoice(BaseModel):

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.mixture import Evidence
 from fedtopics.inference.points import Numbers, Points
-from fedtopics.methods.client import ContinuedClient, Documents, leaves
-from fedtopics.methods.groups import SEEN, Enough, Groups, as_many
+from fedtopics.methods.clusters.client import PointClient
+from fedtopics.methods.core.client import ContinuedClient, Documents, leaves
+from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.mixture.settings import MixtureSettings
-from fedtopics.methods.point_client import PointClient
-from fedtopics.methods.settings import TopicSettings
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 

@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Run
-from fedtopics.methods.clusters import find_origin
-from fedtopics.methods.final import describe
+from fedtopics.methods.clusters.program import find_origin
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.final import describe
+from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.plan import Plan, WarmStart
+from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.mixture.rounds import Expectation, Sums, first_sums
 from fedtopics.methods.mixture.settings import MixtureSettings
-from fedtopics.methods.plan import Plan
-from fedtopics.methods.training import Arrays, Program, Step
-from fedtopics.methods.warm_start import WarmStart
 from fedtopics.model.topic_model import TopicModel
 
 

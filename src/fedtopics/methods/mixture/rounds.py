@@ -11,12 +11,12 @@ import numpy as np
 
 from fedtopics.inference.mixture import Evidence
 from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.clusters import check_enough, find_moments
+from fedtopics.methods.clusters.program import check_enough, find_moments
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.replies import LONGEST, Field, Template, sums
+from fedtopics.methods.core.training import Step, iterate
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.mixture.settings import MixtureSettings
-from fedtopics.methods.replies import LONGEST, Field, Template, sums
-from fedtopics.methods.training import Step, iterate
 
 Sums = Mapping[str, Numbers]
 """The weights of `Mixture`: an origin, and sums over documents by topic."""

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from fedtopics.inference.mixture import MixtureShape
-from fedtopics.methods.cluster_settings import KMeansStart
+from fedtopics.methods.clusters.settings import KMeansStart
 from fedtopics.text.embeddings import EmbeddingSettings
 
 

@@ -26,9 +26,9 @@ from scipy.optimize import linear_sum_assignment
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.points import TINY, Numbers, unit_rows
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.replies import LIMIT, Field, Template, of_topics, sums
-from fedtopics.methods.training import Step, iterate
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.replies import LIMIT, Field, Template, of_topics, sums
+from fedtopics.methods.core.training import Step, iterate
 
 PASSES = 8  # of sums over all documents; with 4, seeds differ by .02 in NPMI
 MORE = 20  # directions than topics

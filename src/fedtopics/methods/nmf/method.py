@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.base import Run
-from fedtopics.methods.final import describe
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.final import describe
+from fedtopics.methods.core.interfaces import Run
+from fedtopics.methods.core.plan import Plan
+from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.nmf.factorisation import (
     Factorisation,
     NMFState,
@@ -22,8 +24,6 @@ from fedtopics.methods.nmf.factorisation import (
     put_first,
 )
 from fedtopics.methods.nmf.settings import NMFSettings
-from fedtopics.methods.plan import Plan
-from fedtopics.methods.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
 
 

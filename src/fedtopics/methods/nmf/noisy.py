@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.nmf import Factors, NMFShape, rarities, weigh
 from fedtopics.inference.points import TINY, Numbers, unit_rows
-from fedtopics.methods.agreement import Agreement
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByWords, relative, times
 from fedtopics.methods.bounded.method import BoundedProgram
 from fedtopics.methods.bounded.stages import Occurrences, Sketch, Stage
-from fedtopics.methods.client import leaves
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.nmf.factorisation import Factorisation, NMFState, pulls, put_first
 from fedtopics.methods.nmf.settings import NMFSettings
-from fedtopics.methods.training import Arrays
 
 
 class NoisyNMFClient(ByWords[NMFSettings]):

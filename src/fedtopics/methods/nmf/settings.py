@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.nmf import NMFShape
 from fedtopics.methods.bounded.settings import Bounded, Shares
-from fedtopics.methods.settings import check_seeds
+from fedtopics.methods.core.settings import check_seeds
 
 
 class NMFChoice(BaseModel):

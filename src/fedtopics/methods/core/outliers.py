@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedtopics.methods.aggregation import Payload, Rows, RunningSum
-from fedtopics.methods.events import Clipped, Event
-from fedtopics.methods.replies import Field, Own, Template, own_field
+from fedtopics.methods.core.aggregation import Payload, Rows, RunningSum
+from fedtopics.methods.core.events import Clipped, Event
+from fedtopics.methods.core.replies import Field, Own, Template, own_field
 
 Rule = Literal["none", "clip", "median"]
 Key = tuple[str, int]  # a function, and which exchange of a round it is called in

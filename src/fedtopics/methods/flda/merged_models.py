@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.methods.flda.topic_lists import group_topics
-from fedtopics.methods.warm_start import fingerprint_of
 from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import word_weights
 from fedtopics.model.folder import model_folder

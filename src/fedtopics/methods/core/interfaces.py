@@ -1,4 +1,4 @@
-"""What engines and run folders provide to a method: clients to call, a run to store its state in.
+"""What a method is given: clients to call, a run to store its state in, a door to reply through.
 
 Nothing in a method knows how calls travel.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import FederationError
-from fedtopics.methods.events import Event, RoundReport
-from fedtopics.methods.replies import Template
+from fedtopics.methods.core.events import Event, RoundReport
+from fedtopics.methods.core.replies import Template
 
 T = TypeVar("T")
 DRAW = 0x64726177  # keeps these draws apart from other uses of the seed

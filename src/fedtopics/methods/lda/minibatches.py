@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedtopics.errors import DataError
-from fedtopics.methods.anchors import project
-from fedtopics.methods.client import Documents, leaves
-from fedtopics.methods.nmf.sums import CALLS_BEFORE, Factoring
-from fedtopics.methods.secret import Secret
-from fedtopics.methods.settings import MinibatchSettings
+from fedtopics.methods.core.client import Documents, leaves
+from fedtopics.methods.core.plan import Secret
+from fedtopics.methods.core.settings import MinibatchSettings
+from fedtopics.methods.lda.first_topics import project
+from fedtopics.methods.nmf.client import CALLS_BEFORE, Factoring
 
 Settings = TypeVar("Settings", bound=MinibatchSettings)
 

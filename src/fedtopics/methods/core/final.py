@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.methods.agreement import Agreement
-from fedtopics.methods.client import ALL, CHOOSING, SCORED
-from fedtopics.methods.over_time import OverTime
-from fedtopics.methods.replies import LONGEST, Field, Template, Windows, of_topics, sums
-from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.warm_start import WarmStart
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import ALL, CHOOSING, SCORED
+from fedtopics.methods.core.groups import OverTime
+from fedtopics.methods.core.plan import WarmStart
+from fedtopics.methods.core.replies import LONGEST, Field, Template, Windows, of_topics, sums
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.coherence import federated_coherence, federated_npmi
 from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.model.shown_words import SHOWN, USUAL

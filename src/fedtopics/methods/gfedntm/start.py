@@ -1,4 +1,4 @@
-"""Starting the training of a network from a trained network or from topics.
+"""What the training of a network starts from: another network, given topics, or topics of sums.
 
 With the model's vocabulary all weights are copied. With another vocabulary, weights of a word go
 with the word, and topics keep their numbers. A new word has no effect at first: no topic prefers
@@ -15,9 +15,16 @@ import numpy as np
 import torch
 
 from fedtopics.errors import StudyError
+from fedtopics.inference.mixture import topics_of
+from fedtopics.inference.points import unit_rows
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.plan import Plan, WarmStart
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState
-from fedtopics.methods.warm_start import WarmStart
+from fedtopics.methods.lda.first_topics import find_first_topics
+from fedtopics.methods.mixture.client import calls_of_mixture
+from fedtopics.methods.mixture.rounds import find_mixture
+from fedtopics.methods.mixture.settings import MixtureSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NetworkSettings, NeuralTopicModel, Tensors
@@ -124,3 +131,32 @@ def _copy_words(
     there = places >= 0
     rows[there] = old[places[there]].to(weight.dtype)
     rows[~there] = old.mean().to(weight.dtype) if old.ndim == 1 else 0
+
+
+def begin(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]) -> None:
+    """Replace a state's first weights by what training begins with, in place."""
+    settings, network = plan.settings, state.network
+    if plan.start is not None:
+        start_network(state, plan.start, agreement.vocabulary.words)
+    elif settings.initialisation == "mixture":
+        mixture = mixture_of(settings)
+        sums = find_mixture(agreement, mixture, plan.seed)
+        # Embeddings are a network's as they come, measured from no origin.
+        directions = unit_rows(unit_rows(sums["directions"]) + sums["origin"])
+        topics = topics_of(sums["words"], mixture.smoothing)
+        network.start_from(state.weights, topics, directions)
+    elif settings.initialisation != "random":
+        network.start_from(state.weights, find_first_topics(agreement, settings, plan.seed))
+
+
+def calls_before(settings: GFedNTMSettings) -> dict[str, str]:
+    """Return how often which functions find topics to begin with, besides anchors."""
+    if settings.initialisation != "mixture":
+        return {}
+    mixture = mixture_of(settings)
+    return calls_of_mixture(mixture, f"at most {mixture.max_rounds} times, before the first round")
+
+
+def mixture_of(settings: GFedNTMSettings) -> MixtureSettings:
+    """Return the settings of the mixture that a network begins with."""
+    return MixtureSettings(n_components=settings.n_components, embedding=settings.embedding)

@@ -1,22 +1,98 @@
-"""Models or topics that a training starts from, instead of random topics."""
+"""What a method is made from: a program from a plan, a client side from a plan and a site.
+
+A plan may have a warm start: a model or topics that a training starts from. A site has the
+client's secret, from which it draws all that nobody else may know: minibatches that others knew
+would let them solve the sums of many rounds for the documents.
+
+References
+----------
+Krawczyk and Eronen, HMAC-based Extract-and-Expand Key Derivation Function (HKDF), RFC 5869.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import RunError, StudyError
+from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.inference.merged import Merged
-from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.core.events import Event
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import Origin
+from fedtopics.privacy import Privacy
+from fedtopics.text.arrivals import Follow
+from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import VocabularyLimits
+
+LENGTH = 32  # bytes
+
+
+@dataclass(frozen=True)
+class Secret:
+    """What all random numbers of one client's half in one study follow from.
+
+    The same purpose and numbers give the same draws, at any time and in any order.
+    """
+
+    key: bytes = field(repr=False)
+    seeded: bool = False  # by a study: who knows its seed knows all draws
+
+    @classmethod
+    def from_seed(cls, seed: int, client: str) -> Secret:
+        """Derive a client's secret from a study's seed: in simulations, which anyone may repeat."""
+        return cls(hashlib.sha256(json.dumps([seed, client]).encode()).digest(), True)
+
+    @classmethod
+    def keep(cls, path: Path) -> Secret:
+        """Read the secret that a file has, or draw one and write it there, for its owner alone.
+
+        Raise RunError if the file holds something else.
+        """
+        if not path.exists():
+            make_folder(path.parent)
+            write_durably(path, os.urandom(LENGTH))
+        key = read_bytes(path)
+        if len(key) != LENGTH:
+            raise RunError(
+                f"{path} is no secret of {LENGTH} bytes; restore it, or delete it if this client "
+                "takes part in no study any more."
+            )
+        return cls(key)
+
+    def of_run(self, study: str, run: bytes) -> Secret:
+        """Return the secret of one run of the study with this fingerprint.
+
+        One from a seed is the same in all runs: they end with the bits of a simulation.
+        """
+        return self if self.seeded else Secret(self.derive("run", study, run.hex()))
+
+    def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
+        """Return a generator for a purpose, such as the minibatch of a round and attempt."""
+        return np.random.default_rng(int.from_bytes(self.derive(purpose, *numbers)))
+
+    def seed(self, purpose: str, *numbers: int) -> int:
+        """Return a number from 0 to 2**63 - 1, for what takes no generator."""
+        return int.from_bytes(self.derive(purpose, *numbers)[:8]) >> 1
+
+    def derive(self, purpose: str, *context: int | str) -> bytes:
+        """Return 32 bytes that follow from the secret, for a purpose."""
+        info = json.dumps([purpose, *context]).encode()
+        return HKDF(SHA256(), LENGTH, salt=None, info=info).derive(self.key)
+
 
 Words = Literal["keep", "agree"]
 """Whether a model keeps its vocabulary, or clients agree on another one."""
@@ -214,3 +290,50 @@ def fingerprint_of(model: TopicModel) -> str:
 
 def _method(model: TopicModel) -> str:
     return model.info.get("method", "an unknown method")
+
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True)
+class Plan(Generic[Settings]):
+    """A study as its method sees it."""
+
+    settings: Settings
+    text: TextRules
+    limits: VocabularyLimits
+    seed: int
+    start: WarmStart | None = None  # what the training starts from, for the program alone
+    privacy: Privacy | None = None  # what is promised for each document
+    clients: int = 1  # of the study
+
+
+class Limits(Protocol):
+    """What a client's half takes from the client's policy."""
+
+    @property
+    def min_documents(self) -> int:
+        """Fewest documents that a reply sums over."""
+
+    @property
+    def min_document_frequency(self) -> int:
+        """Fewest documents that have a word which leaves."""
+
+    @property
+    def counts_of_all(self) -> bool:
+        """Whether small groups are those of all clients' documents where sums are masked."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A client: its documents, its policy, and what its half may use of its computer."""
+
+    name: str
+    corpus: Corpus  # the documents at the start
+    policy: Limits
+    folder: Path | None = None  # where the half stores what it needs again after a restart
+    notify: Callable[[Event], None] = lambda _: None  # with events for the client itself
+    embedding_model: str | None = None  # name or folder of the study's model at this client
+    growing: Follow | None = None  # reads the documents again where they grow during the study
+    secret: Secret | None = None  # of its draws; by default from the study's seed and the name
+    masked: bool = False  # whether replies leave in masked sums, of which nobody sees one

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.methods.aggregation import Named
-from fedtopics.methods.groups import SEEN, Groups, Guard
-from fedtopics.methods.over_time import OverTime, own_sums
-from fedtopics.methods.plan import Plan, Site
-from fedtopics.methods.replies import LONGEST
-from fedtopics.methods.secret import Secret
-from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.core.aggregation import Named
+from fedtopics.methods.core.groups import SEEN, Groups, Guard, OverTime, own_sums
+from fedtopics.methods.core.plan import Plan, Secret, Site
+from fedtopics.methods.core.replies import LONGEST
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs
 from fedtopics.privacy import Noise
 from fedtopics.text.corpus import Corpus

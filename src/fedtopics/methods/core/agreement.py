@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from fedtopics.errors import StudyError
-from fedtopics.methods.base import EVERYONE, Clients, Draw, Run, T
-from fedtopics.methods.events import RoundReport, VocabularyAgreed
-from fedtopics.methods.plan import Plan
-from fedtopics.methods.replies import (
+from fedtopics.methods.core.events import RoundReport, VocabularyAgreed
+from fedtopics.methods.core.interfaces import EVERYONE, Clients, Draw, Run, T
+from fedtopics.methods.core.plan import Plan
+from fedtopics.methods.core.replies import (
     MOST_COUNT,
     NATS,
     Announced,

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import RunError, StudyError
-from fedtopics.methods.agreement import Agreement, reach_agreement
-from fedtopics.methods.base import Checkpoint, Clients, Run
-from fedtopics.methods.events import (
+from fedtopics.methods.core.agreement import Agreement, reach_agreement
+from fedtopics.methods.core.events import (
     LeftOut,
     RoundEnded,
     RoundFacts,
@@ -26,9 +25,9 @@ from fedtopics.methods.events import (
     Stopped,
     Validation,
 )
-from fedtopics.methods.plan import Plan
-from fedtopics.methods.settings import TopicSettings
-from fedtopics.methods.stop_rules import Progress, improves, why_stop
+from fedtopics.methods.core.interfaces import Checkpoint, Clients, Run
+from fedtopics.methods.core.plan import Plan
+from fedtopics.methods.core.settings import Progress, TopicSettings, improves, why_stop
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.threads import small_products
 

@@ -13,6 +13,7 @@ algorithms 1, 3 (RecoverL2) and 4. Co-occurrence is estimated as in its section 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fedtopics.methods.replies import Template, sums
+from fedtopics.inference.points import Numbers
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.replies import Template, sums
+from fedtopics.methods.core.settings import MinibatchSettings
+from fedtopics.methods.nmf.factorisation import topics_before
 
 WIDTH = 300  # of the projection
 RAREST, FEWEST = 0.006, 20  # an anchor's share of the documents, and how many: rarer ones are noise
@@ -110,3 +115,13 @@ def _recover(
     empty = topics.sum(1) == 0
     topics[empty] = np.random.default_rng(0).gamma(1, size=(int(empty.sum()), len(mass)))
     return np.asarray(topics / np.maximum(topics.sum(1, keepdims=True), TINY))
+
+
+def find_first_topics(agreement: Agreement, settings: MinibatchSettings, seed: int) -> Numbers:
+    """Return p(word | topic) to begin with, (n_topics, n_words), by sums over all documents."""
+    n_topics = settings.n_components
+    if settings.initialisation == "nmf":
+        return topics_before(agreement, n_topics, seed)
+    sizes = n_topics, len(agreement.vocabulary), agreement.documents
+    work = partial(first_topics, agreement.sum, *sizes)
+    return agreement.round(0, work)[0]

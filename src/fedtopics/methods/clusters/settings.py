@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field, model_validator
 
 from fedtopics.inference.clusters import ClusterShape
-from fedtopics.methods.settings import TopicSettings
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 

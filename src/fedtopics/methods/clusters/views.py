@@ -24,8 +24,8 @@ from pydantic import BaseModel, Field
 
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.files import read_text
-from fedtopics.methods.events import Embedding
-from fedtopics.methods.plan import Site
+from fedtopics.methods.core.events import Embedding
+from fedtopics.methods.core.plan import Site
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import (
     EmbeddingSettings,

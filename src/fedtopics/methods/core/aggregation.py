@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from fedtopics.networks import Tensors
 
+
 Payload = Mapping[str, Any]
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.points import TINY, Moments, Numbers
-from fedtopics.methods.agreement import Agreement, reach_agreement
-from fedtopics.methods.base import Clients, Run
-from fedtopics.methods.client import ALL
-from fedtopics.methods.cluster_settings import ClusterSettings
-from fedtopics.methods.events import SameClusters
-from fedtopics.methods.final import describe
-from fedtopics.methods.replies import Field, Template, counts
-from fedtopics.methods.training import Arrays, Program
+from fedtopics.methods.clusters.settings import ClusterSettings
+from fedtopics.methods.core.agreement import Agreement, reach_agreement
+from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.events import SameClusters
+from fedtopics.methods.core.final import describe
+from fedtopics.methods.core.interfaces import Clients, Run
+from fedtopics.methods.core.replies import Field, Template, counts
+from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TrainingInfo
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import FederationError
-from fedtopics.methods.aggregation import Named, Rows
+from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.text.words import is_word
 
 BAD_REPLIES = 3  # after these a client is excluded

@@ -1,0 +1,376 @@
+"""What the client sides of all methods that find clusters of documents have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from fedtopics.errors import DataError
+from fedtopics.files import make_folder, read_bytes, write_durably
+from fedtopics.inference.clusters import ClusterInference, Discriminants, centred
+from fedtopics.inference.points import (
+    Discriminant,
+    Numbers,
+    Points,
+    blocks,
+    flows,
+    may_move,
+    nearest,
+    sums_by_label,
+    weighted_sums,
+)  # fmt: skip
+from fedtopics.methods.clusters.settings import ClusterSettings
+from fedtopics.methods.core.client import Documents, TopicClient, leaves
+from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many, digest_of, is_count
+from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.settings import TopicSettings
+
+Clustering = tuple[int, int, int]
+"""Which start, how many clusters, which half of the documents."""
+Labels = NDArray[np.int64]
+FILE = "labels.safetensors"
+
+
+class ReleasedLabels:
+    """The labels of the last reply about each clustering, stored in a folder for a later process.
+
+    Where they protect nothing there is no folder.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = None if folder is None else folder / FILE
+        self._labels: dict[Clustering, Labels] = {}
+        self._earlier: dict[Clustering, tuple[bytes, Labels]] = {}  # than the last question's
+        if self._file is not None and self._file.exists():
+            for key, labels in load(read_bytes(self._file)).items():
+                start, number, half = map(int, key.split("-"))
+                self._labels[start, number, half] = labels
+
+    def before(self, clustering: Clustering, question: bytes, labels: Labels) -> Labels:
+        """Return the labels of the last reply; of the first, and of other documents, these.
+
+        A reply to the same question counts as none: it has not been added up if it is asked again.
+        """
+        asked, before = self._earlier.get(clustering, (b"", labels))
+        if asked != question:
+            before = self._labels.get(clustering, labels)
+        return before if len(before) == len(labels) else labels
+
+    def keep(self, clustering: Clustering, question: bytes, labels: Labels) -> None:
+        """Remember the labels of a reply to a question."""
+        self._earlier[clustering] = question, self.before(clustering, question, labels)
+        self._labels[clustering] = labels
+
+    def of(self, number: int, half: int) -> list[Labels]:
+        """Return the labels of all clusterings of so many clusters."""
+        wanted = (number, half)
+        return [labels for (_, k, part), labels in self._labels.items() if (k, part) == wanted]
+
+    def forget(self) -> None:
+        """Start a new study, in which nothing was released yet."""
+        if self._labels:
+            self._labels, self._earlier = {}, {}
+            self.store()
+
+    def store(self) -> None:
+        """Write the labels to disk, before the reply leaves."""
+        if self._file is not None:
+            make_folder(self._file.parent)
+            named = {"-".join(map(str, key)): labels for key, labels in self._labels.items()}
+            write_durably(self._file, save(named))
+
+
+Settings = TypeVar("Settings", bound=TopicSettings)
+
+
+class PointClient(TopicClient[Settings]):
+    """A client's documents as points, and their sums.
+
+    A cluster with fewer of its documents than its policy asks for is not summed: the sum of one
+    document is its embedding.
+    """
+
+    def __init__(self, plan: Plan[Settings], site: Site) -> None:
+        super().__init__(plan, site)
+        self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
+        protect = self.guard.of_all or self.min_documents > 1
+        self._released = ReleasedLabels(site.folder if protect else None)
+
+    @property
+    def embeddings(self) -> NDArray[np.float32]:
+        """The documents' embeddings; DataError if they have none."""
+        embeddings: NDArray[np.float32] | None = self._corpus.embeddings
+        if embeddings is None:
+            raise DataError("the documents have no embeddings, by which they are told apart.")
+        return embeddings
+
+    @cached_property
+    def located(self) -> Documents:
+        """Rows of the documents that have a point."""
+        return np.flatnonzero(self.embeddings.any(1))
+
+    @leaves("The sum of the documents' embeddings, and their number.")
+    def means(self, vocabulary: str) -> dict[str, Any]:
+        """Sum the embeddings of all documents."""
+        self.check(vocabulary)
+        total = np.zeros(self.embeddings.shape[1])
+        for _, block in blocks(self.embeddings[self.located]):
+            total += block.sum(0)
+        return {"embeddings": total, "documents": len(self.located)}
+
+    @leaves(
+        "The sum of the points, the sum of their outer products (of fewer documents than "
+        "dimensions, it tells which space they span), and their number."
+    )
+    def moments(self, vocabulary: str, origin: Numbers, half: int) -> dict[str, Any]:
+        """Sum the embeddings, less their mean and of unit length, and their outer products.
+
+        The origin (n_dimensions,) is the mean embedding of all clients; see `rows` for the half.
+        """
+        self.check(vocabulary)
+        points = self.points(origin)[self.rows(half)]
+        total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
+        for _, block in blocks(points):
+            total += block.sum(0)
+            products += block.T @ block
+        return {"points": total, "products": products, "documents": len(points)}
+
+    @leaves(
+        "For each clustering: of each cluster with enough of the documents, their sum and "
+        "their number; the sum of squared distances to the nearest centre. The number of "
+        "documents. Where sums are masked, before that: how many of the documents are now in each "
+        "cluster, by the cluster that they were in at the last reply."
+    )
+    def cluster_sums(
+        self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],
+        half: int, groups: Groups = SEEN,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Sum the points that are nearest to each centre (k-means).
+
+        From one reply to the next about a clustering, documents change their cluster only in groups
+        of the policy's min_documents, so that sums do not differ by one document's embedding; where
+        they are masked, in groups of so many of all clients.
+
+        Centres of several clusterings have the shape (n_starts, n_clusters, n_dimensions); `starts`
+        are the clusterings' numbers, as later rounds have fewer. See `moments` for the rest.
+        """
+        self.check(vocabulary)
+        points = self.points(origin)[self.rows(half)]
+        sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
+        distances, n = np.zeros(len(centres)), centres.shape[1]
+        moves = np.zeros((len(centres), n, n), np.int64)
+        compute = lambda: [nearest(points, each) for each in centres]  # noqa: E731
+        found = self.guard.once(groups, ("nearest", origin, centres, half), compute)
+        question = digest_of((round, origin, centres))
+        for i, (start, (labels, distance)) in enumerate(zip(starts, found, strict=True)):
+            before = self._released.before((start, n, half), question, labels)
+            labels, enough, moves[i] = self.moved(groups, i, before, labels, n)
+            if is_count(groups):
+                continue
+            self._released.keep((start, n, half), question, labels)
+            sums[i], counts[i] = of_enough(enough, *sums_by_label(points, labels, n))
+            distances[i] = distance.sum()
+        if is_count(groups):
+            return {"moves": moves, "documents": points.shape[0]}
+        self._released.store()
+        reply = {"sums": sums, "counts": counts, "distances": distances}
+        return reply | {"documents": points.shape[0]}
+
+    def moved(
+        self, groups: Groups, clustering: int, before: Labels, now: Labels, n: int
+    ) -> tuple[Labels, Enough, NDArray[np.int64]]:
+        """Let documents change their cluster, of n, in groups only.
+
+        Return their clusters, which have enough documents, and by which moves they are counted:
+        documents that move in groups of this client alone do not move for others.
+        """
+        moves = flows(before, now, n)
+        if not self.guard.shares(groups):
+            may, enough = _settled(moves, self.guard.least)
+            labels = np.where(may[before, now], now, before)
+            return labels, enough, np.diag(np.bincount(labels, minlength=n) * enough)
+        if is_count(groups):
+            return now, np.ones(n, bool), moves
+        may, enough = _settled(groups["counted"]["moves"][clustering], groups["least"])
+        return np.where(may[before, now], now, before), enough, moves
+
+    def forget(self) -> None:
+        """As of `TopicClient`: nothing was released yet."""
+        self._released.forget()
+
+    def rows(self, half: int) -> Documents | slice:
+        """Return which points belong to a half of the documents, or all of them.
+
+        Where one of the halves has fewer documents than the policy asks for, both are empty: the
+        sum of all less the sum of one is that of the other.
+        """
+        if half not in (0, 1):
+            return slice(None)
+        shuffled = self.secret.rng("halves").permutation(len(self.located))
+        enough = len(shuffled) // 2 >= self.min_documents
+        return np.sort(shuffled[half::2]) if enough else shuffled[:0]
+
+    def points(self, origin: Numbers) -> Points:
+        """Return the points of the documents that have one; the last ones are cached."""
+        key = origin.tobytes()
+        if self._points[0] != key:
+            self._points = key, self.find_points(origin)
+        return self._points[1]
+
+    def find_points(self, origin: Numbers) -> Points:
+        """Return embeddings less the origin, of unit length."""
+        return centred(self.embeddings[self.located], origin)
+
+
+def of_enough(enough: Enough, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
+    """Set the sums of clusters of too few documents to 0, and what they weigh."""
+    return sums * enough[..., None], weights * enough
+
+
+def _settled(moves: NDArray[np.int64], least: int) -> tuple[NDArray[np.bool_], Enough]:
+    """Return which of these moves documents make, and which clusters have enough of them then."""
+    may = may_move(moves, least)
+    return may, as_many((moves * may).sum(0) + (moves * ~may).sum(1), least)
+
+
+Clustering = TypeVar("Clustering", bound=ClusterSettings)
+UNCLEAR = 0.5  # a document whose clusters are all less probable belongs to none
+
+
+class ClusterClient(PointClient[Clustering]):
+    """A client's documents as points, each of one cluster."""
+
+    inference: ClassVar[type[ClusterInference]]
+
+    @staticmethod
+    def end(settings: TopicSettings) -> dict[str, str]:
+        return TopicClient.end(settings) | {"sizes": "once, at the end"}
+
+    def find_usable(self) -> Documents:
+        if self.settings.representation != "embedding":
+            return super().find_usable()
+        return np.flatnonzero(self.embeddings.any(1))
+
+    @property  # documents without a word are none, where words are points
+    def located(self) -> Documents:
+        return self.usable
+
+    @leaves(
+        "For each clustering: with how much weight the documents are members of each cluster; "
+        "of each with enough weight, their sum by membership. The number of documents. Where sums "
+        "are masked, the weights are also asked before that."
+    )
+    def class_sums(
+        self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
+        directions: Numbers, bias: Numbers, half: int, groups: Groups = SEEN,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Sum the points by their memberships, of n_starts `Discriminant`s with stacked arrays.
+
+        See `moments` for the rest.
+        """
+        self.check(vocabulary)
+        points = self.points(origin)[self.rows(half)]
+
+        def compute() -> tuple[Numbers, Numbers]:
+            sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
+            for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
+                members = Discriminant(*arrays, self.settings.temperature).memberships(points)
+                sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
+            return sums, weights
+
+        given = "classes", origin, projection, directions, bias, half
+        sums, weights = self.guard.once(groups, given, compute)
+
+        def summed(enough: Enough) -> dict[str, Any]:
+            of, sent = of_enough(enough, sums, weights)
+            return {"sums": of, "weights": weights, "sent": sent}
+
+        reply = self.guard.reply(groups, as_many, {"counts": weights}, summed)
+        return reply | {"documents": len(points)}
+
+    @leaves(
+        "How many pairs of its documents are in one cluster of both clusterings, of the "
+        "first, of the second, and of both by chance; the number of documents."
+    )
+    def agreeing_pairs(
+        self, vocabulary: str, origin: Numbers, first: dict[str, NDArray[Any]],
+        second: dict[str, NDArray[Any]],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Count the pairs of documents that two clusterings, by `Discriminants`, have together."""
+        self.check(vocabulary)
+        labels = []
+        for clusters in (first, second):
+            weights = {"origin": origin, **clusters}
+            inference = Discriminants(self.bag.shape[1], self.settings)
+            parts = (s.argmax(1) for _, s in inference.memberships(weights, self.points(origin)))
+            labels.append(np.concatenate([np.zeros(0, np.int64), *parts]))
+        table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
+        np.add.at(table, tuple(labels), 1)
+        sizes = {"together": table, "first": table.sum(1), "second": table.sum(0)}
+        pairs = {name: float((counts * (counts - 1) / 2).sum()) for name, counts in sizes.items()}
+        n = len(self.usable)
+        chance = pairs["first"] * pairs["second"] / max(n * (n - 1) / 2, 1.0)
+        return {"pairs": pairs | {"chance": chance}, "documents": n}
+
+    @leaves(
+        "The number of such documents of each cluster that has enough of them, else zero; the "
+        "number of those of which no cluster has at least half a probability, if enough; the "
+        "number of all. The model says them of each client: all participants see them.",
+        seen_by_all=True,
+    )
+    def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """Count the documents that belong to each cluster with at least half a probability."""
+        self.check(vocabulary)
+        counts, unclear = np.zeros(self.n_topics(weights=weights)), 0
+        for _, theta in self.thetas(weights=weights):
+            largest = theta.max(1)
+            clear = largest >= UNCLEAR
+            counts += np.bincount(theta.argmax(1)[clear], minlength=len(counts))
+            unclear += int((~clear).sum())
+        counts[counts < self.min_documents] = 0
+        return {
+            "sizes": counts.astype(np.int64),
+            "unclear": unclear if unclear >= self.min_documents else 0,
+            "documents": len(self.usable),
+        }
+
+    def n_topics(self, **model: Any) -> int:
+        return len(model["weights"][self.inference.prototypes])
+
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+        weights = model["weights"]
+        points = self.points(weights["origin"])
+        inference = self._inference(len(weights[self.inference.prototypes]))
+        for rows, theta in inference.memberships(weights, points):
+            yield self.usable[rows], theta
+
+    def find_points(self, origin: Numbers) -> Points:
+        inference = self._inference()
+        if inference.sees_words:
+            return inference.points(origin, self.bag[self.usable], None)
+        return inference.points(origin, None, self.embeddings[self.usable])
+
+    def points_of(
+        self, origin: Numbers, views: Sequence[NDArray[np.float32]]
+    ) -> list[NDArray[np.float32]]:
+        """Return the points of views of all documents, given by their embeddings."""
+        inference = self._inference()
+        return [inference.points(origin, None, view[self.usable]) for view in views]
+
+    @property
+    def n_dimensions(self) -> int:
+        """Length of a point."""
+        return self._inference().n_dimensions
+
+    def _inference(
+        self, n_clusters: int | None = None, kind: type[ClusterInference] | None = None
+    ) -> ClusterInference:
+        number = n_clusters or self.settings.n_components
+        shape = self.settings.model_copy(update={"n_components": number})
+        return (kind or self.inference)(self.bag.shape[1], shape)

@@ -1,0 +1,1 @@
+"""What all methods share: interfaces, plan, client side, agreement, training loop, last steps."""
