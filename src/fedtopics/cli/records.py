@@ -27,23 +27,22 @@ def status(run: Path, as_json: bool) -> None:
     progress or ended. It is read, by this machine alone; nothing is asked of the process that works
     with it.
     """
-    from fedtopics.federation.followed import FollowedRun
+    from fedtopics.federation.run_status import read_run
 
-    followed = FollowedRun(run)
+    found = read_run(run)
     if as_json:
-        print_json(followed.plain())
+        print_json(found.plain())
         return
-    for line in followed.status.told(followed.running, time.time()):
+    for line in found.status.told(found.running, time.time()):
         say(line)
-    if followed.status.clients:
+    if found.status.clients:
         table = Table("client", "state")
         table.add_column("rounds", justify="right")
-        for name, client in followed.status.clients.items():
+        for name, client in found.status.clients.items():
             table.add_row(name, client.state, f"{client.rounds:,}")
         console.print(table)
-    forming = followed.forming()
-    say(forming.title)
-    for number, words in enumerate(forming.words):
+    say(found.topics.title)
+    for number, words in enumerate(found.topics.words):
         say(f"{number:>5}  {' '.join(words)}")
 
 

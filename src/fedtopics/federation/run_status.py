@@ -1,16 +1,42 @@
-"""How a run stands, by its events, as they happen or as its folder has them.
+"""How a run stands: its events, and topics as they form, read from its folder by any process.
 
-Of clients, those are named that the study names: what others call themselves is not kept.
+Nothing is written, and no process is asked: the folder of a server's, a client's or a peer's run
+has its events and checkpoints anyway. Of clients, those are named that the study names; names that
+others give themselves are not kept.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Required
 
+import numpy as np
+from pydantic import FiniteFloat, TypeAdapter
+from safetensors import SafetensorError
+from safetensors.numpy import load
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+
+from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.progress import duration
+from fedtopics.federation.run_folder import BEFORE, EVENTS
+from fedtopics.federation.study import Study
+from fedtopics.files import is_used, open_file, read_bytes
+from fedtopics.methods.registry import find_method
+from fedtopics.model.shown_words import USUAL
+from fedtopics.model.topics import Count
+from fedtopics.text.vocabulary import Vocabulary
 
+SHOWN = 8  # words of a topic
+DAMAGES = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
+    SafetensorError,
+)  # fmt: skip
+NONE_YET = "There are no topics yet: the first come with the first checkpoint."
+NONE_HELD = "What {} has between rounds are no topics of words; they come with the model."
 State = Literal["waiting", "training", "finished"]
 GONE = ("lost", "declined", "refused", "excluded")  # events of clients that are away then
 WHERE = {
@@ -152,25 +178,19 @@ class RunStatus:
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain data, for scripts."""
-        return {
-            "study": self.name,
-            "method": self.method,
-            "state": self.state,
-            "trouble": self.trouble,
-            "round": self.round,
-            "rounds": self.rounds,
-            "seconds_a_round": self.pace,
-            "seconds_left": self.left,
-            "clients": {
-                name: {"here": c.here, "state": c.state, "rounds": c.rounds, "refused": c.refused}
-                for name, c in self.clients.items()
-            },
-            "bytes_sent": self.bytes_sent,
-            "bytes_received": self.bytes_received,
-            "voided": self.voided,
-            "repeated": self.repeated,
-            "updated": self.updated,
-        }
+        same = (
+            "method", "state", "trouble", "round", "rounds", "bytes_sent", "bytes_received",
+            "voided", "repeated", "updated",
+        )  # fmt: skip
+        return (
+            {"study": self.name}
+            | {key: getattr(self, key) for key in same}
+            | {
+                "seconds_a_round": self.pace,
+                "seconds_left": self.left,
+                "clients": {name: asdict(client) for name, client in self.clients.items()},
+            }
+        )
 
     def told(self, running: bool | None, now: float) -> list[str]:
         """Say it in a few lines, for people."""
@@ -189,3 +209,131 @@ class RunStatus:
                 "no process works with it now; the same command goes on, a server's with --resume"
             )
         return lines
+
+
+class _Words(TypedDict):
+    words: list[str]
+
+
+class _Event(TypedDict, total=False):
+    """What is shown of an event: in a folder from elsewhere there may be anything."""
+
+    event: Required[str]
+    time: FiniteFloat
+    seconds: FiniteFloat
+    name: str
+    client: str
+    reason: str
+    round: Count
+    rounds: Count
+    done: Count
+    bytes_sent: Count
+    bytes_received: Count
+    clients: list[str]
+    missing: dict[str, str] | list[str]
+    topics: list[_Words]
+
+
+_EVENT = TypeAdapter(_Event)
+
+
+@dataclass(frozen=True)
+class FormingTopics:
+    """Topics as they form, or why there are none to show."""
+
+    words: tuple[tuple[str, ...], ...] = ()  # of each topic, the first ones
+    round: int | None = None  # after which they were so; None of a model
+    why: str = ""  # there are none
+
+    @property
+    def title(self) -> str:
+        """Say which topics these are."""
+        if self.why:
+            return self.why
+        return (
+            "Topics" if self.round is None else f"Topics after round {self.round:,}, as they form"
+        )
+
+
+@dataclass(frozen=True)
+class RunReading:
+    """A run as its folder shows it."""
+
+    status: RunStatus
+    running: bool | None  # whether a process works with it; None where the system does not tell
+    topics: FormingTopics
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain data, for scripts."""
+        return self.status.plain() | {
+            "running": self.running,
+            "topics": [list(words) for words in self.topics.words],
+            "topics_of_round": self.topics.round,
+            "no_topics": self.topics.why,
+        }
+
+
+def read_run(folder: Path) -> RunReading:
+    """Read how a run stands from its folder, or from that of a client's part in it.
+
+    Raises
+    ------
+    RunError
+        If there is no run, or its events are damaged.
+    """
+    place = folder / "state" if (folder / "state").is_dir() else folder
+    path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
+    if path is None:
+        raise RunError(
+            f"There is no run in {folder}; name the folder of one, of a server, a client or a "
+            "peer, as --out says."
+        )
+    study, status = None, RunStatus()
+    with suppress(FedTopicsError, OSError):  # none, or of a method that is not installed here
+        inside = place / "study.toml"
+        study = Study.read(inside if inside.exists() else folder / "study.toml")
+        status.clients = {name: Standing() for name in study.clients}
+    try:
+        with open_file(path) as file:
+            for line in file:
+                if line.endswith(b"\n"):  # else it is being written
+                    event = json.loads(line)
+                    _EVENT.validate_python(event, strict=True)
+                    status.take(event)
+    except DAMAGES:
+        raise RunError(
+            f"{path} cannot be read as a run's events; name the folder of a run."
+        ) from None
+    topics = FormingTopics(why=NONE_YET)
+    with suppress(*DAMAGES, FedTopicsError):  # a file that is replaced just now
+        topics = _topics(folder / "model" / "topics.json", place, study, status)
+    return RunReading(status, is_used(path), topics)
+
+
+def _topics(model: Path, place: Path, study: Study | None, status: RunStatus) -> FormingTopics:
+    """Return the topics of the model, or those of the last round or the newest checkpoint."""
+    if status.state == "finished" and model.is_file():
+        rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
+        return FormingTopics(tuple(tuple(map(str, row["words"][:SHOWN])) for row in rows))
+    if status.topics is not None:
+        words = tuple(tuple(topic[:SHOWN]) for topic in status.topics)
+        return FormingTopics(words, status.round)
+    path = max((place / "checkpoints").glob("*.safetensors"), default=None)
+    if study is None or not (place / "agreement.json").exists():
+        return FormingTopics(why=NONE_YET)
+    agreed = json.loads(read_bytes(place / "agreement.json"))
+    settings: Any = study.method
+    method = study.registration
+    if "chosen" in agreed:  # by a rule
+        method = find_method(agreed["chosen"]["name"])
+        settings = method.settings(**agreed["chosen"])
+    if method.topics_of is None:
+        return FormingTopics(why=NONE_HELD.format(method.title))
+    if path is None:
+        return FormingTopics(why=NONE_YET)
+    vocabulary = Vocabulary.of(agreed)
+    masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
+    shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
+    columns = USUAL.order(shares, vocabulary.frequency, SHOWN)
+    words = tuple(tuple(vocabulary.words[i] for i in row) for row in columns)
+    return FormingTopics(words, int(path.stem))

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation.followed import NONE_YET, SHOWN, FollowedRun
 from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.run_status import NONE_YET, SHOWN, RunReading, read_run
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import is_used
-from fedtopics.methods.core.events import RoundEnded, TrainingStarted
+from fedtopics.methods.core.events import RoundEnded
 from fedtopics.model.shown_words import USUAL
 from tests.helpers.federation import KilledError, embedded, subjects
 from tests.helpers.methods import POLICIES, SIZES, planned
@@ -27,7 +27,7 @@ def cut(plan: Study, rounds: int) -> Study:
     return plan.model_copy(update={"method": method, "checkpoint_every": 1})
 
 
-def killed(case: str, folder: Path) -> FollowedRun:
+def killed(case: str, folder: Path) -> RunReading:
     """A run that ended in round 4, behind the checkpoint of round 3."""
 
     def kill(event: dict[str, Any]) -> None:
@@ -36,7 +36,7 @@ def killed(case: str, folder: Path) -> FollowedRun:
 
     with pytest.raises(KilledError):
         train(cut(planned(case, None), 6), CORPORA, out=folder, policies=POLICIES, on_event=kill)
-    return FollowedRun(folder)
+    return read_run(folder)
 
 
 @pytest.mark.parametrize("case", ["lda", "nmf", "gfedntm", "mixture"])
@@ -45,8 +45,8 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
     run = killed(case, tmp_path)
     model = train(cut(planned(case, None), 3), CORPORA, policies=POLICIES)
     expected = model.read(USUAL, SHOWN)
-    assert [list(words) for words in run.forming().words] == expected
-    assert run.forming().title == "Topics after round 3, as they form"
+    assert [list(words) for words in run.topics.words] == expected
+    assert run.topics.title == "Topics after round 3, as they form"
     found = run.plain()
     assert (found["topics"], found["topics_of_round"]) == (expected, 3)
     assert (found["state"], found["round"], found["rounds"]) == ("training", 4, 6)
@@ -56,31 +56,31 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
 
 def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     run = killed("discriminative", tmp_path / "half")
-    assert run.forming().words == ()
-    assert "they come with the model" in run.forming().title
+    assert run.topics.words == ()
+    assert "they come with the model" in run.topics.title
     whole = cut(planned("kmeans", None), 3)
     model = train(whole, CORPORA, out=tmp_path / "whole", policies=POLICIES)
-    ended = FollowedRun(tmp_path / "whole")
+    ended = read_run(tmp_path / "whole")
     assert ended.status.state == "finished"
     by_size = [row["words"][:SHOWN] for row in model.get_topic_info()]
-    assert [list(words) for words in ended.forming().words] == by_size
+    assert [list(words) for words in ended.topics.words] == by_size
     assert ended.plain()["topics_of_round"] is None
 
 
 def test_before_training_and_while_it_is_worked_with(tmp_path: Path) -> None:
     run = RunFolder(tmp_path, "study1")
-    followed = FollowedRun(tmp_path)
+    found = read_run(tmp_path)
     assert not (tmp_path / "events.jsonl").exists(), "it is no run yet"
-    assert (followed.status.state, followed.running) == ("waiting", True)
-    assert followed.forming().title == NONE_YET
+    assert (found.status.state, read_run(tmp_path).running) == ("waiting", True)
+    assert found.topics.title == NONE_YET
     numbers = run.rounds(0, 3)
     next(numbers)
     run.event(RoundEnded(1, {"documents": 3}, {"clients": ["a"]}))
-    assert followed.update().round == 1
-    assert followed.running is True
+    assert read_run(tmp_path).status.round == 1
+    assert read_run(tmp_path).running is True
     assert not (tmp_path / "before.jsonl").exists()
     run.close()
-    assert followed.running is False
+    assert read_run(tmp_path).running is False
     assert is_used(tmp_path / "events.jsonl") is False
 
 
@@ -92,30 +92,15 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(line[:20])
         file.flush()
-        followed = FollowedRun(tmp_path)
-        assert followed.status.round == 0
+        found = read_run(tmp_path)
+        assert found.status.round == 0
         file.write(line[20:] + b"\n")
-    assert followed.update().round == 2
-
-
-def test_another_run_in_the_same_folder(tmp_path: Path) -> None:
-    first = RunFolder(tmp_path, "study1")
-    next(first.rounds(4, 9))
-    followed = FollowedRun(tmp_path)
-    assert followed.status.round == 4
-    (tmp_path / "events.jsonl").rename(tmp_path / "away")
-    second = RunFolder(tmp_path, "study1")
-    assert followed.update().state == "waiting"
-    second.open_events()
-    second.event(TrainingStarted(0, 7))
-    assert (followed.update().round, followed.status.rounds) == (0, 7)
-    first.close()
-    second.close()
+    assert read_run(tmp_path).status.round == 2
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"There is no run in .*nowhere; name the folder of one"):
-        FollowedRun(tmp_path / "nowhere")
+        read_run(tmp_path / "nowhere")
     for damaged in (b"[]\n", b"{}\n", b'{"event": "round"}\n', b"\xff\n", b"1\n"):
         refused(tmp_path, damaged)
 
@@ -145,4 +130,4 @@ def test_events_that_are_nested_without_end(tmp_path: Path) -> None:
 def refused(folder: Path, events: bytes) -> None:
     (folder / "events.jsonl").write_bytes(events)
     with pytest.raises(RunError, match=r"events\.jsonl cannot be read as a run's events"):
-        FollowedRun(folder)
+        read_run(folder)
