@@ -70,16 +70,18 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_pipe_or_a_device_is_no_file(name: str, pipe: Path) -> None:
+def test_pipes_and_devices_are_refused(name: str, pipe: Path) -> None:
     for path in (pipe, Path("/dev/zero")):
         with pytest.raises(InputError, match=re.escape(str(path))):
             READERS[name](path)
 
 
-def test_a_pipe_in_a_folder_is_no_document_and_no_part_of_a_model(tmp_path: Path) -> None:
+def test_pipes_in_folders_are_refused(tmp_path: Path) -> None:
     for name in ("a.txt", "config.json", "events.jsonl", "ledger.jsonl"):
         os.mkfifo(tmp_path / name)
-    with pytest.raises(InputError, match=r"a\.txt is a pipe, a socket or a device; name a file\."):
+    with pytest.raises(
+        InputError, match=r"a\.txt is a pipe, a socket or a device; give a regular file\."
+    ):
         Corpus.read(tmp_path)
     with pytest.raises(ModelError, match=r"no config\.json"):
         TopicModel.from_pretrained(tmp_path)
@@ -89,7 +91,7 @@ def test_a_pipe_in_a_folder_is_no_document_and_no_part_of_a_model(tmp_path: Path
         list(verify(tmp_path))
 
 
-def test_every_reader_of_the_package_looks_first() -> None:
+def test_the_package_opens_files_by_one_module() -> None:
     house = Path(fedtopics.__file__).parent
     unchecked = re.compile(r"\.read_(text|bytes)\(|(?<![\w.])open\(path|\.open\((\"r|encoding|\))")
     found = {

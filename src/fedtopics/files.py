@@ -1,7 +1,7 @@
-"""Files that are read only if they are files, and written as a whole or not at all, or by lines.
+"""Read regular files only; write files that outlive a crash: whole, or line by line.
 
-Each path is opened by `open_file`, `read_text` or `read_bytes`, or is checked by `require_file`
-before a library opens it: a pipe would hold the program, a device fill the memory.
+The package opens paths by `open_file`, `read_text` and `read_bytes`, or calls `require_file` before
+a library opens one: reading a named pipe can wait for ever, and a device can fill the memory.
 
 What is written here can be read by its owner alone, whatever the umask: folders are made with 0700,
 files with 0600. Whoever is to read a model or a report is let in on purpose, by chmod or a copy.
@@ -35,29 +35,29 @@ Row = dict[str, Any]
 
 
 def require_file(path: Path, error: type[InputError] = InputError) -> None:
-    """Refuse a path that is there and is neither a regular file nor a folder, as links lead."""
+    """Raise an error if a path exists and is neither a regular file nor a folder."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
         return  # whoever opens it says why it cannot be opened
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise error(f"{path} is a pipe, a socket or a device; name a file.")
+        raise error(f"{path} is a pipe, a socket or a device; give a regular file.")
 
 
 def open_file(path: Path, mode: str = "rb", **how: Any) -> Any:
-    """Open a file that is there; InputError for what is no file. As `open`."""
+    """Open an existing file as `Path.open` does; InputError if it is not a regular file."""
     require_file(path)
     return path.open(mode, **how)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a whole file; InputError for what is no file."""
+    """Return the content of a file; InputError if it is not a regular file."""
     require_file(path)
     return path.read_bytes()
 
 
 def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """Read a whole file of text; InputError for what is no file."""
+    """Return the text of a file; InputError if it is not a regular file."""
     require_file(path)
     return path.read_text(encoding, errors)
 

@@ -1,6 +1,6 @@
-"""What a client is told of its texts before anything leaves: their languages, and missing spaces.
+"""Warnings about a client's texts before training: their languages, and scripts without spaces.
 
-A sample of the documents is looked at, here alone.
+The client checks a sample of its own documents; nothing leaves it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ HAS = 0.5  # of a text's letters, in a script without spaces
 def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str]:
     """Return the share of documents in each language, and what to do if the rules do not fit.
 
-    Nothing of both where nobody can tell. Nothing leaves the client.
+    Both are empty if the languages cannot be told. Nothing leaves the client.
 
     Raises
     ------
     DataError
-        If texts have no spaces between words, and the rules name no language of such.
+        If texts have no spaces between words, and the rules name no language without spaces.
     FedTopicsError
         If a package is missing that the rules' languages need.
     """

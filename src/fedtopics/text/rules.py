@@ -1,7 +1,7 @@
-"""How a text becomes words: the table [text] of a study, and what is left out before.
+"""How a text becomes words: the table [text] of a study.
 
-HTML, entities, addresses of the web and of e-mail are no language. Nothing is tried twice at a
-place of a text, so time grows with its length, whoever wrote it.
+First HTML, entities and addresses are removed. Their patterns try nothing twice at one place, so
+that time grows in proportion to a text's length, whoever wrote it.
 """
 
 from __future__ import annotations

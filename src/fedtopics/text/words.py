@@ -81,8 +81,8 @@ def named_pattern(pattern: str) -> str:
 def compile_pattern(pattern: str) -> Any:
     """Return a pattern, compiled by the package regex.
 
-    StudyError if it is none, has a group that captures, or takes too long for a short text, as one
-    does that tries exponentially many ways to match it.
+    StudyError if it does not compile, has a group that captures, or takes too long for a short
+    text, as a pattern does that tries exponentially many ways to match it.
     """
     import regex  # here, as few studies have a pattern of their own
 
@@ -92,7 +92,7 @@ def compile_pattern(pattern: str) -> Any:
     except TimeoutError:
         raise StudyError("token_pattern takes too long for a short text; simplify it.") from None
     except (regex.error, RecursionError, OverflowError, MemoryError):
-        raise StudyError("token_pattern is no valid regular expression.") from None
+        raise StudyError("token_pattern is not a valid regular expression.") from None
     if compiled.groups:
         raise StudyError("token_pattern has a group that captures; write (?:...) instead of (...).")
     return compiled
