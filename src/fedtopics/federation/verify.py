@@ -30,7 +30,7 @@ from fedtopics.federation.ledger import (
     head_path,
     lines_of,
 )
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, in_the_clear
 from fedtopics.pki.files import UNREADABLE, fingerprint
 from fedtopics.pki.identity import common_name
 from fedtopics.pki.signing import has_signed
@@ -210,7 +210,7 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
     if in_one_process or not study.masked:
         why = "one process had all replies" if in_one_process else "replies were not masked"
         return Check("clear", None, f"In {path} {why}: {shown}.")
-    for function in sorted(seen.keys() - {*study.in_the_clear, CHOSEN}):
+    for function in sorted(seen.keys() - {*in_the_clear(study), CHOSEN}):
         left = f"By line {seen[function]:,} of {path} {function} left in the clear"
         return Check("clear", False, f"{left}, and the study has masks for it.")
     return Check("clear", True, f"By {path} all left in masked sums, but for: {shown}.")
