@@ -13,7 +13,7 @@ import pytest
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, privacy_summary
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.bounded.contributions import counted_once
 from fedtopics.methods.core.plan import Site
@@ -136,7 +136,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert abs(model.documents["all"] - 3000) < 300, "authors, not documents"
     assert model.transform(corpora["a"]).shape == (4000, 3)
     assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
-    told = replace(model, info={**model.info, **plan.privacy_summary()})
+    told = replace(model, info={**model.info, **privacy_summary(plan)})
     assert "for each author of a client, of whose documents 3 count at most: eps" in promise(told)
     assert "- Authors, counted with noise: " in card(told)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, privacy_summary
 from fedtopics.model.card import card, promise
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.models import made
@@ -37,4 +37,4 @@ def test_noise_from_a_seed_is_no_bound(model: TopicModel) -> None:
 
 def test_nothing_is_promised_without(model: TopicModel) -> None:
     assert promise(model) == ""
-    assert Study(method={"name": "lda"}).privacy_summary() == {"masked": False}
+    assert privacy_summary(Study(method={"name": "lda"})) == {"masked": False}

@@ -72,7 +72,8 @@ def chain_of(lines: Iterable[Line]) -> tuple[list[str], int]:
     """Return lines' digests, from that of line 0, and which line is the first not to follow."""
     digests, broken = [""], 0
     for line in lines:
-        broken = broken or (line.content.get("before") != digests[-1]) * line.number
+        if not broken and line.content.get("before") != digests[-1]:
+            broken = line.number
         digests.append(line.sha256)
     return digests, broken
 

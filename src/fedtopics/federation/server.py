@@ -28,7 +28,7 @@ from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, privacy_summary
 from fedtopics.federation.study_tables import client_names
 from fedtopics.files import hold
 from fedtopics.methods.core.events import Event, Finished, OnEvent
@@ -156,7 +156,7 @@ def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Repl
 def finished(study: Study, start: WarmStart | None, model: TopicModel) -> TopicModel:
     """Return what was trained, with what is to be said of how."""
     model = model if start is None else start.credited(model)
-    model = replace(model, info={**model.info, **study.privacy_summary()})
+    model = replace(model, info={**model.info, **privacy_summary(study)})
     return model.with_client_names(client_names(study.clients, model.documents))
 
 

@@ -20,7 +20,7 @@ from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder, has_run
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, privacy_summary
 from fedtopics.federation.study_tables import client_names
 from fedtopics.files import open_file, read_bytes
 from fedtopics.methods.core.events import Embedding, Event, Finished, Languages, OnEvent
@@ -135,7 +135,7 @@ class _Simulation:
             clients = LocalClients(doors, turns, at_once, robust, run.event, study.masked)
             model = half.train(clients, run)
             model = model if start is None else start.credited(model)
-            model = replace(model, info={**model.info, **study.privacy_summary(seeded=True)})
+            model = replace(model, info={**model.info, **privacy_summary(study, seeded=True)})
             model = run.save(model.with_client_names(client_names(study.clients, model.documents)))
             run.event(Finished())
             return model

@@ -199,22 +199,6 @@ class Study(BaseModel):
         method = find_method(self.method.method_name)
         return method if self.privacy is None else method.with_privacy()
 
-    @property
-    def in_the_clear(self) -> list[str]:
-        """What all see one by one of each client, though replies are masked; sorted names."""
-        exchanges = self.registration.exchanges(self.method)
-        return sorted(each.function for each in exchanges if each.seen_by_all)
-
-    def privacy_summary(self, seeded: bool = False) -> TrainingInfo:
-        """Return what a model says of masks, and of the bound for each document."""
-        info: TrainingInfo = {} if seeded else {"masked": self.masked}
-        if info.get("masked"):
-            info["clear"] = self.in_the_clear
-        if self.privacy is not None:
-            bound: Any = self.privacy.told | {"seeded": seeded}
-            info["privacy"] = bound
-        return info
-
     def server_half(self, start: WarmStart | None = None) -> Trainer:
         """Make the server's half of the method; StudyError if it cannot begin with the model."""
         method = self.registration
@@ -347,6 +331,23 @@ def plan_of(study: Study, start: WarmStart | None = None) -> Plan[Any]:
     """Return a study as its method sees it."""
     promised = study.privacy, len(study.clients)
     return Plan(study.method, study.text, study.vocabulary, study.seed, start, *promised)
+
+
+def in_the_clear(study: Study) -> list[str]:
+    """Return what all see one by one of each client, though replies are masked; sorted names."""
+    exchanges = study.registration.exchanges(study.method)
+    return sorted(each.function for each in exchanges if each.seen_by_all)
+
+
+def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
+    """Return what a study's model says of masks, and of the bound for each document."""
+    info: TrainingInfo = {} if seeded else {"masked": study.masked}
+    if info.get("masked"):
+        info["clear"] = in_the_clear(study)
+    if study.privacy is not None:
+        bound: Any = study.privacy.told | {"seeded": seeded}
+        info["privacy"] = bound
+    return info
 
 
 def addresses(study: Study) -> dict[str, str]:

@@ -30,7 +30,7 @@ from fedtopics.federation.ledger import (
     head_path,
     lines_of,
 )
-from fedtopics.federation.study import Study
+from fedtopics.federation.study import Study, in_the_clear
 from fedtopics.files import read_bytes, read_text
 from fedtopics.pki.files import UNREADABLE, fingerprint
 from fedtopics.pki.identity import common_name
@@ -109,7 +109,7 @@ def _places(folder: Path, study: Study | str) -> list[Path]:
     """Return where ledgers are, or were: of a simulation, or of a client that has taken part."""
     clients, own = folder / "clients", folder / "ledger.jsonl"
     if clients.is_dir():
-        names = {path.name for path in clients.iterdir()}
+        names = {path.name for path in clients.iterdir() if path.is_dir()}
         names |= study.clients.keys() if isinstance(study, Study) else set()
         return [clients / name / "ledger.jsonl" for name in sorted(names)]
     there = own.exists() or head_path(own).exists() or (folder / "state").is_dir()
@@ -211,7 +211,7 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
     if in_one_process or not study.masked:
         why = "one process had all replies" if in_one_process else "replies were not masked"
         return Check("clear", None, f"In {path} {why}: {shown}.")
-    for function in sorted(seen.keys() - {*study.in_the_clear, CHOSEN}):
+    for function in sorted(seen.keys() - {*in_the_clear(study), CHOSEN}):
         left = f"By line {seen[function]:,} of {path} {function} left in the clear"
         return Check("clear", False, f"{left}, and the study has masks for it.")
     return Check("clear", True, f"By {path} all left in masked sums, but for: {shown}.")
@@ -236,11 +236,15 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
     for line in lines:
         policy, spent = line.content.get("policy"), line.content.get("epsilon_spent")
         most = policy.get("max_epsilon") if isinstance(policy, dict) else None
-        is_number = isinstance(spent, (int, float)) and isinstance(most, (int, float))
-        if most is not None and not (is_number and 0 < spent <= most):
+        if most is not None and not _is_within(spent, most):
             text = f"By line {line.number:,} of {path} the client's account has epsilon {spent}, of"
             return Check("privacy", False, f"{text} {most} that its policy allows.")
     return Check("privacy", True, f"The study promises {numbers}, and nothing else says another.")
+
+
+def _is_within(spent: Any, most: Any) -> bool:
+    numbers = all(isinstance(number, (int, float)) for number in (spent, most))
+    return numbers and 0 < spent <= most
 
 
 def _said_of_privacy(config: Path) -> Mapping[str, Any] | None:

@@ -100,10 +100,10 @@ def attacked(records: Records) -> Parts:
                 "audit STUDY --data FILE -o audit.json, and write this form again with --audit.",
             )
         ]
-    found = [["membership, by the model", audit.auc, audit.found, f"{audit.documents:,}"]]
+    found = [("membership, by the model", (audit.auc, audit.found), f"{audit.documents:,}")]
     if audit.allowed is not None:
-        found.append(["allowed by epsilon", *audit.allowed, "-"])
-    rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, auc, share, tried in found]
+        found.append(("allowed by epsilon", audit.allowed, "-"))
+    rows = [[name, f"{auc:.3f}", f"{share:.1%}", tried] for name, (auc, share), tried in found]
     title = f"found, at {FALSE_POSITIVES:.0%} false"
     return [
         Statement(
