@@ -186,9 +186,14 @@ class GrpcTransport:
         grpc.aio.init_grpc_aio()
         if self._listening is not None:
             await self._listen(self._listening)
+
+        def given_up(address: Address, task: asyncio.Task[None]) -> None:
+            if not self._stopping:  # else the program would wait for ever
+                self._put_in("", Closed(_why_given_up(address, task)))
+
         for address in self._addresses:
             task = asyncio.ensure_future(self._come_back(address))
-            task.add_done_callback(partial(self._given_up, address))
+            task.add_done_callback(partial(given_up, address))
             self._tasks.append(task)
 
     async def _stop(self) -> None:
@@ -237,20 +242,6 @@ class GrpcTransport:
             return
         stream = Stream(context.read, context.write)
         await self._live(stream, Opened(offers=True, name=vouched))
-
-    def _given_up(self, address: Address, task: asyncio.Task[None]) -> None:
-        """End the program, which would wait for ever, with what keeps this end from connecting."""
-        if self._stopping:
-            return
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        reason = str(error)
-        if not isinstance(error, FedTopicsError):
-            what = (isinstance(error, OSError) and error.strerror) or type(error).__name__
-            reason = (
-                f"This machine cannot connect to {address.title} any more ({sentence(what)}). "
-                "Start the same command again; if that does not help, please report it."
-            )
-        self._put_in("", Closed(reason))
 
     async def _come_back(self, address: Address) -> None:
         """Connect, and again whenever the connection ends; a FedTopicsError if that is no use."""
@@ -367,6 +358,18 @@ class GrpcTransport:
             )
         refusal = Outgoing.of(Refusal(reason, again=True, said=True))
         await link.stream.send(refusal.frame, refusal.chunks(self._chunk, chunks))
+
+
+def _why_given_up(address: Address, task: asyncio.Task[None]) -> str:
+    """Say why no connection is tried any more; of an unexpected error its type alone."""
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if isinstance(error, FedTopicsError):
+        return str(error)
+    what = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+    return (
+        f"This machine cannot connect to {address.title} any more ({sentence(what)}). Start the "
+        "same command again; if that does not help, please report it."
+    )
 
 
 async def _write(link: _Link, chunk: int) -> None:
