@@ -37,7 +37,8 @@ def challenge(context: bytes, total: Residues, digests: Mapping[str, bytes]) -> 
 def products(seed: bytes, *vectors: Residues) -> list[tuple[int, int]]:
     """Return two inner products of each vector, modulo p: with a challenge, and one from that.
 
-    Those of all members' masked replies add up to those of the total. With one challenge alone, who adds could try false totals in silence, and in 2^61 tries find one.
+    Those of all members' masked replies add up to those of the total. With one challenge alone,
+    who adds could try false totals in silence, and in 2^61 tries find one.
     """
     seeds = seed, derive(seed, "again")
     return list(zip(*(dot_stream(each, *vectors) for each in seeds), strict=True))
