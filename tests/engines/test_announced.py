@@ -16,10 +16,8 @@ from fedtopics.engines.messages import Announced, Granted, Message, Reply
 from fedtopics.engines.values import pack, size_of
 from fedtopics.methods.core.aggregation import Named, Rows
 from tests.helpers.background import until
-from tests.helpers.federation import assert_same
 from tests.helpers.programs import Federation, Half, Hand, federation, honest, rounds
 from tests.helpers.sockets import Sockets
-from tests.helpers.sums import add_up
 
 ALLOWED = 3000  # bytes
 BIG = np.arange(200_000.0)
@@ -109,26 +107,6 @@ def test_no_other_message_is_large(kind: str, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.undo()
         assert work.result()[0][0] == 101
         assert max(read, default=0) < SMALL
-
-
-def test_who_announces_is_heard_also_over_another_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with studied(monkeypatch) as (f, read):
-        work = f.lead(lambda clients: clients.sum("first", round=1))
-        members = [
-            f.member(
-                name,
-                Half({"first": lambda n=n, **_: {"x": BIG * n, "documents": 1}}),
-                lambda clients: clients.sum("first", round=1),
-            )
-            for n, name in enumerate("abc")
-        ]
-        expected = add_up({name: {"x": BIG * n, "documents": 1} for n, name in enumerate("abc")})
-        assert_same(work.result(), expected)
-        for member in members:
-            assert_same(member.work.result(), expected)
-        assert max(read) > BIG.nbytes
 
 
 def test_who_is_cut_off_announces_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,13 +89,6 @@ def losing(client: Any, every: int) -> Callable[[bytes], bytes | None]:
     return answer
 
 
-def test_a_program_that_computes_for_long_is_asked_again(tmp_path: Path) -> None:
-    carrier = clients(CORPORA, tmp_path, hold=0.001)
-    model = run(small(), carrier, tmp_path / "server")
-    assert_same_bits(model, train(small(), CORPORA, policies=POLICIES))
-    assert_all_have(model, tmp_path)
-
-
 @pytest.mark.parametrize("number", range(1, 13, 2))
 def test_a_killed_process_goes_on(number: int, tmp_path: Path) -> None:
     """Whenever it is: the next one is offered the study, and gets the decisions that it missed."""
@@ -130,22 +123,6 @@ def test_a_killed_process_answers_nothing_while_decisions_are_on_their_way(tmp_p
     assert "it was restarted" in [event["reason"] for event in events.of("joined")]
     assert events.of("round")[-1]["clients"] == sorted(SIZES)
     assert_all_have(model, tmp_path)
-
-
-def test_a_client_that_is_killed_with_each_message_is_left_out(tmp_path: Path) -> None:
-    carrier, events = clients(CORPORA, tmp_path), Notes()
-    client: Any = carrier.answers["north"]
-
-    def killed(message: bytes) -> bytes | None:
-        client.restart()
-        said: bytes | None = client(message)
-        return said
-
-    carrier.answers["north"] = killed
-    model = run(small(gather=1), carrier, tmp_path / "server", on_event=events.append)
-    assert list(model.shares) == ["east", "south"]
-    assert_all_have(model, tmp_path, ["east", "south"])
-    assert all("north" in event["missing"] for event in events.of("round"))
 
 
 def test_a_client_that_is_away_is_left_out_and_comes_back(tmp_path: Path) -> None:
@@ -208,24 +185,6 @@ def test_a_bundle_is_its_messages() -> None:
 # Names
 
 
-def test_a_name_that_is_taken_is_free_when_its_owner_is_gone(tmp_path: Path) -> None:
-    carrier, events = clients(CORPORA, tmp_path), Notes()
-    carrier.answers["z"] = Client("north", CORPORA["north"], tmp_path / "again")
-    follow = after(events, 2, lambda: carrier.away.add("north"))
-    model = run(small(pause=0.2), carrier, tmp_path / "server", on_event=follow)
-    assert [note["client"] for note in events.of("joined")].count("north") == 2
-    assert "is connected already" in events.of("refused")[0]["reason"]
-    assert events.of("round")[-1]["clients"] == sorted(SIZES)
-    assert_all_have(model, tmp_path, ["east", "south", "again"])
-
-
-def test_a_name_that_the_study_does_not_have(tmp_path: Path) -> None:
-    carrier, events = clients(CORPORA, tmp_path), Notes()
-    carrier.answers["z"] = Client("west", CORPORA["east"], tmp_path / "z")
-    run(small(), carrier, tmp_path / "server", on_event=events.append)
-    assert "The study has no client named 'west'" in events.of("refused")[0]["reason"]
-
-
 def test_an_engine_that_vouches_for_names_is_believed_more_than_clients(tmp_path: Path) -> None:
     carrier, events = clients(CORPORA, tmp_path), Notes()
     carrier.vouches = True
@@ -284,16 +243,6 @@ def signing(pki: Path, folder: Path) -> FakeCarrier:
     )
 
 
-def test_clients_that_sign_end_with_the_same_bits(pki: Path, tmp_path: Path) -> None:
-    carrier = signing(pki, tmp_path)
-    model = run(small(), carrier, tmp_path / "server", signatures=signer(pki))
-    assert_same_bits(model, train(small(), CORPORA, policies=POLICIES))
-    assert_all_have(model, tmp_path)
-    offers = [event for each in carrier.answers.values() for event in each.events.of("offer")]  # type: ignore[attr-defined]
-    assert len(offers) == len(SIZES)
-    assert not any("unsigned" in offer for offer in offers)
-
-
 @pytest.mark.parametrize("whose", ["south", "another authority", "nobody"])
 def test_nobody_joins_under_a_name_without_its_key(whose: str, pki: Path, tmp_path: Path) -> None:
     """Not with another's key, nor with a certificate by that name of another authority."""
@@ -320,22 +269,6 @@ def test_nobody_joins_under_a_name_without_its_key(whose: str, pki: Path, tmp_pa
     }
     assert sentences[whose] in reason
     assert not left(tmp_path / "impostor/ledger.jsonl")
-
-
-def test_a_certificate_that_has_ended(pki: Path, tmp_path: Path) -> None:
-    create(tmp_path / "pki", ["localhost"])
-    for name in SIZES:
-        issue(tmp_path / "pki", name, days=0 if name == "north" else 365)
-    carrier, events = FakeCarrier({}), Notes()
-    for name, data in CORPORA.items():
-        folder = tmp_path / "pki/clients" / name
-        key = Signer(Identity.load(folder, "client", check_validity=False))
-        carrier.answers[name] = Client(name, data, tmp_path / name, signatures=key)
-    server = signer(tmp_path / "pki")
-    plan = small(gather=0.5)
-    model = run(plan, carrier, tmp_path / "server", on_event=events.append, signatures=server)
-    assert list(model.shares) == ["east", "south"]
-    assert "ended on" in events.of("refused")[0]["reason"]
 
 
 def test_a_client_with_an_identity_wants_those_of_the_others(pki: Path, tmp_path: Path) -> None:
@@ -381,24 +314,6 @@ def test_a_wrong_signature_under_a_reply(pki: Path, tmp_path: Path) -> None:
 
 
 # A server that goes on
-
-
-@pytest.mark.parametrize("every", [1, 2, 100])
-def test_all_processes_die_at_once_and_the_run_goes_on(every: int, tmp_path: Path) -> None:
-    """A server that was there before does not know who comes to the next round."""
-    carrier = clients(CORPORA, tmp_path)
-    plan = small().model_copy(update={"checkpoint_every": every})
-
-    def die() -> None:
-        raise FederationError("killed")
-
-    with pytest.raises(FederationError, match="killed"):
-        run(plan, carrier, tmp_path / "server", on_event=after(Notes(), 3, die))
-    for client in carrier.answers.values():
-        client.restart()  # type: ignore[attr-defined]
-    model = run(plan, carrier, tmp_path / "server", resume=True)
-    assert_same_bits(model, train(plan, CORPORA, policies=POLICIES))
-    assert_all_have(model, tmp_path)
 
 
 def test_too_few_clients_end_the_run_and_it_goes_on(tmp_path: Path) -> None:

@@ -11,13 +11,9 @@ import pytest
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import DTYPES
 from fedtopics.errors import DataError, FedTopicsError, PolicyError
-from fedtopics.federation.door import Door
-from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.simulation import train
-from fedtopics.methods.core.aggregation import Named, Rows, RunningSum
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.methods.core.replies import COUNT
-from tests.helpers.federation import assert_same, assert_same_bits, study, subjects
+from tests.helpers.federation import assert_same
 from tests.helpers.programs import Half, Program, door, federation
 from tests.helpers.sockets import together
 from tests.helpers.sums import add_up
@@ -64,10 +60,6 @@ def numbers(name: str) -> dict[str, Any]:
     }
 
 
-def test_names_are_sorted(execute: Execute) -> None:
-    assert execute(of_each(numbers), lambda clients: list(clients.names)) == ["a", "b", "c"]
-
-
 def test_call_gives_each_ones_reply_by_name(execute: Execute) -> None:
     replies = execute(of_each(numbers), lambda clients: clients.call("ask"))
     assert list(replies) == ["a", "b", "c"]
@@ -79,13 +71,6 @@ def test_sum_is_that_of_all_replies_to_the_bit(execute: Execute) -> None:
     expected = add_up({name: numbers(name) for name in NAMES})
     for found in execute(of_each(numbers), lambda clients: [clients.sum("ask") for _ in range(2)]):
         assert_same(found, expected)
-
-
-def test_a_single_client() -> None:
-    clients = LocalClients({"a": door("a", of_each(numbers)["a"])})
-    assert list(clients.names) == ["a"]
-    assert_same(clients.sum("ask"), numbers("a"))
-    assert_same(clients.call("ask"), {"a": numbers("a")})
 
 
 PAYLOADS = {
@@ -194,42 +179,3 @@ def test_what_a_client_refuses_is_not_added_up(engine: str, error: Exception) ->
 
 
 # gFedNTM, in one process
-
-SIZES = {"east": 60, "north": 40, "south": 25}
-
-
-@pytest.mark.parametrize("norm", ["sync", "server"])
-def test_the_place_of_numbers_in_memory_changes_no_bit(
-    norm: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Matrix products depend on it; over a network arrays lie elsewhere than in one process."""
-    plan, corpora = study(max_rounds=5, norm=norm, precision="float64"), subjects(SIZES)
-    models = []
-    for shift in (0, 8, 48):
-
-        def moved(value: Any, by: int = shift) -> Any:
-            if isinstance(value, dict):
-                return {name: moved(entry) for name, entry in value.items()}
-            if not isinstance(value, np.ndarray) or not value.size:
-                return value
-            room = np.zeros(value.nbytes + 128, np.uint8)
-            start = -room.ctypes.data % 64 + by
-            there = room[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
-            there[...] = value
-            return there
-
-        def call(
-            self: Door, function: str, payload: Any, moment: Moment, move: Any = moved,
-            ask: Any = Door.call,
-        ) -> Any:  # fmt: skip
-            return ask(self, function, move(payload), moment)
-
-        def total(self: RunningSum, move: Any = moved, add: Any = RunningSum.total) -> Any:
-            return move(add(self))
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Door, "call", call)
-            patch.setattr(RunningSum, "total", total)
-            models.append(train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY)))
-    for model in models[1:]:
-        assert_same_bits(model, models[0])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.exchange import ADDED, BEGUN
+from fedtopics.engines.exchange import ADDED
 from fedtopics.engines.structures import EACH, MOST_FIELDS, fields_of
 from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FederationError
@@ -37,16 +37,6 @@ def test_replies_of_all_by_name(function: str) -> None:
         found = f.exchange._next(ADDED, lambda: entry, 1)
     assert found.keys() == entry.keys()
     assert_same(found["replies"][NAMES[-1]], REPLIES[function])
-
-
-def test_a_round_of_all() -> None:
-    entry = {
-        "turn": 1, "attempt": 1, "round": 0, "members": NAMES, "allowance": 5000,
-        "missing": dict.fromkeys((f"away-{number}" for number in range(1000)), "not connected"),
-        "certificates": dict.fromkeys(NAMES, bytes(1200)), "keys": dict.fromkeys(NAMES, bytes(104)),
-    }  # fmt: skip
-    with federation(NAMES) as f:
-        assert_same(f.exchange._next(BEGUN, lambda: entry, 0), entry)
 
 
 def test_more_for_members_is_no_more_for_strangers() -> None:

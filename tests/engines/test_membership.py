@@ -113,18 +113,6 @@ def test_a_restarted_process_is_lost_for_the_attempt_alone() -> None:
         again.work.result()
 
 
-def test_an_offer_whose_link_is_gone_is_no_end() -> None:
-    """A client that considers for long may have lost the link meanwhile, and got another."""
-    with federation() as f:
-        work = f.lead(rounds(1))
-        honest(f, rounds(1))
-        member = f.member("b", adding(10.0), lambda clients: rounds(1)(clients))
-        until(lambda: f.hub._ports["b"].ends or not member.work.running)
-        f.hub.cut("b")
-        ((total, _),) = work.result()
-        assert total == 111
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_no_message_of_a_member_ends_the_server(seed: int) -> None:
     """Nonsense of each kind, in any order: the round of the others is as it would be."""

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fedtopics.engines import disk_log, views
+from fedtopics.engines import disk_log
 from fedtopics.engines.disk_log import DiskLog
-from fedtopics.engines.feeds import NEVER
 from fedtopics.engines.log import Entry, Log
-from fedtopics.engines.log_messages import Append, Begin, Fetch, Message, State
+from fedtopics.engines.log_messages import Append, Message, State
 from fedtopics.engines.replica import Disagreement, Replica, Settings
-from tests.helpers.schedules import ORIGIN, Schedule, ViolationError
+from tests.helpers.schedules import ORIGIN, Schedule
 
 SCHEDULES = 400
 
@@ -48,82 +45,6 @@ def test_schedules_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # Faults planted in the replica, each of which the schedules have to find.
-
-
-class WithMinority(Replica):
-    def _advance(self) -> None:
-        self.majority -= 1
-        super()._advance()
-        self.majority += 1
-
-
-class TakesShorterLog(Replica):
-    def _choose(self) -> None:
-        rank = views._rank
-        views._rank = lambda position: (position.normal, -position.last)
-        try:
-            super()._choose()
-        finally:
-            views._rank = rank
-
-
-class TakesLongestLog(Replica):
-    def _choose(self) -> None:
-        rank = views._rank
-        views._rank = lambda position: (position.last, 0)
-        try:
-            super()._choose()
-        finally:
-            views._rank = rank
-
-
-class KeepsItsOwnSuffix(Replica):
-    def _adopt(self, sender: str, message: Begin) -> bool:
-        if message.state is None and self.committed <= message.index < self.log.last:
-            return True
-        return super()._adopt(sender, message)
-
-
-class CountsBeforeItHasAll(Replica):
-    def _on_begin(self, sender: str, message: Begin) -> None:
-        super()._on_begin(sender, dataclasses.replace(message, start=0))
-
-
-class DropsWithoutComparing(Replica):
-    def _on_begin(self, sender: str, message: Begin) -> None:
-        last = self.log.digest(self.log.last)
-        super()._on_begin(sender, dataclasses.replace(message, asked=last))
-
-
-class VotesWithoutMemory(Replica):
-    def __init__(self, name: str, voters: list[str], learners: list[str], log: Log, *rest, **more):  # type: ignore[no-untyped-def]
-        log.doubtful = False
-        super().__init__(name, voters, learners, log, *rest, **more | {"recovering": False})
-
-
-def forget_view(log: Log) -> None:
-    log.view = log.normal = 0
-
-
-@pytest.mark.parametrize(
-    ("replica", "restart", "within"),
-    [
-        (WithMinority, None, 10),
-        (TakesShorterLog, None, 100),
-        (TakesLongestLog, None, 200),
-        (KeepsItsOwnSuffix, None, 50),
-        (CountsBeforeItHasAll, None, 100),
-        (DropsWithoutComparing, None, 50),
-        (VotesWithoutMemory, None, 200),
-        (Replica, forget_view, 400),
-    ],
-)
-def test_planted_faults_are_found(
-    replica: type[Replica], restart: Callable[[Log], None] | None, within: int
-) -> None:
-    with pytest.raises(ViolationError):
-        for seed in range(within):
-            Schedule(seed, replica, restart).run()
 
 
 # Single steps.
@@ -213,57 +134,6 @@ def test_a_server_alone_commits_at_once(tmp_path: Path) -> None:
     assert server.view == 0
 
 
-def test_a_server_that_comes_back(tmp_path: Path) -> None:
-    server = Replica("server", ["server"], ["north"], DiskLog(tmp_path, b"run"))
-    for text in ("one", "two"):
-        server.propose(entry(text))
-    server.log.close()
-    server = Replica("server", ["server"], ["north"], DiskLog(tmp_path, b"run"))
-    assert server.settled
-    assert texts(server) == ["one", "two"]
-
-
-def test_peers_learn_at_once_what_is_committed() -> None:
-    network = peers("abc")
-    network.replicas["a"].propose(entry("one"))
-    network.carry()
-    assert [texts(replica) for replica in network.replicas.values()] == [["one"]] * 3
-    with pytest.raises(RuntimeError, match="b does not add"):
-        network.replicas["b"].propose(entry("two"))
-
-
-def test_the_next_takes_over_and_the_first_follows() -> None:
-    network = peers("abc")
-    a, b, c = network.replicas.values()
-    a.propose(entry("one"))
-    network.carry()
-    network.lose("a")
-    a.propose(entry("never committed"))
-    network.wait(3)
-    assert b.settled
-    assert c.adder == "b"
-    b.propose(entry("two"))
-    network.carry()
-    network.lost.clear()
-    network.connect("a", "b")
-    network.connect("c", "a")
-    assert (a.adder, texts(a)) == ("b", ["one", "two"])
-
-
-def test_a_stopped_adder_steps_down() -> None:
-    network = peers("abcde")
-    a, b = network.replicas["a"], network.replicas["b"]
-    network.lost.add("a")  # no connection breaks
-    network.wait(10)
-    assert b.settled
-    assert a.is_adder  # it does not know what time it is
-    network.lost.clear()
-    a.tick(network.now)
-    assert not a.is_adder
-    network.wait(2)
-    assert a.adder == "b"
-
-
 def test_a_minority_does_not_go_on() -> None:
     network = peers("abcde")
     a = network.replicas["a"]
@@ -274,41 +144,6 @@ def test_a_minority_does_not_go_on() -> None:
     assert a.committed == network.replicas["b"].committed == 0
     assert a.adder is None
     assert network.replicas["b"].adder is None
-
-
-def test_a_follower_that_lost_its_path_ends_no_view() -> None:
-    network = peers("abc")
-    a, b, _ = network.replicas.values()
-    a.disconnected("c", 0.0)
-    network.replicas["c"].disconnected("a", 0.0)
-    network.wait(30)
-    assert a.is_adder
-    assert b.view == 0
-    assert network.replicas["c"].adder is None
-
-
-def test_only_those_with_an_address_add() -> None:
-    network = Network(
-        *(Replica(name, "abcd", [], Log(b"run"), can_add={"a", "c", "d"}) for name in "abcd")
-    )
-    for pair in ("ab", "ac", "ad", "bc", "bd", "cd"):
-        network.connect(pair[0], pair[1])
-    network.lose("a")
-    network.wait(3)
-    assert network.replicas["c"].settled
-    assert network.replicas["b"].adder == "c"
-
-
-def test_the_adder_fetches_the_best_log_first() -> None:
-    logs = {name: Log(b"run") for name in "abc"}
-    logs["c"].append([entry("one"), entry("two")])
-    network = Network(*(Replica(name, "abc", [], log) for name, log in logs.items()))
-    network.connect("b", "c")
-    network.lost.add("a")
-    network.wait(12)
-    assert any(isinstance(message, Fetch) for _, _, message in network.sent)
-    assert network.replicas["b"].settled
-    assert texts(network.replicas["b"]) == texts(network.replicas["c"]) == ["one", "two"]
 
 
 def test_memory_on_the_way_is_bounded() -> None:
@@ -378,31 +213,6 @@ def test_other_committed_entries_are_reported_on_both_sides() -> None:
     a.propose(entry("two"))
     network.wait(10)
     assert texts(c) == ["one", "two"]
-
-
-def test_one_without_memory_votes_when_all_others_know_of_it() -> None:
-    network = peers("abc")
-    a, _, _ = network.replicas.values()
-    network.lose("c")
-    a.propose(entry("one"))
-    network.carry()
-    network.lose("b")
-    network.lost.discard("c")
-    c = network.replicas["c"] = Replica("c", "abc", [], Log(b"run"), recovering=True, nonce=7)
-    network.connect("a", "c")
-    a.propose(entry("two"))
-    network.wait(2)
-    assert (c.recovering, c.log.last, a.committed) == (True, 2, 1)
-    assert a._feeds["c"].start == NEVER
-    network.lost.discard("b")
-    network.connect("a", "b")
-    network.wait(3)
-    assert not c.recovering
-    assert not c.log.doubtful
-    network.lose("b")
-    assert a.propose(entry("three")) == 3
-    network.carry()
-    assert c.committed == 3
 
 
 def test_one_that_lost_its_folder_is_not_taken_for_one_that_is_new() -> None:

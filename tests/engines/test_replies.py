@@ -18,7 +18,6 @@ from fedtopics.engines.values import pack
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named
 from fedtopics.methods.core.replies import COUNT
-from tests.helpers.background import until
 from tests.helpers.federation import assert_same
 from tests.helpers.programs import (
     RULES,
@@ -265,16 +264,3 @@ def test_who_waits_for_room_at_the_deadline_counts() -> None:
         assert total == 2 * BIG.sum()
         assert report["missing"] == {"a": "did not answer within 0.5 s"}
         assert report["attempts"] == 1
-
-
-@pytest.mark.usefixtures("small_memory")
-def test_a_client_that_comes_back_announces_again() -> None:
-    with federation() as f:
-        work = f.lead(rounds(1))
-        f.hub.holds = lambda name, message: name == "b" and isinstance(message, Reply)
-        for name in "abc":
-            f.member(name, Half({"first": lambda **_: {"x": BIG, "documents": 1}}), rounds(1))
-        until(lambda: f.hub.held)
-        f.hub.holds = lambda name, message: False
-        f.hub.cut("b")  # with what was on its way
-        assert work.result()[0][0] == 3 * BIG.sum()

@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedtopics.engines import adder
@@ -194,21 +193,6 @@ def test_who_is_one_turn_behind_is_waited_for() -> None:
         assert work.result()[1][0] == 111
 
 
-def test_the_deadline_ends_an_exchange_of_a_longer_round() -> None:
-    with federation(rules=SOON) as f:
-        work = f.lead(two_exchanges)
-        honest(f, two_exchanges)
-        b = f.hand("b")
-        b.begun(1)
-        b.answer(**x(10.0))
-        assert b.added()["again"]
-        b.late(3, x=np.array([1e9]), documents=1)
-        total, report = work.result()
-        assert total == 101 * 101
-        assert report["attempts"] == 2
-        assert report["missing"] == {"b": "did not answer within 0.5 s"}
-
-
 # Quorum
 
 
@@ -227,17 +211,6 @@ def test_below_the_quorum_a_round_waits_then_gives_up_and_names_who_is_away() ->
         waiting = f.notes.of("waiting")
         assert waiting[-1]["missing"] == {"a": "not connected", "c": "not connected"}
         assert waiting[-1]["clients"] == ["b"]
-
-
-def test_a_round_goes_on_when_the_quorum_is_there() -> None:
-    with federation(rules=NOT_ALL) as f:
-        work = f.lead(rounds(1))
-        f.member("a", adding(1.0), rounds(1))
-        until(lambda: any(note["clients"] == ["a"] for note in f.notes.of("waiting")))
-        f.member("c", adding(100.0), rounds(1))
-        ((total, report),) = work.result()
-        assert (total, report["clients"]) == (101, ["a", "c"])
-        assert report["missing"] == {"b": "not connected"}
 
 
 def test_the_agreement_waits_for_everyone() -> None:
@@ -280,16 +253,3 @@ def test_a_round_of_fewer_clients_than_asked_for_is_worked_again() -> None:
         assert b.begun(1)["attempt"] == 2
         b.answer(**x(10.0))
         assert work.result()[0][0] == 11
-
-
-@pytest.mark.parametrize("numbers", [(1,), (1, 2, 3)])
-def test_clients_end_with_what_the_server_has(numbers: tuple[int, ...]) -> None:
-    with federation() as f:
-        program = rounds(*numbers)
-        work = f.lead(program)
-        members = [f.member(n, adding(ord(n)), program) for n in "abc"]
-        expected = [total for total, _ in work.result()]
-        for member in members:
-            assert [total for total, _ in member.work.result()] == expected
-        until(lambda: all(member.done for member in f.node.members.values()))
-        assert f.node.wait_until_done(1.0) == ["a", "b", "c"]

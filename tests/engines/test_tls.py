@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import ssl
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -216,18 +215,6 @@ def test_garbage(guarded: Guarded, garbage: bytes) -> None:
     guarded.all_is_well()
 
 
-def test_garbage_within_tls(guarded: Guarded) -> None:
-    folder = guarded.ours / "clients/a"
-    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-    context.load_cert_chain(folder / "client.crt", folder / "client.key")
-    context.set_alpn_protocols(["h2"])
-    for garbage in (b"\xff" * 3000, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 3000):
-        raw = socket.create_connection((HOST, guarded.port), PATIENCE)
-        with context.wrap_socket(raw, server_hostname="localhost") as line:
-            line.sendall(garbage)
-    guarded.all_is_well()
-
-
 @pytest.mark.parametrize(
     "first", [b"", b"\xff\xff", b"\x42\x03abc", b"\x32\x00", b"\x0a\x04\xff\xff\xff\xff"]
 )
@@ -255,17 +242,6 @@ def test_a_server_on_another_host(authorities: tuple[Path, Path], tmp_path: Path
         ):
             Background(part.run).result()
         assert not f.node.members["a"].link
-
-
-def test_a_servers_ended_certificate(authorities: tuple[Path, Path], tmp_path: Path) -> None:
-    folder = shutil.copytree(authorities[0], tmp_path / "ours")
-    pki.renew_server(folder, days=0)
-    with offering("ab", credentials=of_server(folder, check=False)) as f:
-        part = GrpcParticipation(
-            f"localhost:{f.hub.port}", folder / "clients/a", CORPUS, Policy(), tmp_path / "out"
-        )
-        with pytest.raises(FederationError, match="has expired; its operator has to renew it"):
-            Background(part.run).result()
 
 
 def test_a_server_without_tls_is_not_spoken_to(

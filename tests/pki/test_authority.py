@@ -94,19 +94,6 @@ def test_renewing_keeps_the_key(authority: Path) -> None:
     assert new.fingerprints["public_key"] == old.fingerprints["public_key"]
 
 
-def test_renewing_what_a_crash_left(authority: Path) -> None:
-    (authority / "clients/north/client.crt").unlink()
-    with pytest.raises(IdentityError, match="already"):
-        pki.issue(authority, "north")
-    pki.issue(authority, "north", renew=True)
-    assert pki.Identity.load(authority / "clients/north").name == "north"
-
-
-def test_renewing_nobody(authority: Path) -> None:
-    with pytest.raises(IdentityError, match=r'no client "south" in .*pki to renew'):
-        pki.issue(authority, "south", renew=True)
-
-
 def test_renewing_the_server(authority: Path) -> None:
     old = pki.Identity.load(authority / "server")
     pki.renew_server(authority, days=400)

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from fedtopics import pki
-from fedtopics.errors import FederationError, IdentityError, InputError, StudyError
+from fedtopics.errors import IdentityError, StudyError
 from fedtopics.pki import certificates
 from fedtopics.pki.names import check_client_name
 from tests.helpers.certificates import EXPIRED, HOSTS, handshake, later
@@ -134,8 +134,3 @@ def test_names_of_clients(authority: Path) -> None:
         with pytest.raises(StudyError, match="cannot name a client"):
             pki.request(authority / "own", name)
     assert not (authority / "own").exists()
-
-
-def test_exit_codes() -> None:
-    assert issubclass(IdentityError, InputError)
-    assert (IdentityError.exit_code, FederationError.exit_code) == (2, 4)

@@ -85,20 +85,6 @@ def test_other_words_of_a_client_on_its_masks(clients: Clients, part: str) -> No
     stops(clients, liar, "the total of 'secure.prepare': its signature does not fit", [PREPARED])
 
 
-def test_words_of_an_earlier_sum(clients: Clients) -> None:
-    """What was signed once is good for that sum alone."""
-    liar = begun(clients, "whole", "whole")
-    for _ in WHOLE:
-        liar.step(NAMES)
-    before = liar.past[0]["replies"]
-
-    def change(told: Any) -> None:
-        told["replies"]["b"] = before["b"]
-
-    liar.step(NAMES, added(change))
-    stops(clients, liar, "its signature does not fit", [*WHOLE, PREPARED])
-
-
 def test_an_earlier_decision(clients: Clients) -> None:
     liar = begun(clients, "whole", "whole")
     for _ in WHOLE:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from fedtopics.errors import FederationError
-from fedtopics.secure.keys import KeyPair, derive, framed, roster_digest
+from fedtopics.secure.keys import KeyPair, framed, roster_digest
 
 NORTH, SOUTH, WEST = (KeyPair(bytes([number]) * 32) for number in (1, 2, 3))
 P = 2**255 - 19
@@ -16,18 +16,6 @@ LOW_ORDER = [
     bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
     bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
 ]
-
-
-def test_a_pair_has_one_secret() -> None:
-    secret = NORTH.secret_with(SOUTH.public, b"here")
-    assert secret == SOUTH.secret_with(NORTH.public, b"here")
-    others = {
-        NORTH.secret_with(SOUTH.public, b"there"),
-        NORTH.secret_with(WEST.public, b"here"),
-        WEST.secret_with(SOUTH.public, b"here"),
-    }
-    assert len(others | {secret}) == 4
-    assert all(len(each) == 32 for each in others)
 
 
 @pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point.hex()[:8])
@@ -60,16 +48,6 @@ def test_framed_parts_are_told_apart() -> None:
     assert len(cuts) == sum(
         1 for k in range(4) for _ in itertools.combinations_with_replacement(range(11), k)
     )
-
-
-def test_every_purpose_and_context_has_a_secret_of_its_own() -> None:
-    found = [
-        derive(secret, purpose, *context)
-        for secret in (bytes(16), bytes(32), b"\1" * 16)
-        for purpose in ("self", "pair")
-        for context in ((), (b"",), (b"", b""), (b"a", b"b"), (b"ab",), (b"", b"ab"))
-    ]
-    assert len(set(found)) == len(found)
 
 
 def test_rosters() -> None:

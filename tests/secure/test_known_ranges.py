@@ -167,16 +167,6 @@ def sizes_left(clients: Any, name: str) -> list[int]:
 ROUND = [COMMITTED, ADDED, CHECKED]
 
 
-def test_from_the_second_sum_on_less_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "LARGE", 6)
-    with masked(NAMES, "drawn", rounds=2) as (f, clients, _):
-        first, second = (found[0]["rows"] for found, _ in f.lead(f.program).result())
-        assert left_of(clients, "a") == 2 * ROUND
-        before, after = sizes_left(clients, "a")
-        assert before - after == 4  # of twelve
-    np.testing.assert_allclose(second.values, first.values, rtol=1e-6)
-
-
 def test_who_has_a_larger_number_has_all_send_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not made smaller, and nothing has left in fewer bits."""
     monkeypatch.setattr(ranges, "LARGE", 6)

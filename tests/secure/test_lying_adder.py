@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from copy import deepcopy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,8 @@ from fedtopics.engines.values import dumps, loads
 from fedtopics.secure.field import PRIME
 from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED, PRODUCT
 from tests.helpers.background import until
-from tests.helpers.masked import NAMES, Clients, assert_total, opened
-from tests.helpers.masked_adder import DRAWN, WHOLE, Adder, Decided, Lie, added, begun, stops
-
-
-@pytest.mark.parametrize("function", ["drawn", "whole"])
-def test_the_truth(clients: Clients, function: str) -> None:
-    """Clients believe this adder as long as it does not lie."""
-    liar = begun(clients, function, function)
-    for _ in range(5 if function == "drawn" else 8):
-        liar.step(NAMES)
-    for member in clients.members.values():
-        for total in member.work.result()[0][0]:
-            assert_total(total, NAMES)
-
+from tests.helpers.masked import NAMES, Clients, opened
+from tests.helpers.masked_adder import Adder, added, begun, stops
 
 # Totals
 
@@ -64,16 +51,6 @@ def test_a_false_total(clients: Clients, function: str, false: str) -> None:
     liar.step(NAMES, added(FALSE[false]))
     liar.step(NAMES)
     stages = [COMMITTED, ADDED, CHECKED] if function == "drawn" else [PREPARED, ADDED, AGREED]
-    stops(clients, liar, "a total is not the sum of what the clients sent", stages)
-
-
-def test_a_false_total_before_another_sum(clients: Clients) -> None:
-    """What follows from it is committed to, and does not leave."""
-    liar = begun(clients, "drawn", "again")
-    liar.step(NAMES)
-    liar.step(NAMES, added(by_one(0)))
-    liar.step(NAMES)
-    stages = COMMITTED, ADDED, CHECKED
     stops(clients, liar, "a total is not the sum of what the clients sent", stages)
 
 
@@ -122,19 +99,6 @@ def test_what_is_no_total(clients: Clients, values: str) -> None:
 # Who is in a sum
 
 
-def claims(lost: str, to: Sequence[str] = NAMES) -> Lie:
-    """Say that some are lost whose replies came."""
-
-    def lie(name: str, decided: Decided) -> Decided:
-        if name not in to or lost == "":
-            return decided
-        told = deepcopy(decided)
-        told["missing"] = dict.fromkeys(lost, "its connection was lost")
-        return told
-
-    return lie
-
-
 ONE = "the total of 'secure.add': it is no answer"  # a sum of one is none
 
 
@@ -156,20 +120,6 @@ def test_each_alone_in_a_sum(clients: Clients) -> None:
     for name in NAMES:
         liar.decide(name, DECIDED, liar.true(replies, name))
     stops(clients, liar, ONE, [PREPARED, ADDED])
-
-
-def test_few_of_drawn_documents(clients: Clients) -> None:
-    liar = begun(clients, "drawn")
-    liar.step(NAMES, add_up="ab")
-    stops(clients, liar, "needs 3 clients", [COMMITTED], "ab")
-
-
-def test_two_are_no_members(clients: Clients) -> None:
-    liar = Adder(clients)
-    for name in "ab":
-        clients.start(name, "whole")
-    liar.start("a", "b")
-    stops(clients, liar, "needs 3 clients", [], "ab")
 
 
 @pytest.mark.parametrize("function", ["drawn", "whole"])
@@ -253,30 +203,3 @@ def test_who_is_lost_only_before_a_restart(clients: Clients, tmp_path: Path, for
 def again(told: Any) -> None:
     del told["replies"]
     told["again"] = True
-
-
-@pytest.mark.parametrize("lost", ["", "e"])
-@pytest.mark.parametrize("function", ["drawn", "whole"])
-def test_the_same_sum_after_restarts(
-    clients: Clients, function: str, lost: str, tmp_path: Path
-) -> None:
-    """All clients are restarted when it was opened, and are told that other clients are lost:
-    what they have answered is past, and nothing else is answered instead."""
-    liar = begun(clients, function, folder=tmp_path)
-    for _ in DRAWN if function == "drawn" else WHOLE:
-        liar.step(NAMES)
-    until(lambda: not any(member.work.running for member in clients.members.values()))
-    for name in NAMES:
-        clients.hub.kill(name)
-        liar.logs[name].truncate(1)
-        clients.start(name, function, folder=tmp_path)
-    first = {name: list(clients.doors[name][0].left) for name in NAMES}
-    liar.joined(*NAMES)
-    liar.there = list(NAMES)
-    replies = {name: reply for name, reply in liar.past[0]["replies"].items() if name not in lost}
-    missing = dict.fromkeys(lost, "its connection was lost")
-    decided = liar.past[0] | {"missing": missing, "replies": replies}
-    for name in NAMES:
-        liar.decide(name, DECIDED, decided)
-    before = [stage for stage, *_ in first["a"]]
-    stops(clients, liar, "which is past", before, [name for name in NAMES if name not in lost])

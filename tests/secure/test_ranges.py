@@ -35,19 +35,6 @@ def total_of(
 
 @pytest.mark.parametrize(
     ("function", "stages"),
-    [("drawn", [COMMITTED, ADDED, CHECKED]), ("whole", [PREPARED, ADDED, AGREED, OPENED])],
-)
-def test_small_numbers_are_fine(
-    monkeypatch: pytest.MonkeyPatch, function: str, stages: list[str]
-) -> None:
-    largest = float(np.nextafter(np.float32(SMALL), np.float32(0)))
-    total, left = total_of(monkeypatch, function, largest)
-    assert left == stages
-    assert total.values[0].tolist() == [np.float32(largest + 4), 5 * 2.0**-38]
-
-
-@pytest.mark.parametrize(
-    ("function", "stages"),
     [
         ("drawn", [COMMITTED, COMMITTED, ADDED, CHECKED]),
         ("whole", [PREPARED, ADDED, AGREED, OPENED]),

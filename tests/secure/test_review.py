@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedtopics.methods.core.interfaces import Moment
-from fedtopics.secure.field import PRIME, Residues
+from fedtopics.secure.field import Residues
 from fedtopics.secure.fixed import Layout
 from fedtopics.secure.masks import remove_self_mask
 from fedtopics.secure.opening import own_seed
@@ -119,20 +119,6 @@ def test_another_reply_than_the_own(clients: Clients) -> None:
 
     liar.step(NAMES, added(larger))
     stops(clients, liar, "there is another reply than its own", ["whole"], "b")
-
-
-def test_a_false_total_that_cannot_be(clients: Clients) -> None:
-    """It is the lie of who adds, and not taken for one of a client."""
-    liar = begun(clients, "drawn")
-    liar.step(NAMES)
-
-    def noise(told: Any) -> None:
-        told["total"]["masked"]["values"][:] = PRIME // 3
-
-    liar.step(NAMES, added(noise))
-    liar.step(NAMES)
-    stages = COMMITTED, ADDED, CHECKED
-    stops(clients, liar, "a total is not the sum of what the clients sent", stages)
 
 
 def test_two_rounds_that_differ_by_a_client(clients: Clients) -> None:

@@ -76,15 +76,6 @@ def drawn_replies(seed: int = 0) -> dict[str, dict[str, Any]]:
 # The sum
 
 
-@pytest.mark.parametrize("function", ["drawn", "whole"])
-def test_in_one_process(function: str) -> None:
-    made = {name: Client(door(name, half_of(name)), name, bytes) for name in NAMES}
-    ((totals, report),) = program(function, function)(LocalClients(made))
-    for total in totals:
-        assert_total(total, NAMES)
-    assert report == {"clients": list(NAMES)}
-
-
 @pytest.mark.parametrize("names", ["abc", NAMES])
 @pytest.mark.parametrize("functions", [("drawn",), ("whole",), ("drawn", "whole", "again")])
 def test_between_machines(names: str, functions: tuple[str, ...]) -> None:

@@ -16,7 +16,6 @@ from fedtopics.engines.links import SERVER
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.messages import Message, Outgoing
 from fedtopics.errors import FederationError, StudyError
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Named, Payload, RunningSum
 from fedtopics.methods.core.agreement import SAID
 from fedtopics.methods.core.replies import Template, WordCounts
@@ -26,8 +25,6 @@ from fedtopics.secure.sum import SecureClients
 from fedtopics.secure.words import COLUMNS, Words
 from fedtopics.text.vocabulary import VocabularyLimits, agree
 from tests.helpers.background import KilledError
-from tests.helpers.federation import subjects
-from tests.helpers.grpc_federation import federated
 from tests.helpers.hub import Hub, Port
 from tests.helpers.masked import ALL, NAMES, Client, Clients, signers
 from tests.helpers.programs import PROPOSAL, Federation, Half, Member, door, federation
@@ -129,16 +126,6 @@ def test_the_same_vocabulary(kind: str, limits: VocabularyLimits) -> None:
     for clients, seed in ("abc", 1), (NAMES, 2):
         replies = made_up(kind, clients, limits, seed=seed)
         assert_same(summed(replies, limits)[0], replies, limits)
-
-
-def test_the_same_vocabulary_where_most_words_share_a_bucket(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(words, "MOST_BUCKETS", words.FEWEST_BUCKETS)
-    limits = VocabularyLimits(max_words=200)
-    replies = made_up("subjects", "abc", limits, n=2000)
-    assert sum(len(each["words"].names) for each in replies.values()) > words.FEWEST_BUCKETS / 3
-    assert_same(summed(replies, limits)[0], replies, limits)
 
 
 def test_no_word_that_the_limits_leave() -> None:
@@ -283,40 +270,6 @@ def test_who_is_lost(when: tuple[str, int]) -> None:
                 assert_same(member.work.result(), left, ALL_WORDS)
 
 
-@pytest.mark.usefixtures("no_grace")
-def test_who_is_lost_after_words_were_agreed() -> None:
-    """Nothing is opened a second time: what was agreed stays."""
-    replies = made_up("subjects", NAMES, ALL_WORDS, n=60)
-    odd = {"b": dies(said.AGREED, 4)}
-    with study(replies, ALL_WORDS, odd, size=True) as (f, clients, _, program):
-        found = f.lead(program).result()
-        assert_same(found, replies, ALL_WORDS)
-        assert found["size"] == {"documents": 4 * DOCUMENTS}
-        assert clients.doors["a"][0].stages().count(said.CHOSEN) == 1
-
-
-GONE = [(said.NAMES, 1), (said.ADDED, 3)]  # the others do not wait for who is restarted then
-AGAIN = [(said.SAME, 1), (said.AGREED, 2), (said.AGREED, 3)]  # it may be back in time
-IN = [(said.OPENED, 3), (said.CHOSEN, 1)]
-
-
-@pytest.mark.parametrize("when", [*GONE, *AGAIN, *IN], ids=str)
-def test_who_is_restarted(when: tuple[str, int], tmp_path: Path) -> None:
-    """Another process of a client has the same key, and goes on from what was opened."""
-    replies = made_up("subjects", NAMES, ALL_WORDS, n=60)
-    with study(replies, ALL_WORDS, {"b": dies(*when)}, folder=tmp_path) as (f, clients, m, program):
-        work = f.lead(program)
-        assert isinstance(m["b"].work.error(), KilledError)
-        ledger = tmp_path / "b" / "ledger.jsonl"
-        again = f.member("b", half(replies["b"]), program, ledger, wrap=clients.wrap("b"))
-        there = work.result()["documents"] == DOCUMENTS * len(NAMES)
-        assert there == (when in IN) or when in AGAIN
-        counted = {n: each for n, each in replies.items() if n != "b" or there}
-        for each in work, again.work, m["a"].work:
-            assert_same(each.result(), counted, ALL_WORDS)
-        assert clients.doors["a"][0].stages().count(said.KEY) == 1
-
-
 # Who lies
 
 
@@ -400,16 +353,3 @@ def test_who_seals_nothing_has_no_part_in_the_key() -> None:
 
 
 # A study
-
-
-def test_a_study_over_grpc(tmp_path: Path) -> None:
-    corpora = subjects({"north": 30, "south": 35, "west": 40})
-    method = {"name": "lda", "n_components": 3, "max_rounds": 2}
-    found = {}
-    for secure in (True, False):
-        plan = Study.make(
-            method=method, secure=secure, vocabulary={"min_document_frequency": 2, "max_words": 50}
-        )
-        found[secure] = federated(plan, corpora, tmp_path / str(secure)).model.vocabulary
-    assert found[True].plain() == found[False].plain()
-    assert found[True].fingerprint == found[False].fingerprint
