@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation.followed import NONE_YET, SHOWN, FollowedRun
+from fedtopics.federation.followed import SHOWN, FollowedRun
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.files import is_used
-from fedtopics.methods.events import RoundEnded, TrainingStarted
 from fedtopics.model.shown_words import USUAL
 from tests.helpers.federation import KilledError, embedded, subjects
 from tests.helpers.methods import POLICIES, SIZES, planned
@@ -67,23 +65,6 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     assert ended.plain()["topics_of_round"] is None
 
 
-def test_before_training_and_while_it_is_worked_with(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path, "study1")
-    followed = FollowedRun(tmp_path)
-    assert not (tmp_path / "events.jsonl").exists(), "it is no run yet"
-    assert (followed.status.state, followed.running) == ("waiting", True)
-    assert followed.forming().title == NONE_YET
-    numbers = run.rounds(0, 3)
-    next(numbers)
-    run.event(RoundEnded(1, {"documents": 3}, {"clients": ["a"]}))
-    assert followed.update().round == 1
-    assert followed.running is True
-    assert not (tmp_path / "before.jsonl").exists()
-    run.close()
-    assert followed.running is False
-    assert is_used(tmp_path / "events.jsonl") is False
-
-
 def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     run = RunFolder(tmp_path, "study1")
     next(run.rounds(0, 3))
@@ -96,21 +77,6 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
         assert followed.status.round == 0
         file.write(line[20:] + b"\n")
     assert followed.update().round == 2
-
-
-def test_another_run_in_the_same_folder(tmp_path: Path) -> None:
-    first = RunFolder(tmp_path, "study1")
-    next(first.rounds(4, 9))
-    followed = FollowedRun(tmp_path)
-    assert followed.status.round == 4
-    (tmp_path / "events.jsonl").rename(tmp_path / "away")
-    second = RunFolder(tmp_path, "study1")
-    assert followed.update().state == "waiting"
-    second.open_events()
-    second.event(TrainingStarted(0, 7))
-    assert (followed.update().round, followed.status.rounds) == (0, 7)
-    first.close()
-    second.close()
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
@@ -136,10 +102,6 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 def test_events_that_nobody_can_show(told: dict[str, Any], tmp_path: Path) -> None:
     """Else the terminal, the page or JSON would fail over them, later."""
     refused(tmp_path, json.dumps(told).encode() + b"\n")
-
-
-def test_events_that_are_nested_without_end(tmp_path: Path) -> None:
-    refused(tmp_path, 100_000 * b"[" + b"\n")
 
 
 def refused(folder: Path, events: bytes) -> None:
