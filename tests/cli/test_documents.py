@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from fedtopics import LDA, TopicModel
+from fedtopics import LDA
 from tests.helpers.clients import ALL
 from tests.helpers.command_line import typist
 
@@ -49,34 +48,3 @@ def test_topics_by_a_column_and_by_month(
     by_year = found["written"]["rows"]
     assert [(row["period"], row["documents"]) for row in by_year] == [("2025-01-01", 80)] * 2
     assert sum(row["share"] for row in by_year) == pytest.approx(1)
-
-
-def test_a_column_that_is_not_there(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(place)
-    asked = "transform", "model", "letters.csv", "--text", "text", "--by", "town"
-    code, _, err = typist(monkeypatch, capsys)(*asked)
-    assert code == 2
-    assert "There is no column 'town' in the documents; it has: text, office, written." in err
-
-
-def test_labels_are_suggested_by_phrases_of_own_documents(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(place)
-    typed = typist(monkeypatch, capsys)
-    model = shutil.copytree("model", "named")
-    before = TopicModel.from_pretrained(model)
-    [[first, second, *_]] = [t for k, t in enumerate(before.topics()) if k not in before.labels]
-    phrase = f"{second} {first}"
-    (place / "own.csv").write_text("text\n" + f"a {phrase}\n" * 20)
-    asked = "topics", "named", "--suggest", "--with-documents", "own.csv", "--text", "text"
-    code, out, _ = typed(*asked)
-    assert code == 0
-    assert f"{phrase.capitalize()}, " in out
-    assert "phrases of these documents: read them before the model is given on" in out
-    after = TopicModel.from_pretrained(model)
-    assert after.labels | before.labels == after.labels
-    [suggested] = after.suggested
-    assert after.labels[suggested].startswith(f"{phrase.capitalize()}, ")

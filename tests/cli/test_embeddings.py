@@ -11,17 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics import __version__
 from fedtopics.cli import display
-from fedtopics.engines.handshake import Proposal
-from fedtopics.federation.study import Study
-from fedtopics.methods.core.events import StatusChange
-from fedtopics.methods.registry import versions
-from fedtopics.text.embeddings import EmbeddingSettings
-from tests.helpers.background import HOST, PATIENCE
 from tests.helpers.command_line import Typed
-from tests.helpers.programs import Federation
-from tests.helpers.sockets import offering
 
 NAMES = ("north", "south")
 STUDY = """
@@ -38,8 +29,6 @@ data = "north.parquet"
 [clients.south]
 data = "south.parquet"
 """
-WHY = "its policy or its settings keep it from joining"
-DECLINED = "north", StatusChange("declined", "north", WHY)
 
 
 def vectors(seed: int, n: int, dimension: int = 3) -> list[list[float]]:
@@ -149,29 +138,8 @@ def test_wrong_embeddings_in_a_simulation(case: str, folder: Path, typed: Typed)
     if (folder / "out").exists():  # opened before the embeddings are looked at
         assert not (folder / "out/clients/north/ledger.jsonl").read_text()
 
-    edit(folder, "\n".join(lines), 'data = "north.parquet"\nembedding = "vector"')
-    assert typed("run", "study.toml", "--out", "out")[0] == 0, "the retry works"
 
-
-def proposal(folder: Path) -> Proposal:
-    study = Study.read(folder / "study.toml")
-    version = versions("gfedntm")["gfedntm"]
-    return Proposal(__version__, "gfedntm", version, study.agreed, study.fingerprint)
-
-
-def client_options(f: Federation, changes: dict[str, Any]) -> list[str]:
-    Path("policy.toml").write_text("min_documents = 10\n")
-    given = {"data": "north.parquet", "embedding": "vector", "policy": "policy.toml"} | changes
-    options = [
-        part
-        for key, value in given.items()
-        if value
-        for part in (f"--{key.replace('_', '-')}", value)
-    ]
-    return ["--server", f"{HOST}:{f.hub.port}", "--insecure", "--name", "north", *options]
-
-
-@pytest.mark.parametrize("case", ["another dimension", "NaN", "another model", "no such column"])
+@pytest.mark.parametrize("case", ["another dimension", "another model"])
 def test_wrong_embeddings_to_transform(case: str, folder: Path, typed: Typed) -> None:
     assert typed("run", "study.toml", "--out", "out")[0] == 0
     changes, message = WRONG[case]
@@ -201,16 +169,3 @@ def test_without_the_extra(folder: Path, typed: Typed, without_extra: str) -> No
     assert (code, err) == (1, without_extra)
     edit(folder, 'data = "north.parquet"\nembedding = "vector"', 'data = "without.parquet"')
     assert typed("run", "study.toml", "--out", "other")[::2] == (1, without_extra)
-    with offering(NAMES, proposal=proposal(folder)) as f:
-        options = client_options(f, {"data": "without.parquet", "embedding": None})
-        assert typed("client", *options, "--dry-run")[::2] == (1, without_extra)
-        assert typed("client", *options)[::2] == (1, without_extra)
-        assert f.node.inbox.get(timeout=PATIENCE) == DECLINED
-    assert not (folder / "runs").exists()
-
-
-# Wrong studies
-
-
-def test_the_default_model_is_the_packaged_one() -> None:
-    assert Study().method.embedding == EmbeddingSettings(model="all-MiniLM-L6-v2", dimension=384)

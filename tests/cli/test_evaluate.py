@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +12,8 @@ import pytest
 
 from fedtopics import TopicModel
 from fedtopics.cli import display
-from fedtopics.cli.evaluate import _print_scores
-from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
-from fedtopics.metrics import METRICS, Metric, coherence_of, register, unique_words
 from fedtopics.model.evaluation import evaluate
 from fedtopics.text.corpus import Corpus
 from tests.helpers.command_line import fedtopics, refused
@@ -39,10 +34,6 @@ def model() -> TopicModel:
     return train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))
 
 
-def labelled(documents: Corpus, labels: object) -> Corpus:
-    return replace(documents, labels=pa.chunked_array([pa.array(labels)]))
-
-
 def test_coherence_is_that_of_the_training(model: TopicModel, documents: Corpus) -> None:
     scores = evaluate(model, documents)
     for measure, values in model.coherence.items():
@@ -50,44 +41,6 @@ def test_coherence_is_that_of_the_training(model: TopicModel, documents: Corpus)
     assert (scores["documents"], scores["topics"], scores["by"]) == (120, 3, "windows")
     assert scores["lambda"] == model.reading.lambda_
     assert "purity" not in scores
-
-
-def test_coherence_by_documents_under_another_reading(model: TopicModel, documents: Corpus) -> None:
-    scores = evaluate(model, documents, by="documents", lambda_=1.0)
-    words = model.topics(10, 1.0)
-    texts = documents.documents.to_pylist()
-    for measure in ("c_v", "npmi", "u_mass"):
-        expected = coherence_of(words, texts, measure, None).mean()
-        assert scores[measure] == pytest.approx(expected)
-    assert scores["unique_words"] == unique_words(model.topics(25, 1.0), 25)
-    assert scores["lambda"] == 1.0
-    assert 0 < scores["inverted_rbo"] <= 1
-    assert 0 < scores["cosine_dissimilarity"] < 1
-
-
-def test_labels_that_are_the_topics(model: TopicModel, documents: Corpus) -> None:
-    topics = model.main_topics(documents)
-    assert set(topics) <= {0, 1, 2}
-    scores = evaluate(model, labelled(documents, topics))
-    assert scores["purity"] == 1
-    assert scores["nmi"] == pytest.approx(1)
-    assert (scores["labelled"], scores["without_label"], scores["unseen"]) == (120, 0, 0)
-
-
-def test_documents_without_label_or_known_word_are_counted(model: TopicModel) -> None:
-    texts = [["north1", "north2"], ["unheard"], [], ["south1"], ["south1"], ["south2"]]
-    corpus = labelled(Corpus.of(texts), ["a", "a", "a", None, " ", "a"])
-    assert model.main_topics(corpus)[[1, 2]].tolist() == [-1, -1]
-    scores = evaluate(model, corpus)
-    assert (scores["labelled"], scores["without_label"], scores["unseen"]) == (2, 2, 2)
-    assert scores["purity"] == 1
-
-
-def test_what_cannot_be_scored(model: TopicModel, documents: Corpus) -> None:
-    with pytest.raises(StudyError, match="by='sentences' is unknown"):
-        evaluate(model, documents, by="sentences")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"The labels are list<.*>; give strings or numbers"):
-        evaluate(model, labelled(documents, [["a"]] * 120))
 
 
 @pytest.fixture
@@ -146,29 +99,3 @@ def test_wrong_arguments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert message in refused(monkeypatch, capsys, "evaluate", *arguments)
-
-
-def test_a_registered_metric_is_in_the_table_and_in_json(
-    model: TopicModel,
-    documents: Corpus,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def largest(theta: np.ndarray) -> float:
-        return float(theta.max())
-
-    def wrong(labels: np.ndarray, counts: np.ndarray) -> float:
-        return counts.shape[0] + len(set(labels)) / 10
-
-    monkeypatch.setattr(METRICS, "_items", dict(METRICS._items))
-    register(Metric("largest", "largest theta", "Mine", largest, ("theta",)))
-    register(Metric("mine", "documents.labels", "Mine", wrong, ("labels", "counts")))
-    scores = evaluate(model, documents)
-    assert scores["largest"] == model.transform(documents).max()
-    assert "mine" not in scores
-    scores = evaluate(model, labelled(documents, [["x", "y", None][i % 3] for i in range(120)]))
-    assert scores["mine"] == scores["labelled"] + 0.2
-    model.save_pretrained(tmp_path / "model")
-    _print_scores(tmp_path / "model", scores)
-    assert re.search(r"Mine\s+largest theta\s+\d\.\d{3}", capsys.readouterr().out)

@@ -71,41 +71,6 @@ def test_from_a_run_to_its_threshold(folder: Path) -> None:
 # Labels
 
 
-def test_words_are_shown_and_no_cosine(folder: Path) -> None:
-    write_pairs("pairs.csv", TREES)
-    shown = typed("label", "pairs.csv", answers="quit\n").stdout
-    assert "\n3 left\n  oak elm\n  elm oak\nAre these the same topic? [y/n/skip/quit]" in shown
-    assert "." not in shown.replace("pairs.csv", "").replace("label.", "")
-    assert shown.endswith("\n3 of 3 pairs have no label. Go on:  fedtopics flda label pairs.csv\n")
-    assert labels() == [None, None, None]
-
-
-def test_the_end_of_input_loses_nothing(folder: Path) -> None:
-    write_pairs("pairs.csv", TREES)
-    shown = typed("label", "pairs.csv", answers="y\nn\n").stdout
-    assert shown.endswith("\n1 of 3 pairs have no label. Go on:  fedtopics flda label pairs.csv\n")
-    assert labels() == [True, False, None]
-
-
-def test_what_has_a_label_is_not_asked_again(folder: Path) -> None:
-    write_pairs("pairs.csv", TREES)
-    typed("label", "pairs.csv", answers="n\nskip\nquit\n")
-    assert labels() == [False, None, None]
-    shown = typed("label", "pairs.csv", answers="YES\n No \n").stdout
-    assert "oak" not in shown
-    assert shown.index("2 left\n  fir pine\n  ketch") < shown.index("1 left\n  ash\n  yew")
-    assert labels() == [False, True, False]
-    shown = typed("label", "pairs.csv").stdout
-    assert shown == "\nAll 3 pairs have a label. Now:  fedtopics flda threshold pairs.csv\n"
-
-
-def test_another_answer_is_asked_for_again(folder: Path) -> None:
-    write_pairs("pairs.csv", TREES)
-    done = typed("label", "pairs.csv", answers="maybe\n\n1\ny\n")
-    assert done.stdout.count("Error: answer y, n, skip or quit.") == 2
-    assert labels() == [True, None, None]
-
-
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, click.Abort])
 def test_each_answer_is_written_at_once_and_an_interruption_loses_none(
     stop: type[BaseException], folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,22 +88,6 @@ def test_each_answer_is_written_at_once_and_an_interruption_loses_none(
     assert "1 of 3 pairs have no label" in typed("label", "pairs.csv").stdout
     assert seen == [[None, None, None], [False, None, None], [False, False, None]]
     assert labels() == [False, False, None]
-
-
-# The threshold
-
-
-def test_the_threshold_as_it_is_printed(folder: Path) -> None:
-    write_pairs("pairs.csv", [*MIRRORED, TopicPair("", "", 0.9)])
-    shown = typed("threshold", "pairs.csv", "--compare", 0.5, "--plot", "curve.svg").stdout
-    assert shown == (
-        "threshold = 0.400   for [method] of the study: from this cosine on two topics are rather "
-        "the same\n"
-        "It decides 8 of 10 labelled pairs as the person did, who found 5 the same.\n"
-        "0.5 decides 9 of them so.\n"
-        "The picture is curve.svg.\n"
-    )
-    assert Path("curve.svg").read_text().startswith("<svg")
 
 
 # Rounds

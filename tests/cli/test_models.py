@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -65,55 +64,15 @@ def test_more_rounds(trained: Path, typed: Typed) -> None:
     assert (code, "is of study" in err) == (2, True)
 
 
-def test_words_agreed_anew(trained: Path, typed: Typed) -> None:
-    for name in ("north", "south"):
-        text = Path(f"{name}.csv").read_text()
-        Path(f"{name}.csv").write_text(text.replace(f"{name}a", f"{name}new"))
-    code, out, _ = typed(*CONTINUE, "--vocabulary", "agree", "--out", "more")
-    assert code == 0
-    assert "rounds, in words agreed on anew" in out
-    more = TopicModel.from_pretrained("more/model")
-    assert {"northnew", "southnew"} <= {*more.vocabulary.words}
-    assert "northa" not in more.vocabulary.words
-    assert more.info["rounds"] == 12
-
-
-def test_whether_words_stay_by_default(trained: Path, typed: Typed) -> None:
-    """They do with the same method and the same rules of text."""
-    Path("study.toml").write_text(STUDY + '[text]\nstop_words = "none"\n')
-    code, out, _ = typed(*CONTINUE, "--rounds", 1, "--out", "a")
-    assert (code, "in words agreed on anew" in out) == (0, True)
-    code, out, _ = typed(*CONTINUE, "--rounds", 1, "--out", "b", "--vocabulary", "keep")
-    assert (code, "with its words" in out) == (0, True)
-    study_of("lda", max_rounds=2)
-    code, out, _ = typed(*CONTINUE, "--out", "c")
-    assert (code, "of gfedntm after 12 rounds, in words agreed on anew" in out) == (0, True)
-
-
-@pytest.mark.parametrize(
-    ("method", "more"),
-    [
-        ("lda", {}),
-        ("flda", {"iterations": 30, "coherence": "documents", "min_new_documents": 10}),
-    ],
-)
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
-def test_other_methods(
-    method: str,
-    more: dict[str, Any],
-    vocabulary: str,
-    folder: Path,
-    typed: Typed,
-) -> None:
-    if method == "flda":
-        pytest.importorskip("tomotopy")
-    study_of(method, max_rounds=3, **more)
+def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
+    study_of("lda", max_rounds=3)
     assert typed("run", "study.toml", "--out", "out")[0] == 0
     code, _, err = typed(*CONTINUE, "--rounds", 2, "--vocabulary", vocabulary)
     assert (code, err) == (0, "")
     found = TopicModel.from_pretrained("runs/study-continued/model")
     assert found.info["rounds"] == (5 if vocabulary == "keep" else 2)
-    assert found.info["continued"]["method"] == method
+    assert found.info["continued"]["method"] == "lda"
 
 
 @pytest.mark.parametrize(
@@ -140,43 +99,6 @@ def test_what_does_not_go_on(
     assert (code, out) == (2, "")
     assert message in err
     assert not Path("runs").exists()
-
-
-# Comparing
-
-
-def test_a_model_beside_itself(trained: Path, typed: Typed) -> None:
-    code, out, _ = typed("compare", "out/model", "out/model", "--json", "--words", 4)
-    found = json.loads(out)
-    assert code == 0
-    assert sorted((pair["a"], pair["b"]) for pair in found["pairs"]) == [(0, 0), (1, 1), (2, 2)]
-    assert [len(pair["common"]) for pair in found["pairs"]] == [4, 4, 4]
-    assert (found["new"], found["gone"], found["similarity"]) == ([], [], pytest.approx(1))
-    assert (found["words_common"], found["words_new"], found["words_gone"]) == (52, 0, 0)
-
-
-def test_what_is_printed(trained: Path, typed: Typed) -> None:
-    Path("north.csv").write_text(Path("north.csv").read_text().replace("north", "west"))
-    assert typed("run", "study.toml", "--out", "other")[0] == 0
-    code, out, _ = typed("compare", "out/model", "other/model", "--words", 5)
-    assert code == 0
-    first, second, *_ = out.splitlines()
-    found = re.match(
-        r"(\d) topics are the same, from a cosine of 0\.\d\d on.*\. "
-        r"(\d) are new in B, (\d) of A are gone\.",
-        first,
-    )
-    assert found is not None
-    same, new, gone = map(int, found.groups())
-    assert same + new == same + gone == 3
-    assert second == "Words: 26 of both, 26 new, 26 gone."
-    assert ("new in B" in out, "gone from A" in out) == (new > 0, gone > 0)
-    code, out, _ = typed("compare", "out/model", "other/model", "--threshold", 1)
-    assert code == 0
-    assert out.startswith("0 topics are the same, from a cosine of 1.00 on. 3 are new in B, 3 of A")
-    code, _, err = typed("compare", "out/model", "other/model", "--threshold", 0)
-    assert (code, "Invalid value for '--threshold'" in err) == (2, True)
-    assert typed("compare", "out/model", "nowhere")[0] == 2
 
 
 # Merging

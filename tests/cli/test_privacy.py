@@ -89,12 +89,3 @@ def test_what_was_spent(typed: Typed, tmp_path: Path) -> None:
     code, _, err = typed("budget", policy)
     assert code == 2
     assert "has no max_epsilon" in err
-
-
-def test_a_study_without_clients(typed: Typed, tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text("[method]\nname = 'lda'\n")
-    for command in ("privacy", "audit"):
-        data = ["--data", tmp_path] if command == "audit" else []
-        code, _, err = typed(command, tmp_path / "study.toml", *data)
-        assert code == 2
-        assert "names no clients" in err

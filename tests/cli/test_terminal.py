@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from io import StringIO
@@ -16,13 +15,12 @@ from rich.table import Table
 
 from fedtopics.cli import display, members, privacy
 from fedtopics.cli.display import Terminal
-from fedtopics.cli.participant import print_event
 from fedtopics.errors import FederationError
 from fedtopics.federation.exposure import Shown
 from fedtopics.federation.study_tables import About
 from fedtopics.harmless import for_terminal
 from tests.helpers.command_line import Typed, typist
-from tests.helpers.hostile import NO_WORDS, unchecked
+from tests.helpers.hostile import NO_WORDS
 
 TEXT = "[bold]x[/nothing] :skull: " + "".join(NO_WORDS)
 OWN = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]|\r")  # colours, and what a live table is redrawn by
@@ -42,23 +40,11 @@ def screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     assert "[2J" not in "".join(OWN.findall(shown)).replace("\\x1b[2J", "")
 
 
-def test_sentences(screen: StringIO) -> None:
-    display.say(f"{TEXT}\nanother line")
-    assert "[bold]x[/nothing] :skull:" in screen.getvalue()
-    assert r"\x1b[2J\x1b[31mred" in screen.getvalue()
-    assert screen.getvalue().endswith("another line\n")
-
-
 def test_tables(screen: StringIO) -> None:
     row = {"function": TEXT, "replies": 1, "documents": 2, "values": 3, "bytes": 4, "totals": 0}
     row["masked"] = True
     display.print_ledger(TEXT, [row])
     assert screen.getvalue().count(r"\x1b[31mred") == 2
-
-
-def test_topics(screen: StringIO) -> None:
-    display.print_topics(unchecked(), 50)
-    assert screen.getvalue().count(r"\x1b]0;title") >= 3
 
 
 def test_what_goes_on(screen: StringIO) -> None:
@@ -112,16 +98,6 @@ def test_events_of_others(screen: StringIO) -> None:
     assert screen.getvalue().count(r"\x1b[31mred") > 30
 
 
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    event = {"event": "refused", "client": TEXT, "reason": [TEXT]}
-    display.print_json(event)
-    print_event(event)
-    out = capsys.readouterr().out
-    assert for_terminal(out) == out
-    *first, last = out.splitlines()
-    assert json.loads("\n".join(first)) == json.loads(last) == event
-
-
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
     return typist(monkeypatch, capsys)
@@ -144,27 +120,3 @@ def test_an_error_is_one_line_whoever_wrote_it(
     code, _, err = typed("topics", tmp_path)
     assert code == 4
     assert for_terminal(err) == err
-
-
-def test_a_study_cannot_choose_another_folder(
-    typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Its name is whose wrote it; what is written is below runs/."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    Path("a.csv").write_text("text\n" + "oak elm fir\nyawl brig dory\n" * 20)
-    method = 'name = "lda"\nn_components = 2\nmax_rounds = 2\ncoherence = "nothing"\n'
-    limits = "[vocabulary]\nmax_document_share = 1.0\n"
-    clients = '[clients.a]\ndata = "a.csv"\n[clients.b]\ndata = "a.csv"\n'
-    title = f'name = "../../{tmp_path.name}/evil"\n'
-    Path("study.toml").write_text(f"{title}[method]\n{method}{limits}{clients}")
-    code, *_ = typed("run", "study.toml")
-    assert code == 0
-    (run,) = Path("runs").iterdir()
-    assert run.name.endswith("evil")
-    assert (run / "model/config.json").exists()
-    assert {path.name for path in tmp_path.iterdir()} == {"work"}
-    Path("study.toml").write_text('name = "a\\u001b[2J"\n' + clients)
-    code, _, err = typed("run", "study.toml")
-    assert "this has to be one line of characters that print" in err

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -17,18 +15,15 @@ from fedtopics import (
     FLDA,
     LDA,
     CombinedTM,
-    GuidedLDA,
     MixtureTM,
     NeuralLDA,
-    Policy,
     ProdLDA,
     ShortTextClustering,
     Study,
     TopicEstimator,
     ZeroShotTM,
 )
-from fedtopics.errors import PolicyError, StudyError
-from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.errors import StudyError
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.metrics import purity
 from fedtopics.text.corpus import Corpus
@@ -66,13 +61,6 @@ def test_centralised() -> None:
 
 def test_federated() -> None:
     assert_separated(estimator().fit_clients(TEXTS))
-
-
-def test_fit_is_a_federation_of_one() -> None:
-    alone = quick().fit(ALL)
-    one = quick().fit_clients({"all": ALL}, policies={"all": OPEN_POLICY})
-    assert alone.beta_.tobytes() == one.beta_.tobytes()
-    assert alone.transform(ALL).tobytes() == one.transform(ALL).tobytes()
 
 
 @pytest.mark.parametrize("kind", [NeuralLDA, CombinedTM, ZeroShotTM])
@@ -113,14 +101,6 @@ def test_random_state() -> None:
     first = quick(random_state=3).fit(ALL)
     assert quick(random_state=3).fit(ALL).beta_.tobytes() == first.beta_.tobytes()
     assert quick(random_state=4).fit(ALL).beta_.tobytes() != first.beta_.tobytes()
-
-
-def test_global_random_states_are_left_alone() -> None:
-    state = np.random.get_state()[1].tolist()  # type: ignore[union-attr]
-    torch_state = torch.get_rng_state()
-    quick(random_state=0).fit(ALL)
-    assert np.random.get_state()[1].tolist() == state  # type: ignore[union-attr]
-    assert torch.equal(torch.get_rng_state(), torch_state)
 
 
 # What it takes
@@ -209,36 +189,6 @@ def test_a_search_over_settings() -> None:
     ).fit(ALL)
     assert search.best_params_ == {"alpha": 0.1}
     assert search.best_estimator_.model_.inference.settings.alpha == 0.1
-
-
-def test_guided_lda_has_defaults_of_its_own(tmp_path: Path) -> None:
-    words = tmp_path / "words.toml"
-    words.write_text('seed_topics = [["oak"], ["yawl", "brig"]]')
-    expected = {
-        "name": "flda", "seed_topics": [["oak"], ["yawl", "brig"]], "n_components": 3,
-        "spare_topics": 0, "strength": 0.1, "n_words": 100, "max_rounds": 1,
-        "min_new_documents": 1,
-    }  # fmt: skip
-    assert GuidedLDA(words)._study() == Study.make(method=expected)
-    some = GuidedLDA(words, settings={"strength": 0.5, "max_rounds": 2})._study().method
-    assert some == Study.make(method=expected | {"strength": 0.5, "max_rounds": 2}).method
-    more = {"n_components": 4, "n_words": 9, "iterations": 7}
-    assert (
-        GuidedLDA(words, 4, n_words=9, iterations=7)._study().method
-        == Study.make(method=expected | more).method
-    )
-
-
-# Clients' policies
-
-
-def test_each_client_has_a_policy_by_default() -> None:
-    few = {"few": TEXTS["trees"][:9], "many": TEXTS["boats"]}
-    model = quick(max_document_share=1.0)
-    with pytest.raises(PolicyError, match="at least 10 documents, and it has 9; nothing has left"):
-        model.fit_clients(few)
-    model.fit_clients(few, policies={"few": Policy(min_documents=9)})
-    assert model.model_.documents == {"few": 9, "many": 40}
 
 
 # What cannot be

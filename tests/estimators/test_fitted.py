@@ -15,16 +15,13 @@ from fedtopics import (
     FLDA,
     LDA,
     NMF,
-    Corpus,
     GuidedLDA,
     NeuralLDA,
-    ProdLDA,
-    ShortTextClustering,
     Study,
     TopicEstimator,
     train,
 )
-from fedtopics.errors import FedTopicsError, ModelError, StudyError
+from fedtopics.errors import StudyError
 from tests.helpers.clients import ALL, BOATS, TEXTS, TREES, documents
 
 SETTINGS: dict[str, Any] = {"n_components": 2, "max_rounds": 20}
@@ -87,19 +84,6 @@ def test_finding_topics(model: LDA) -> None:
     assert model.find_topics("oak", top_n=1)[0] == [trees]
 
 
-def test_without_pandas(model: LDA, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtopics.extras.find_spec", lambda name: None)
-    asked = (
-        model.get_topic_info,
-        lambda: model.get_document_info(ALL),
-        model.hierarchical_topics,
-        lambda: model.topics_over_time(ALL, [2026] * 80),
-    )
-    for ask in asked:
-        with pytest.raises(FedTopicsError, match=r"^DataFrames need the package pandas, which is"):
-            ask()
-
-
 def test_before_fit() -> None:
     for ask in (
         lambda: LDA().topics(),
@@ -128,18 +112,6 @@ def test_score_is_that_of_held_out_words(model: LDA) -> None:
 
 
 # Topics that people work with
-
-
-def test_merging_is_in_place(model: LDA) -> None:
-    changed = LDA(3, max_rounds=20).fit(ALL)
-    theta = changed.transform(ALL)
-    assert changed.merge_topics([0, 2]) is changed
-    np.testing.assert_allclose(
-        changed.transform(ALL), np.c_[theta[:, 0] + theta[:, 2], theta[:, 1]], atol=1e-6
-    )
-    assert [len(changed.topics_), changed.beta_.shape[0]] == [2, 2]
-    assert changed.get_feature_names_out().tolist() == ["lda0", "lda1"]
-    assert changed.reduce_topics(1).transform(["oak"]).tolist() == [[1.0]]
 
 
 def test_topics_over_time_and_per_class(model: LDA) -> None:
@@ -194,15 +166,6 @@ def test_save_and_load(estimator: TopicEstimator, tmp_path: Path) -> None:
         assert loaded.fit(ALL).beta_.tobytes() == estimator.beta_.tobytes()
 
 
-def test_what_is_no_value_is_not_saved(tmp_path: Path) -> None:
-    start = LDA(2, max_rounds=2).fit(ALL).model_
-    state = np.random.RandomState(0)
-    LDA(2, max_rounds=2, start=start, random_state=state, callback=print).fit(ALL).save(tmp_path)
-    saved = json.loads((tmp_path / "estimator.json").read_text())["parameters"]
-    assert not {"start", "random_state", "callback", "analyzer", "tokenizer"} & {*saved}
-    assert LDA.load(tmp_path).get_params()["random_state"] == 0
-
-
 def test_a_model_of_a_run_is_loaded(tmp_path: Path) -> None:
     study = Study.make(method={"name": "lda", "n_components": 2, "max_rounds": 2})
     model = train(study, TEXTS, out=tmp_path / "run")
@@ -215,25 +178,6 @@ def test_a_model_of_a_run_is_loaded(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [NMF, ProdLDA, ShortTextClustering, GuidedLDA])
-def test_a_model_of_another_kind(model: LDA, kind: type[TopicEstimator], tmp_path: Path) -> None:
-    message = f"none of {kind.__name__}, but one of lda; load it by TopicEstimator.load"
-    with pytest.raises(ModelError, match=message):
-        kind.load(model.save(tmp_path))
-    (tmp_path / "estimator.json").unlink()
-    if kind is not ShortTextClustering:
-        with pytest.raises(ModelError, match=message):
-            kind.load(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"parameters": 3}', "\udcff"])
-def test_damaged_parameters(model: LDA, content: str, tmp_path: Path) -> None:
-    path = model.save(tmp_path) / "estimator.json"
-    path.write_text(content, errors="surrogateescape")
-    with pytest.raises(ModelError, match="is damaged; copy it again, or delete it"):
-        LDA.load(tmp_path)
-
-
 def test_a_file_of_others_runs_nothing(model: LDA, tmp_path: Path) -> None:
     """Names that are no estimator of ours, and parameters that are functions, are left out."""
     path = model.save(tmp_path) / "estimator.json"
@@ -241,31 +185,6 @@ def test_a_file_of_others_runs_nothing(model: LDA, tmp_path: Path) -> None:
     path.write_text(json.dumps({"estimator": "sys", "parameters": saved}))
     loaded = LDA.load(tmp_path)
     assert loaded.get_params() == LDA().get_params()
-
-
-def test_a_cell_can_be_run_twice(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    first = LDA(2, max_rounds=3).fit_clients(TEXTS, out=out)
-    assert first.run_folder_ == out
-    before = (out / "clients" / "trees" / "ledger.jsonl").read_text()
-    again = LDA(2, max_rounds=3).fit_clients(TEXTS, out=out)
-    assert again.run_folder_ == out
-    assert again.beta_.tobytes() == first.beta_.tobytes()
-    assert (out / "clients" / "trees" / "ledger.jsonl").read_text().startswith(before)
-
-
-def test_other_settings_or_documents_have_a_folder_beside(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    LDA(2, max_rounds=3).fit_clients(TEXTS, out=out)
-    kept = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    other = LDA(3, max_rounds=3).fit_clients(TEXTS, out=out)
-    assert other.run_folder_ == tmp_path / "run-2"
-    swapped = {"boats": TEXTS["trees"], "trees": TEXTS["boats"]}
-    assert LDA(2, max_rounds=3).fit_clients(swapped, out=out).run_folder_ == tmp_path / "run-3"
-    assert LDA(3, max_rounds=3).fit_clients(TEXTS, out=out).run_folder_ == tmp_path / "run-2"
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == kept
-    (out / "documents.json").write_text("{")
-    assert LDA(2, max_rounds=3).fit_clients(TEXTS, out=out).run_folder_ == tmp_path / "run-4"
 
 
 # Progress
@@ -277,35 +196,3 @@ def test_callback_gets_events() -> None:
     kinds = [event["event"] for event in events]
     assert kinds.count("round") == 3
     assert kinds[-1] == "finished"
-
-
-def test_verbose_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    LDA(2, max_rounds=3, verbose=True).fit(ALL)
-    assert "round 3 of 3" in capsys.readouterr().err
-    LDA(2, max_rounds=3).fit(ALL)
-    assert capsys.readouterr() == ("", "")
-
-
-def test_embeddings_are_looked_for_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An encoder that knows that a forest is of trees."""
-
-    def encoder(name: str) -> Any:
-        return lambda texts: np.array(
-            [[float(any(w in TREES or w == "forest" for w in text.split())), 0.1] for text in texts]
-        )
-
-    monkeypatch.setattr("fedtopics.model.search.sentence_encoder", encoder)
-    corpus = {name: Corpus.of(texts) for name, texts in TEXTS.items()}
-    model = LDA(2, max_rounds=30, max_document_share=1.0).fit_clients(corpus)
-    model.model_ = model.model_.reduce_topics(2)
-    trees = subject(model, TREES)
-    monkeypatch.setattr(type(model.model_), "topics", lambda self, *_: [
-        TREES[:3] if k == trees else BOATS[:3] for k in (0, 1)
-    ])  # fmt: skip
-    topics, near = model.find_topics("forest", by="meaning")
-    assert topics == [trees, 1 - trees]
-    assert near == pytest.approx([1.0, 0.1 / np.hypot(1, 0.1)])
-    with pytest.raises(StudyError, match='look by="meaning"'):
-        model.find_topics("forest")
-    with pytest.raises(StudyError, match="by='sound' is unknown"):
-        model.find_topics("forest", by="sound")  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.pipeline import make_pipeline
 
 from fedtopics import FLDA, LDA, Corpus, Policy, ShortTextClustering
-from fedtopics.errors import DataError, InputError, PolicyError, StudyError
+from fedtopics.errors import DataError, PolicyError, StudyError
 from tests.helpers.clients import ALL, BOATS, TEXTS, TREES
-from tests.helpers.texts_of_the_world import ENGLISH, GERMAN
 
 
 def small(**parameters: Any) -> LDA:
@@ -45,12 +42,6 @@ def test_stop_words(given: Any, settings: dict[str, Any]) -> None:
     study = LDA(stop_words=given)._study()
     assert study.text.model_dump(include=set(settings)) == settings
     assert clone(LDA(stop_words=given))._study() == study
-
-
-def test_a_list_of_stop_words_is_left_out() -> None:
-    texts = [f"the {text}" for text in ALL]
-    words = small(stop_words=["oak", "yawl"], max_document_share=1.0).fit(texts).vocabulary_
-    assert {*words} == {"the", *TREES, *BOATS} - {"oak", "yawl"}
 
 
 @pytest.mark.parametrize("given", [5, [1, 2], [["oak"]]])
@@ -109,20 +100,6 @@ def test_a_function_that_fails_quotes_no_document(function: Callable[[str], Any]
     assert error.value.__suppress_context__
 
 
-def test_one_way_to_split() -> None:
-    with pytest.raises(StudyError, match="tokenizer and analyzer both split texts"):
-        small(tokenizer=str.split, analyzer=shouted).fit(ALL)
-    with pytest.raises(StudyError, match="token_pattern of LDA is 'lists' already"):
-        small(analyzer=shouted, token_pattern="words").fit(ALL)  # noqa: S106
-
-
-def test_ngrams_are_not_measured_by_windows() -> None:
-    model = small(ngrams=(1, 2)).fit(ALL)
-    assert model._study().method.coherence == "documents"
-    for parameters in ({}, {"ngrams": (1, 1)}):
-        assert small(**parameters)._study().method.coherence == "windows"
-
-
 # Counts
 
 
@@ -150,20 +127,6 @@ def test_counts_are_the_documents(form: Any, counted: tuple[Any, Any]) -> None:
     assert model.score(form(counts)) == pytest.approx(expected.score(ALL), rel=0.1)
 
 
-def test_clients_may_have_counts(counted: tuple[Any, Any]) -> None:
-    counts, words = counted
-    model = small().fit_clients({"a": counts[:40], "b": counts[40:]}, words=words)
-    expected = small(coherence="documents").fit_clients({"a": ALL[:40], "b": ALL[40:]})
-    assert model.beta_.tobytes() == expected.beta_.tobytes()
-
-
-def test_a_pipeline_numbers_words() -> None:
-    pipeline = make_pipeline(CountVectorizer(), small())
-    theta = pipeline.fit_transform(ALL)
-    assert {*pipeline[-1].vocabulary_} == {f"x{number}" for number in range(16)}
-    np.testing.assert_array_equal(pipeline.transform(ALL), theta)
-
-
 @pytest.mark.parametrize(
     ("counts", "words", "message"),
     [
@@ -179,15 +142,6 @@ def test_what_are_no_counts(counts: Any, words: Any, message: str) -> None:
         small().fit(counts, words=words)
 
 
-def test_counts_have_no_windows(counted: tuple[Any, Any]) -> None:
-    assert "npmi" in small().fit(counted[0], words=counted[1]).model_.coherence
-    with pytest.raises(StudyError, match="Counts do not say which words are near each other"):
-        small(coherence="windows").fit(counted[0], words=counted[1])
-    assert Corpus.of_counts([[1, 0, 2]], ["oak", "elm", "fir"]).documents.to_pylist() == [
-        ["oak", "fir", "fir"]
-    ]
-
-
 # Clients
 
 
@@ -198,13 +152,6 @@ def test_a_key_may_be_anything() -> None:
     assert model.model_.documents.keys() == {"3", "a-1", "Stadt-Koln"}
     shares = [name for name in model.get_topic_info() if name.startswith("Share_")]
     assert {*shares} == {"Share_3", "Share_('a', 1)", "Share_Stadt Köln"}
-
-
-def test_names_that_come_out_the_same_differ() -> None:
-    given = {"x y": TEXTS["boats"], "x-y": TEXTS["trees"], "x/y": TEXTS["trees"], "☃": ALL}
-    assert small().fit_clients(given).clients_ == {
-        "x-y": "x-y", "x-y-2": "x y", "x-y-3": "x/y", "client-4": "☃",
-    }  # fmt: skip
 
 
 def test_the_model_is_that_of_plain_names() -> None:
@@ -231,11 +178,6 @@ def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
     assert small().fit_clients(path, client="client").beta_.tobytes() == expected.beta_.tobytes()
 
 
-def test_a_column_named_client_is_found() -> None:
-    table = pd.DataFrame({"text": ALL, "client": [7] * 40 + [9] * 40})
-    assert small().fit_clients(table).clients_ == {"7": 7, "9": 9}
-
-
 @pytest.mark.parametrize(
     ("given", "client", "message"),
     [
@@ -251,16 +193,6 @@ def test_a_column_named_client_is_found() -> None:
 def test_what_are_no_clients(given: Any, client: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
         small().fit_clients(given, client=client)
-
-
-def test_names_for_people() -> None:
-    model = small().fit_clients(TEXTS, names={"trees": "Forest office"})
-    assert model.model_.client_names == {"trees": "Forest office"}
-    assert {"Share_boats", "Share_Forest office"} <= {*model.get_topic_info()}
-    with pytest.raises(InputError, match="Two clients have the same name"):
-        small().fit_clients(TEXTS, names={"trees": "boats"})
-    with pytest.raises(StudyError, match="name of client trees has 101 characters"):
-        small().fit_clients(TEXTS, names={"trees": "x" * 101})
 
 
 def test_policies_by_key_or_name() -> None:
@@ -280,20 +212,3 @@ def test_what_is_said_of_clients_has_their_keys() -> None:
     assert found.labels_.keys() == found.sizes_.keys() == found.unclear_.keys() == {1, 2}
     assert sorted(found.labels_[1].tolist()) == found.labels_[1].tolist()
     assert found.sizes_[1].sum() == 40
-
-
-def test_languages_of_documents_as_they_come() -> None:
-    settings: dict[str, Any] = {"languages": "detect", "lemmas": True, "html": True}
-    model = small(**settings, max_document_share=1.0).fit([*GERMAN * 5, *ENGLISH * 5, ""])
-    assert {"baum", "wald", "tree", "forest"} <= {*model.vocabulary_}
-    assert not {"die", "the", "bäume", "trees", "div", "script"} & {*model.vocabulary_}
-    assert model.transform([*GERMAN, "", "<br>"]).shape == (6, 2)
-    assert clone(model)._study() == model._study()
-
-
-def test_a_warning_where_stop_words_are_of_another_language() -> None:
-    with pytest.warns(UserWarning, match=r"^documents of all are in German \(100%\); stop words"):
-        small(max_document_share=1.0).fit(GERMAN * 5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        small(max_document_share=1.0, languages="de").fit(GERMAN * 5)

@@ -48,13 +48,6 @@ def test_it_is_part_of_what_is_agreed() -> None:
     assert len(others | {study.fingerprint}) == 7, "each of it counts"
 
 
-def test_a_study_without_it_is_called_what_it_was() -> None:
-    study = Study.make()
-    assert "about" not in study.agreed
-    assert Study.make(about={}).fingerprint == study.fingerprint
-    assert Study.make(about={"purpose": "", "recipients": []}).fingerprint == study.fingerprint
-
-
 def test_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(about().to_toml())

@@ -30,16 +30,6 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert study.policies() == {"a": Policy(min_documents=2), "b": Policy()}
 
 
-def test_a_model_may_be_a_folder_beside_the_file(tmp_path: Path) -> None:
-    (tmp_path / "models" / "small").mkdir(parents=True)
-    clients = (
-        '[clients.a]\nembedding_model = "models/small"\n[clients.b]\nembedding_model = "small"'
-    )
-    study = read(tmp_path, clients)
-    assert study.clients["a"].embedding_model == str(tmp_path / "models" / "small")
-    assert study.clients["b"].embedding_model == "small"
-
-
 def test_documents_of_the_clients(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("body,title\none,no\ntwo,no\n")
     (tmp_path / "b").mkdir()
@@ -57,18 +47,6 @@ def test_errors_name_the_client(tmp_path: Path) -> None:
     study = read(tmp_path, '[clients.north]\ndata = "a.csv"\n')
     with pytest.raises(DataError, match=r"Client 'north': There is no file .*a\.csv"):
         study.corpora()
-
-
-def test_a_client_may_be_named_without_its_documents(tmp_path: Path) -> None:
-    study = read(tmp_path, "[clients.north]\n")
-    assert study.fingerprint == Study.make(clients={"north": {"data": "a.csv"}}).fingerprint
-    with pytest.raises(DataError, match="names no documents of client 'north'; add data"):
-        study.corpora()
-
-
-def test_a_study_without_clients_has_no_documents() -> None:
-    with pytest.raises(StudyError, match=r"names no clients; add \[clients\.NAME\]"):
-        Study().corpora()
 
 
 def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:

@@ -88,16 +88,6 @@ def test_all_is_fine(clients: str, seen: str, ours: Path) -> None:
         assert not any(member.link for member in f.node.members.values()), "nobody joined"
 
 
-def test_a_certificate_that_ends_soon(ours: Path) -> None:
-    pki.issue(ours, "a", days=29, renew=True)
-    ends = Identity.load(ours / "clients/a").not_after
-    certificate, *_ = examine(f"{HOST}:{free_port()}", ours / "clients/a")
-    assert certificate.fine
-    assert certificate.text == (
-        f'client "a", valid until {ends:%Y-%m-%d}; renew it soon: fedtopics pki issue a --renew'
-    )
-
-
 @pytest.mark.parametrize(
     ("folder", "message"),
     [

@@ -13,7 +13,6 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
-from fedtopics.privacy import Privacy
 from tests.helpers.bounded import PUBLIC, install, themed
 from tests.helpers.bounded import planned as with_noise
 from tests.helpers.federation import DIMENSION, embedded, subjects
@@ -102,12 +101,6 @@ def test_verdicts() -> None:
     assert many["whether a document was there"].startswith("yes")
 
 
-def test_more_rounds_than_documents() -> None:
-    plan = small("lda", batch_size=30, max_rounds=1000)
-    found = expose(plan, subjects(SIZES)["east"]).verdicts
-    assert found["which words a single document has"].startswith("yes, all: sums of 1,000 rounds")
-
-
 def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few documents would be refused with noise, which adds no byte."""
     install(monkeypatch)
@@ -117,10 +110,3 @@ def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sizes["occurrences"] or 0) > 8 * len(PUBLIC)
     assert found.bytes is not None
     assert {each.seen for each in found.shown} == {exposure.NOBODY}
-
-
-def test_a_bound_is_said() -> None:
-    plan = Study(method={"name": "lda"}).with_clients(SIZES)
-    private = plan.model_copy(update={"privacy": Privacy(epsilon=1), "secure": True})
-    said = expose(private).verdicts["whether a document was there"]
-    assert said.startswith("hardly: by at most a factor of 2.72")

@@ -8,8 +8,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from fedtopics.engines import adder
@@ -88,24 +86,6 @@ def test_every_client_has_the_servers_model(finished: tuple[Path, Outcome]) -> N
     assert outcome.events.of("finished")[0]["received"] == sorted(SIZES)
 
 
-def test_every_client_has_a_row_of_theta_for_every_document(
-    finished: tuple[Path, Outcome],
-) -> None:
-    folder, outcome = finished
-    for name, corpus in with_canaries().items():
-        table = pq.read_table(folder / name / "theta.parquet").to_pydict()
-        columns = [column for column in table if column.startswith("theta_")]
-        theta = np.array([table[column] for column in columns]).T
-        assert theta.shape == (SIZES[name] + 2, 6)
-        np.testing.assert_allclose(theta, outcome.model.transform(corpus), atol=1e-6)
-        for row in (0, -1):  # the empty ones
-            assert theta[row] == pytest.approx([1 / 6] * 6)
-            assert table["known_words"][row] == 0
-        told = outcome.partners[name].events.of("model")
-        assert [event["documents"] for event in told] == [SIZES[name] + 2]
-        assert told[0]["unknown"] >= 2
-
-
 def test_the_model_is_that_of_one_process(finished: tuple[Path, Outcome]) -> None:
     policies = dict.fromkeys(SIZES, USUAL)
     assert_same_bits(
@@ -126,26 +106,6 @@ def test_the_ledgers_hold_every_reply(finished: tuple[Path, Outcome]) -> None:
         assert {function: calls.count(function) for function in replies} == replies
         asked = outcome.partners[name].events.of("offer")[0]["leaves"]
         assert asked.keys() == replies.keys() | {"size", "gradients"}
-
-
-def test_the_servers_folder(finished: tuple[Path, Outcome]) -> None:
-    folder, outcome = finished
-    again = Study.read(folder / "server/study.toml")
-    lines = (folder / "server/events.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
-    assert events[0]["study"] == again.fingerprint == planned().with_clients(SIZES).fingerprint
-    assert events == outcome.events
-    rounds = [event for event in events if event["event"] == "round"]
-    assert [event["round"] for event in rounds] == [1, 2, 3, 4]
-    for event in rounds:
-        assert event["clients"] == sorted(SIZES)
-        assert event["missing"] == {}
-        assert event["bytes_sent"] > 3 * 4 * 90 * 16  # the first layer, to each of them
-        assert event["bytes_received"] > 1000
-        assert 0 <= event["waiting"] <= event["seconds"]
-    for name in SIZES:
-        theirs = Study.read(folder / name / "study.toml")
-        assert theirs.fingerprint == again.fingerprint
 
 
 def test_what_few_documents_say_is_nowhere_on_the_server(finished: tuple[Path, Outcome]) -> None:

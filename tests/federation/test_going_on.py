@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedtopics.errors import FederationError, RunError
+from fedtopics.errors import FederationError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
@@ -25,7 +25,6 @@ from tests.helpers.grpc_federation import (
     Partner,
     federated,
     partner,
-    until,
 )
 from tests.helpers.ledgers import left
 
@@ -101,28 +100,6 @@ def test_a_server_that_begins_anew_is_joined_anyway(tmp_path: Path) -> None:
     assert_same_bits(model, expected(plan, subjects(SIZES)))
 
 
-def test_what_a_run_kept_is_looked_at_before_anybody_is_waited_for(tmp_path: Path) -> None:
-    plan = planned(max_rounds=4)
-    federated(plan, subjects(SIZES), tmp_path)
-    run = tmp_path / "server"
-    agreement, checkpoint = run / "agreement.json", run / "checkpoints" / "00000004.safetensors"
-    said = json.loads(agreement.read_text())
-    damages = {
-        agreement: [b"{}", json.dumps(said | {"total": 7}).encode(), b'{"words": ["oak"]}'],
-        checkpoint: [b"", checkpoint.read_bytes()[:-1], bytes(200)],
-        run / "run.json": [b"{}", b'{"run": 7}', b"["],
-    }
-    for file, contents in damages.items():
-        whole = file.read_bytes()
-        for content in contents:
-            file.write_bytes(content)
-            events = Notes()
-            with pytest.raises(RunError, match=file.name):
-                serve(plan, None, f"{HOST}:0", run, resume=True, on_event=events.append)
-            assert not events.of("listening")
-        file.write_bytes(whole)
-
-
 def test_a_client_of_another_study_is_sent_away(tmp_path: Path) -> None:
     """A server came back with another study: the client's own is over."""
     plan = planned()
@@ -136,45 +113,6 @@ def test_a_client_of_another_study_is_sent_away(tmp_path: Path) -> None:
             f"This client joined the study {plan.fingerprint}, the server now runs "
             f"{other.fingerprint}; restart the client to take part in that."
         )
-
-
-@pytest.mark.parametrize(("every", "at"), [(100, 4), (2, 5)])
-def test_a_restarted_client_catches_up(every: int, at: int, tmp_path: Path) -> None:
-    """From the beginning, or from its checkpoint; to the bits of who was there all the time."""
-    plan = planned(PATIENT.model_copy(update={"pause": 0.02}), every, max_rounds=12)
-    corpora = subjects(SIZES)
-    partners: dict[str, Partner] = {}
-    again: list[Partner] = []
-    address: list[str] = []
-    events = Notes()
-
-    def follow(event: dict[str, Any]) -> None:
-        events.append(event)
-        if event["event"] == "listening":
-            address.append(event["address"])
-            for name, corpus in corpora.items():
-                partners[name] = partner(address[0], name, corpus, tmp_path / name)
-        if event["event"] == "round" and event["round"] == at:
-            partners["north"].kill()
-        if event["event"] == "round" and event["round"] == at + 3:
-            again.append(partner(address[0], "north", corpora["north"], tmp_path / "north"))
-        if event["event"] == "round" and event["round"] == 11 and "north" in event["missing"]:
-            there = nodes[0].members  # it waits for the next turn
-            until(lambda: there["north"].turn > there["east"].turn)
-
-    nodes: list[Any] = []
-    run = tmp_path / "run"
-    model = serve(plan, None, f"{HOST}:0", run, on_event=follow, on_listen=nodes.append)
-    again[0].result()
-    for name in ("east", "south"):
-        partners[name].result()
-    for name in SIZES:
-        assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "model"), model)
-    away = [event["round"] for event in events.of("round") if "north" not in event["clients"]]
-    assert at + 2 in away
-    assert 12 not in away
-    known = left(tmp_path / "north/ledger.jsonl")
-    assert len(known) == len({line[2] for line in known}), "nothing is answered twice"
 
 
 def test_a_client_without_the_model_that_the_study_starts_from(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_different_totals_to_two_clients(signed: Scene) -> None:
         assert f"{other!r} has signed other totals than those that came here" in message
 
 
-@pytest.mark.parametrize("forged", [b"", b"forged", "of north", "of another time", 7])
+@pytest.mark.parametrize("forged", [b"forged", "of north", "of another time"])
 def test_a_forged_signature(signed: Scene, forged: Any) -> None:
     liar, client = signed.liar("north"), signed.client()
     liar.agree("north")

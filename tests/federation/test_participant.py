@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from fedtopics.errors import FederationError, IdentityError, PolicyError, RunErr
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import proposal, serve
+from fedtopics.federation.server import proposal
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
@@ -23,7 +22,7 @@ from fedtopics.text.corpus import Corpus
 from tests.helpers.bounded import planned as with_noise
 from tests.helpers.bounded import themed
 from tests.helpers.federation import study, subjects
-from tests.helpers.grpc_federation import HOST, KilledError, authority
+from tests.helpers.grpc_federation import authority
 
 SIZES = {"north": 12, "south": 12}
 
@@ -136,14 +135,6 @@ def test_a_study_cannot_choose_another_place(
     assert joined(planned(name=name)) == Path("runs/north") / folder
 
 
-def test_a_named_folder_holds_one_study(tmp_path: Path) -> None:
-    plan = planned(name="letters")
-    assert joined(plan, tmp_path) == tmp_path
-    assert joined(plan, tmp_path) == tmp_path
-    with pytest.raises(RunError, match="in another study; name another folder with --out"):
-        joined(planned(name="letters", seed=8), tmp_path)
-
-
 # What is offered
 
 
@@ -202,34 +193,3 @@ def test_roles_cannot_be_exchanged(tmp_path: Path) -> None:
         GrpcParticipation("localhost:1", pki / "server", corpus, Policy(), tmp_path / "north")
     with pytest.raises(IdentityError, match="holds the identity of a client; name the folder of"):
         Identity.load(pki / "clients/north", "server")
-
-
-def test_what_cannot_be_served(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"names no clients; add a table \[clients.NAME\]"):
-        serve(study(), None, f"{HOST}:0", tmp_path / "run")
-    plan = planned()
-    with pytest.raises(FederationError, match="works on this machine alone, not with"):
-        serve(plan, None, "0.0.0.0:0", tmp_path / "run")
-    with pytest.raises(
-        FederationError, match=r"works on this machine alone, not with example\.org"
-    ):
-        GrpcParticipation(
-            "example.org:1", None, Corpus.of([["a"]]), Policy(), tmp_path / "c", "north"
-        )
-    assert not (tmp_path / "run/events.jsonl").exists()
-    busy = threading.Event()
-
-    def begin(event: dict[str, Any]) -> None:
-        if event["event"] == "listening":
-            with pytest.raises(FederationError) as error:
-                serve(plan, None, event["address"], tmp_path / "second")
-            assert str(error.value) == (
-                f"This machine cannot listen on {event['address']}: the port is in use or the "
-                "address is not this machine's; name another with --listen."
-            )
-            busy.set()
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        serve(plan, None, f"{HOST}:0", tmp_path / "first", on_event=begin)
-    assert busy.is_set()

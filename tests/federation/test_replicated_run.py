@@ -12,9 +12,7 @@ from fedtopics.engines.handshake import Introduction, Proposal
 from fedtopics.engines.node import CaughtUpError
 from fedtopics.engines.states import digest_of
 from fedtopics.engines.values import dumps, loads
-from fedtopics.errors import RunError
-from fedtopics.federation.replicated_run import RUN, ReplicatedRun, begin, run_to_resume
-from fedtopics.federation.run_folder import has_run
+from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
 from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.pki import Identity, Signer
 
@@ -33,17 +31,6 @@ def opened(folder: Path, resumed: bool = False) -> ReplicatedRun:
     return ReplicatedRun(folder, "s" * 16, 1, resumed)
 
 
-def test_a_new_run_has_a_place_for_its_checkpoints(tmp_path: Path) -> None:
-    run = opened(tmp_path)
-    begin(tmp_path)
-    run.progress = At()
-    list(run.rounds(0, 0))
-    run.checkpoint(Checkpoint(5, {"weights": np.ones(3)}, {"loss": 1.0}))
-    run.close()
-    position = opened(tmp_path, resumed=True).position()
-    assert (position.index, position.turn, position.digest) == (7, 3, b"d" * 32)
-
-
 def test_another_run_leaves_nothing(tmp_path: Path) -> None:
     first = begin(tmp_path)
     (tmp_path / "events.jsonl").touch()
@@ -51,13 +38,6 @@ def test_another_run_leaves_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "events.jsonl").exists()
     assert begin(tmp_path) != first
     assert not (tmp_path / "events.jsonl").exists()
-
-
-def test_a_damaged_name_of_a_run_deletes_nothing(tmp_path: Path) -> None:
-    begin(tmp_path)
-    (tmp_path / RUN).write_bytes(b"{")
-    with pytest.raises(RunError, match=r"run.json is missing or damaged"):
-        run_to_resume(tmp_path)
 
 
 class Node:
@@ -142,19 +122,6 @@ def test_a_state_is_taken_at_its_turn_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"x" * 200])
 def test_a_damaged_state_is_not_taken(content: bytes, tmp_path: Path) -> None:
     assert not opened(tmp_path).install(content, Node())
-
-
-def test_half_a_line_of_events_is_no_run(tmp_path: Path) -> None:
-    events = tmp_path / "events.jsonl"
-    events.write_bytes(b'{"event": "sta')
-    assert not has_run(tmp_path)
-    with pytest.raises(RunError, match="no run"):
-        opened(tmp_path, resumed=True)
-    run = opened(tmp_path)
-    list(run.rounds(0, 0))
-    run.close()
-    assert has_run(tmp_path)
-    assert events.read_bytes().startswith(b'{"event": "started"')
 
 
 def test_who_knows_nobody_takes_a_signed_state_with_its_certificates(tmp_path: Path) -> None:

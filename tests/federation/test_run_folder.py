@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
-from fedtopics.methods.core.events import Finished, RoundEnded, VocabularyAgreed
+from fedtopics.methods.core.events import Finished, RoundEnded
 from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.damage import damages
@@ -115,15 +115,6 @@ def test_a_lost_checkpoint_is_noticed(tmp_path: Path) -> None:
         restored(tmp_path)
 
 
-def test_doing_as_the_message_says(tmp_path: Path) -> None:
-    path = finished(tmp_path, 1, 2)
-    path.unlink()
-    path.with_suffix(".sha256").unlink()
-    back = restored(tmp_path)
-    assert back is not None
-    assert back.round == 1
-
-
 def test_a_checkpoint_not_fully_written_is_passed_over(tmp_path: Path) -> None:
     path = finished(tmp_path, 1, 2)
     path.with_name("00000003.safetensors").write_bytes(b"half")
@@ -131,16 +122,6 @@ def test_a_checkpoint_not_fully_written_is_passed_over(tmp_path: Path) -> None:
     back = restored(tmp_path)
     assert back is not None
     assert back.round == 2
-
-
-def test_what_failed_before_training_is_no_run(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path, "study1")
-    run.event(VocabularyAgreed(9, "words1", 20, 1))
-    run.close()
-    assert not (tmp_path / "events.jsonl").exists()
-    RunFolder(tmp_path, "study2").close()
-    with pytest.raises(RunError, match="no run"):
-        RunFolder(tmp_path, "study1", resume=True)
 
 
 def test_another_study_is_not_resumed(tmp_path: Path) -> None:
@@ -347,27 +328,6 @@ def test_a_full_disk_keeps_the_older_checkpoints(
     assert back.round == 5
 
 
-def test_a_disk_that_fills_up_at_the_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The array file is there already, and must not be taken for a checkpoint."""
-    finished(tmp_path, 1)
-    run = RunFolder(tmp_path, "study1", resume=True)
-    calls = []
-
-    def fsync(handle: int) -> None:
-        calls.append(handle)
-        if len(calls) == 2:
-            full(handle)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    run.checkpoint(state(2))
-    run.close()
-    assert len(calls) == 2
-    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert names == ["00000001.safetensors", "00000001.sha256"]
-
-
 def test_a_failed_checkpoint_is_soon_due_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,18 +350,6 @@ def test_a_failed_checkpoint_is_soon_due_again(
     assert run.due(3)
     run.close()
     assert not RunFolder(None, "study1").due(1000), "there is nowhere to write"
-
-
-def test_the_minute_begins_with_the_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = 1000.0
-    monkeypatch.setattr(time, "perf_counter", lambda: clock)
-    run = RunFolder(tmp_path, "study1", checkpoint_every=1000)
-    clock += 86_400  # waiting for clients
-    list(run.rounds(0, 9))
-    assert not run.due(1)
-    run.close()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

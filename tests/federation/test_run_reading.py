@@ -10,11 +10,9 @@ import pytest
 
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.run_status import NONE_YET, SHOWN, RunReading, read_run
+from fedtopics.federation.run_status import SHOWN, RunReading, read_run
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.files import is_used
-from fedtopics.methods.core.events import RoundEnded
 from fedtopics.model.shown_words import USUAL
 from tests.helpers.federation import KilledError, embedded, subjects
 from tests.helpers.methods import POLICIES, SIZES, planned
@@ -67,23 +65,6 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     assert ended.plain()["topics_of_round"] is None
 
 
-def test_before_training_and_while_it_is_worked_with(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path, "study1")
-    found = read_run(tmp_path)
-    assert not (tmp_path / "events.jsonl").exists(), "it is no run yet"
-    assert (found.status.state, read_run(tmp_path).running) == ("waiting", True)
-    assert found.topics.title == NONE_YET
-    numbers = run.rounds(0, 3)
-    next(numbers)
-    run.event(RoundEnded(1, {"documents": 3}, {"clients": ["a"]}))
-    assert read_run(tmp_path).status.round == 1
-    assert read_run(tmp_path).running is True
-    assert not (tmp_path / "before.jsonl").exists()
-    run.close()
-    assert read_run(tmp_path).running is False
-    assert is_used(tmp_path / "events.jsonl") is False
-
-
 def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     run = RunFolder(tmp_path, "study1")
     next(run.rounds(0, 3))
@@ -121,10 +102,6 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 def test_events_that_nobody_can_show(told: dict[str, Any], tmp_path: Path) -> None:
     """Else the terminal, the page or JSON would fail over them, later."""
     refused(tmp_path, json.dumps(told).encode() + b"\n")
-
-
-def test_events_that_are_nested_without_end(tmp_path: Path) -> None:
-    refused(tmp_path, 100_000 * b"[" + b"\n")
 
 
 def refused(folder: Path, events: bytes) -> None:

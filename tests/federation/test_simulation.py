@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,44 +11,16 @@ import pyarrow as pa
 import pytest
 import torch
 
-from fedtopics.errors import DataError, InputError, PolicyError, RunError
+from fedtopics.errors import InputError, PolicyError, RunError
 from fedtopics.estimators import ProdLDA
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import blobs, planned, spread
-from tests.helpers.federation import assert_same_bits, embedded, study, subjects, tokens_of
+from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 
 SIZES = {"north": 40, "south": 30}
 SMALL = {"hidden": [16, 12], "dropout": 0.2, "learning_rate": 0.002, "batch_size": 64}
-
-
-def test_a_run_goes_on_with_its_own_clients_only(tmp_path: Path) -> None:
-    corpora = subjects(SIZES | {"west": 20})
-    two = {name: corpora[name] for name in SIZES}
-    train(study(max_rounds=3), two, out=tmp_path)
-    one = {"north": corpora["north"]}
-    for others in (corpora, one, one | {"west": corpora["west"]}):
-        with pytest.raises(RunError, match="is of study"):
-            train(study(max_rounds=3), others, out=tmp_path, resume=True)
-    again = Study.read(tmp_path / "study.toml")
-    started = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[0])
-    assert again.fingerprint == started["study"]
-    assert train(again, two, out=tmp_path, resume=True).info["rounds"] == 3
-
-
-def test_what_failed_before_the_first_round_is_tried_again(tmp_path: Path) -> None:
-    corpora = subjects(SIZES)
-    with pytest.raises(DataError, match="Client 'south'"):
-        train(study(max_rounds=3), {**corpora, "south": []}, out=tmp_path)
-    model = train(study(max_rounds=2), corpora, out=tmp_path)
-    assert Study.read(tmp_path / "study.toml").method.max_rounds == 2
-    assert model.info["rounds"] == 2
-    with pytest.raises(RunError, match="There is a run"):
-        train(study(max_rounds=2), corpora, out=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +68,6 @@ def test_each_clients_policy_holds_for_sums_at_once(monkeypatch: pytest.MonkeyPa
         train(plan, corpora, policies=rules, at_once=True)
 
 
-def test_sums_at_once_keep_no_ledger(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="leave one of them out"):
-        train(study(max_rounds=2), subjects(SIZES), out=tmp_path / "run", at_once=True)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     "policy", [Policy(max_rounds=1), Policy(min_documents=31), Policy(methods=("lda",))]
 )
@@ -114,23 +78,6 @@ def test_a_policy_is_held_against_the_study_before_anything_begins(
     with pytest.raises(PolicyError, match="client 'south'"):
         train(study(max_rounds=2), subjects(SIZES), out=tmp_path / "run", policies=rules)
     assert not (tmp_path / "run").exists()
-
-
-def test_the_study_of_a_run_finds_its_documents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, corpus in subjects(SIZES).items():
-        texts = [" ".join(words) for words in corpus.documents.to_pylist()]
-        Path(f"{name}.csv").write_text("\n".join(["text", *texts, ""]))
-    method = {"n_components": 3, "hidden": [8, 8], "max_rounds": 2}
-    clients = {name: {"data": f"{name}.csv"} for name in SIZES}
-    given = Study.make(method=method, clients=clients)
-    train(given, out="run")
-    monkeypatch.chdir("/")
-    again = Study.read(tmp_path / "run" / "study.toml")
-    assert again.fingerprint == given.fingerprint
-    assert {name: len(corpus) for name, corpus in again.corpora().items()} == SIZES
 
 
 @pytest.mark.parametrize(
@@ -146,15 +93,6 @@ def test_the_study_of_a_run_finds_its_documents(
 def test_clients_that_cannot_be_used(clients: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         train(study(max_rounds=1), clients)
-
-
-def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("")
-    with pytest.raises(RunError, match="file is a file; name a folder for the run"):
-        train(study(max_rounds=1), subjects(SIZES), out=path)
-    with pytest.raises(RunError, match="no folder of a run to resume; name it with out"):
-        train(study(max_rounds=1), subjects(SIZES), resume=True)
 
 
 def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:
@@ -221,36 +159,3 @@ def test_a_client_of_a_simulation_whose_replies_cannot_be_is_left_out(
     assert [event["clients"] for event in rounds] == [["a", "c"]] * 5
     assert rounds[-1]["missing"]["b"].startswith("excluded: 3 bad replies")
     assert sorted(model.documents) == ["a", "c"]
-
-
-def lied_to(
-    monkeypatch: pytest.MonkeyPatch, lie: Callable[[str, dict[str, Any]], dict[str, Any]],
-    plan: Study, corpora: dict[str, Corpus],
-) -> tuple[TopicModel, dict[str, str]]:  # fmt: skip
-    """Train with a client d that lies; return the model, and why who was excluded."""
-    honest = Door.call
-
-    def call(self: Door, function: str, payload: Any, moment: Any) -> dict[str, Any]:
-        reply = honest(self, function, payload, moment)
-        return lie(function, reply) if self.client == "d" else reply
-
-    monkeypatch.setattr(Door, "call", call)
-    events: list[dict[str, Any]] = []
-    policies = dict.fromkeys("abcd", OPEN_POLICY)
-    model = train(plan, corpora, policies=policies, on_event=events.append, at_once=False)
-    excluded = [event for event in events if event["event"] == "excluded"]
-    return model, {event["client"]: event["reason"] for event in excluded}
-
-
-def test_who_is_left_out_of_the_agreement_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of its words is agreed on, so that it has nothing to train with."""
-
-    def lie(function: str, reply: dict[str, Any]) -> dict[str, Any]:
-        return {"x": 1} if function == "vocabulary" else reply
-
-    corpora = subjects(dict.fromkeys("abcd", 40))
-    own = [[w for w in words if w[0] == "d"] for words in tokens_of(corpora["d"])]
-    corpora["d"] = Corpus.of(own)
-    model, excluded = lied_to(monkeypatch, lie, study(max_rounds=3), corpora)
-    assert "no document has a word of the agreed vocabulary" in excluded["d"]
-    assert sorted(model.documents) == ["a", "b", "c"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study, example_study
 from fedtopics.harmless import for_terminal
 from tests.helpers.studies import read
@@ -59,19 +56,6 @@ def test_what_is_written_is_read_again(tmp_path: Path, given: dict[str, Any]) ->
     assert again.to_toml() == study.to_toml()
 
 
-def test_every_value_is_written() -> None:
-    content = tomllib.loads(Study().to_toml())
-    assert content["seed"] == 0
-    assert list(content["method"])[:4] == ["name", "network", "preset", "n_components"]
-    assert content["method"]["n_components"] == 20
-    assert content["method"]["norm"] == "sync"
-    assert content["method"]["coherence"] == "windows"
-    assert "relevance" not in content["method"], "chosen"
-    assert content["method"]["embedding"] == {"model": "all-MiniLM-L6-v2", "dimension": 384}
-    assert content["text"]["stop_words"] == "english"
-    assert content["vocabulary"]["max_words"] == 5000
-
-
 def test_the_example_is_the_default(tmp_path: Path) -> None:
     example = read(tmp_path, example_study())
     clients = {
@@ -87,27 +71,3 @@ def test_the_example_names_every_key(tmp_path: Path) -> None:
     for table in (method, method.embedding, Study().text, Study().vocabulary):
         for key in type(table).model_fields:
             assert f"\n{key} = " in uncommented
-
-
-def test_written_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    clients = {"a": {"data": "a.csv", "policy": "p.toml"}}
-    content = tomllib.loads(Study.make(clients=clients).to_toml())
-    assert content["clients"]["a"] == {
-        "data": str(tmp_path / "a.csv"), "policy": str(tmp_path / "p.toml")
-    }  # fmt: skip
-
-
-def test_a_message_ends_with_one_full_stop() -> None:
-    with pytest.raises(StudyError) as error:
-        Study.make(clients={"a b": {"data": "a.csv"}})
-    assert not str(error.value).endswith("..")
-
-
-def test_a_date_stays_a_date(tmp_path: Path) -> None:
-    method = {"name": "flda", "period": "month", "begin": date(2026, 1, 31)}
-    study = Study.make(method=method)
-    assert 'period = "month"' in study.to_toml()
-    assert tomllib.loads(study.to_toml())["method"]["begin"] == date(2026, 1, 31)
-    assert read(tmp_path, study.to_toml()).fingerprint == study.fingerprint
-    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint

@@ -22,7 +22,6 @@ from fedtopics.federation.sweep import (
     Criterion,
     held_out_loss,
     recommend,
-    summarise,
     sweep,
 )
 from fedtopics.metrics import unique_words
@@ -127,20 +126,6 @@ def test_another_study_in_the_same_folder_is_kept_apart(other: str, tmp_path: Pa
     assert len([*(tmp_path / "shared" / "models").iterdir()]) == 2
 
 
-def test_a_score_that_is_not_there_is_null(tmp_path: Path) -> None:
-    few = {"a": Corpus.of(documents(9, 0)), "b": Corpus.of(documents(9, 1))}  # none is held out
-    limits = {"min_document_frequency": 1}
-    study = Study.make(method={"name": "lda", "max_rounds": 1}, vocabulary=limits)
-    policies = dict.fromkeys(few, OPEN_POLICY)
-    (row,) = sweep(study, [2], 2, tmp_path, corpora=few, policies=policies)
-    assert (row["held_out"], row["held_out_deviation"]) == (None, 0.0)
-    assert row["stability"] > 0
-    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
-    assert [json.loads(line, parse_constant=pytest.fail)["held_out"] for line in lines] == [
-        None
-    ] * 2
-
-
 def test_held_out_loss_by_hand(done: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = TopicModel.from_pretrained(model_folder(done[0], 2, 0))
     corpus = Corpus.of([[FAMILIES[0][0]] * 8 + [FAMILIES[1][1]] * 6, ["unknown"]])
@@ -178,12 +163,6 @@ def test_criteria() -> None:
     assert reasons[0] == "coherence (NPMI): 5, 10 (within a deviation of the best)"
     assert len(reasons) == 2, "stability of a single seed is none"
     assert Criterion("x", "", 1).best([{"topics": 2, "x": 1.0, "x_deviation": 0.0}]) == [2]
-
-
-def test_deviation_of_one_seed_is_zero() -> None:
-    (row,) = summarise([{"study": "s", "topics": 3, "seed": 0, "npmi": 0.5}], {3: []})
-    assert row == {"topics": 3, "seeds": 1, "npmi": 0.5, "npmi_deviation": 0.0,
-                   "stability": None, "stability_deviation": 0.0}  # fmt: skip
 
 
 def test_wrong_input(tmp_path: Path) -> None:

@@ -91,16 +91,6 @@ def test_a_registered_one_is_saved_and_loaded(tmp_path: Path) -> None:
     np.testing.assert_allclose(back.transform(["oak elm"]), [np.array([e, 1]) / (e + 1)], rtol=1e-6)
 
 
-def test_it_says_itself_what_it_shows(tmp_path: Path) -> None:
-    register(FirstHalf)
-    assert model().shows_clusters
-    card = (model().save_pretrained(tmp_path / "model") / "README.md").read_text()
-    assert card.startswith("# Clusters of documents\n")
-    assert "network" not in card
-    with pytest.raises(StudyError, match="nothing to refine"):
-        model().transform(["oak"], refine=True)
-
-
 def test_a_method_brings_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry.METHODS, "_items", {})
     registry.register(replace(METHOD, name="mine", inferences=(FirstHalf,)))

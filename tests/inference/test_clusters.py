@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fedtopics.errors import DataError
 from fedtopics.inference import points as clustering
 from fedtopics.inference.clusters import (
     SMOOTHING,
@@ -21,10 +20,8 @@ from fedtopics.inference.clusters import (
 )
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,
-    DIMENSION,
     blobs,
     corpus_of,
     half,
@@ -180,15 +177,3 @@ def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
         assert len({word.rstrip("0123456789") for word in words} - {"everywhere"}) == 1
         assert words[0] != "everywhere"
     assert all("everywhere" in words for words in model.topics(1, lambda_=1.0))
-
-
-def test_documents_of_which_nothing_is_known() -> None:
-    model = trained(planned("discriminative"), {"a": blobs(100)})
-    embeddings = np.zeros((4, DIMENSION), np.float32)
-    embeddings[1] = np.arange(DIMENSION)
-    corpus = Corpus.of([["unheard"], ["of"], [], ["words"]]).with_embeddings(embeddings)
-    main, theta = model.main_topics(corpus), model.transform(corpus)
-    assert main.tolist() == [-1, theta[1].argmax(), -1, -1]
-    np.testing.assert_allclose(theta[[0, 2, 3]], 1 / CLUSTERS)
-    with pytest.raises(DataError, match=f"have 3 dimensions and the study's .* has {DIMENSION}"):
-        model.transform(Corpus.of([["a"]]).with_embeddings(np.ones((1, 3))))

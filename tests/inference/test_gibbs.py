@@ -59,26 +59,10 @@ def test_a_guided_topic_is_that_of_its_words(seed: int) -> None:
     assert themes(sampled([BREADS, APPLES], seed=seed)) == [bread, apple]
 
 
-def test_without_guidance_either_theme_is_first() -> None:
-    first = [themes(sampled(seed=seed))[0] for seed in range(8)]
-    assert {"apple"} in first
-    assert {"bread"} in first
-    assert themes(sampled([APPLES], strength=0, seed=3)) == themes(sampled(seed=3))
-
-
 def test_the_same_seed_has_the_same_bits() -> None:
     assert same(sampled(seed=5), sampled(seed=5))
     assert same(sampled([BREADS], seed=5), sampled([BREADS], seed=5))
     assert not same(sampled(seed=5), sampled(seed=6))
-
-
-def test_words_that_no_document_has_do_not_matter() -> None:
-    more = [BREADS | {"zebra": 1 / 3}, {"yak": 1.0}]
-    assert same(sampled(more, seed=1), sampled([BREADS, {}], seed=1))
-    counts = sparse.csr_array(np.hstack([planted().toarray(), np.zeros((150, 1), np.int32)]))
-    found = sample_topics(counts, [*WORDS, "zebra"], 2, GibbsSettings(iterations=60), [BREADS], 1)
-    assert same(found, sampled([BREADS], seed=1))
-    assert "zebra" not in found.words
 
 
 def test_every_word_of_the_documents_is_counted() -> None:
@@ -89,22 +73,6 @@ def test_every_word_of_the_documents_is_counted() -> None:
     assert found.beta.shape == (3, 24)
     np.testing.assert_allclose(found.beta.sum(1), 1, rtol=1e-6)
     assert (found.beta > 0).all()
-
-
-def test_empty_documents_are_of_no_topic() -> None:
-    counts = planted().toarray()
-    counts[::3] = 0
-    found = sample_topics(sparse.csr_array(counts), WORDS, 2, GibbsSettings(iterations=20))
-    assert found.main.sum() == 100
-    assert found.occurrences.sum() == pytest.approx(100 * 12)
-
-
-def test_the_first_words_of_a_topic() -> None:
-    beta = np.array([[0.1, 0.3, 0.3, 0.2, 0.1]])
-    found = Sampled(["a", "b", "c", "d", "e"], beta, np.array([1]), np.array([1.0]))
-    assert list(found.topic(0, 2).items()) == [("b", 0.3), ("c", 0.3)]
-    every = [("b", 0.3), ("c", 0.3), ("d", 0.2)]
-    assert list(found.topic(0, 9).items()) == every, "what it has no more of than of any is no word"
 
 
 def test_without_tomotopy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from scipy import sparse
 
 from fedtopics import Corpus, MixtureTM, TopicModel
-from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape, place, topics_of
+from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape, place
 from fedtopics.text.embeddings import EmbeddingSettings
 
 SHAPE = MixtureShape(
@@ -37,14 +36,6 @@ def test_words_and_embeddings_say_together() -> None:
     words = np.sqrt(beta[0] / beta[1])
     odds = 9 / 5 * np.array([1, words[0] ** 2, np.exp(2), words.prod() * np.exp(-2)])
     np.testing.assert_allclose(theta[:, 0] / theta[:, 1], odds, rtol=1e-6)
-
-
-def test_topics_are_smoothed_by_what_is_usual() -> None:
-    words = np.array([[30.0, 0.0, 0.0], [0.0, 50.0, 20.0]])
-    sharp, smooth = topics_of(words, 0.0), topics_of(words, 10.0)
-    np.testing.assert_allclose(sharp, words / words.sum(1, keepdims=True), atol=1e-3)
-    np.testing.assert_allclose(smooth[0], [0.65, 0.25, 0.1], atol=1e-3)
-    assert topics_of(np.zeros((2, 4)), 0.1) == pytest.approx(0.25)
 
 
 def test_a_model_is_saved_and_read(tmp_path: Path) -> None:

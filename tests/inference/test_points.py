@@ -21,7 +21,6 @@ from fedtopics.inference.points import (
     flows,
     may_move,
     nearest,
-    ranked,
     sums_by_label,
     unit_rows,
     weighted_sums,
@@ -88,13 +87,6 @@ def test_weighted_sums(kind: Any) -> None:
     np.testing.assert_allclose(weights, [2.25, 2.75])
 
 
-def test_what_differs_by_rounding_is_a_draw() -> None:
-    assert ranked(np.array([3.0, 1.0 + 1e-12, 2.0, 1.0])).tolist() == [1, 3, 2, 0]
-    assert ranked(-np.array([3.0, 5.0, 5.0 + 1e-12])).tolist() == [1, 2, 0]
-    assert ranked(np.array([1.0, 0.99])).tolist() == [1, 0]
-    assert ranked(np.zeros(3)).tolist() == [0, 1, 2]
-
-
 # Moves
 
 
@@ -109,12 +101,6 @@ def test_a_group_moves_and_fewer_stay() -> None:
     assert moved([0] * 5, [1, 1, 0, 0, 0], 3) == [0] * 5
     assert moved([0, 0, 1, 1], [1, 1, 0, 0], 4) == [1, 1, 0, 0], "who joins and who leaves count"
     assert moved([0] * 4, [1, 1, 2, 0], 2) == [1, 1, 0, 0], "a group may go without another"
-
-
-def test_who_is_left_behind_may_hold_others_back() -> None:
-    # 0 loses one, so it stays; then 1 loses one and gets none; 2 and 3 have two that move.
-    assert moved([0, 1, 2, 2], [1, 2, 3, 3], 2) == [0, 1, 3, 3]
-    assert moved([0, 1, 2, 3], [1, 2, 3, 4], 2) == [0, 1, 2, 3], "all of a chain"
 
 
 @pytest.mark.parametrize("least", [1, 2, 5, 10])
@@ -182,35 +168,6 @@ def test_discriminants_are_those_of_scipy(shrinkage: float) -> None:
     )
     means = (given[0] / given[1][:, None]) @ projection
     np.testing.assert_allclose(directions, unit_rows(means))
-
-
-def test_a_cluster_of_nothing_has_no_direction() -> None:
-    points, labels = labelled(n_clusters=3)
-    given = sums_by_label(points, labels, 4)
-    projection, directions, apart = discriminate(*given, moments_of(points), 0.3)
-    assert not directions[3].any()
-    assert projection.shape == (6, 3)
-    without = discriminate(given[0][:3], given[1][:3], moments_of(points), 0.3)
-    np.testing.assert_allclose(np.abs(projection[:, :2]), np.abs(without[0]))
-    np.testing.assert_allclose(projection[:, 2], 0, atol=1e-6)
-    assert apart == pytest.approx(without[2])
-
-
-def test_clusters_of_documents_that_the_moments_are_not_of() -> None:
-    """A client that came late: S_B is more than all scatter there was."""
-    points, labels = labelled()
-    moments = moments_of(points[labels != 3])
-    assert moments.count < len(points)
-    sums, weights = sums_by_label(10 * points, labels, 4)
-    apart_from_all = (sums / weights[:, None] - moments.mean) * np.sqrt(weights / moments.count)[
-        :, None
-    ]
-    assert np.linalg.eigvalsh(moments.scatter - apart_from_all.T @ apart_from_all)[0] < -100
-    projection, directions, apart = discriminate(sums, weights, moments, 0.1)
-    for found in (projection, directions):
-        assert np.isfinite(found).all()
-    assert apart > 0
-    np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1)
 
 
 def test_memberships_of_a_discriminant() -> None:

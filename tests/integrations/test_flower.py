@@ -353,19 +353,6 @@ def test_the_contract(method: str, walked: Machine) -> None:
         assert left(walked.folder / f"at-{name}/{method}/ledger.jsonl") == left(ledger)
 
 
-def test_a_policy_ends_the_run_with_a_sentence(walked: Machine) -> None:
-    text = study_text("gfedntm", "forbidden", wait=1, gather=60)
-    text = text.replace('name = "gfedntm"', 'name = "kmeans"').partition("n_components")
-    rest = text[2].partition("[vocabulary]")
-    run = walked.begin("forbidden", f"{text[0]}n_components = 3\n[vocabulary]{rest[2]}")
-    assert walked.finish(run).startswith("finished:failed")
-    said = walked.run(f"flwr log {run} ours --show")
-    assert said.count("does not take part: its policy or its settings keep it") == 3
-    for name in NAMES:
-        assert "does not allow the method 'kmeans'" in (walked.folder / f"{name}.log").read_text()
-        assert not (walked.folder / f"at-{name}/forbidden/ledger.jsonl").exists()
-
-
 def test_masked_sums_wait_for_a_supernode_that_died(walked: Machine) -> None:
     run = walked.begin("back", study_text("lda", "back", secure=True))
     walked.wait(lambda: walked.events("back", "round"), "the first round")

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fedtopics.datasets import synthetic_lda
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.methods.core.plan import Site
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.lda.first_topics import WIDTH, first_topics, project
-from fedtopics.metrics import topic_similarity
 from tests.helpers.federation import study, subjects
 
 
@@ -61,13 +59,6 @@ def test_topics_with_a_word_of_their_own_are_recovered() -> None:
     np.testing.assert_allclose(found[order], beta, atol=0.02)
 
 
-def test_they_are_near_the_true_topics_of_a_drawn_corpus() -> None:
-    drawn = synthetic_lda(3, 400, 12, 3, eta=0.02, n_documents=1500, n_validation=1, seed=2)
-    sums = summed([documents.counts for documents in drawn.training.values()])
-    found = first_topics(lambda *_: sums, 12, 400, 4500)
-    assert topic_similarity(drawn.beta, found) > 11
-
-
 def test_rare_words_are_no_anchors_where_there_are_others() -> None:
     rng = np.random.default_rng(0)
     x = rng.multinomial(20, np.full(12, 1 / 12), 500).astype(float)
@@ -76,26 +67,6 @@ def test_rare_words_are_no_anchors_where_there_are_others() -> None:
     counts = sparse.csr_array(np.hstack([x, odd]))
     rows = first_topics(lambda *_: summed([counts]), 2, 15, 500)
     assert (rows[:, 12:].sum(1) < 0.05).all()
-
-
-def test_a_word_that_stands_alone_is_no_anchor() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.multinomial(20, np.full(12, 1 / 12), 500).astype(float)
-    alone = np.zeros((100, 12))
-    counts = sparse.csr_array(
-        np.hstack([np.vstack([x, alone]), np.repeat([0, 1], [500, 100])[:, None]])
-    )
-    assert summed([counts])["frequency"][12] == 0
-    found = first_topics(lambda *_: summed([counts]), 3, 13, 600)
-    np.testing.assert_allclose(found.sum(1), 1)
-    assert (found[:, 12] == 0).all()
-
-
-def test_topics_that_no_word_is_left_for_differ() -> None:
-    counts = sparse.csr_array(np.full((30, 2), [3.0, 0.0]))
-    found = first_topics(lambda *_: summed([counts]), 2, 2, 30)
-    np.testing.assert_allclose(found.sum(1), 1)
-    assert not np.allclose(found[0], found[1])
 
 
 def client(**method: Any) -> tuple[GFedNTMClient, str]:

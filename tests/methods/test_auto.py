@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,10 @@ from fedtopics.errors import DataError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.auto.settings import AutoSettings, count_words
+from fedtopics.methods.auto.settings import AutoSettings
 from fedtopics.methods.registry import find_method
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import DIMENSION, embedded, subjects, tokens_of
-from tests.helpers.grpc_federation import federated
 
 SIZES = {"north": 60, "south": 40, "west": 30}
 OPEN = dict.fromkeys(SIZES, OPEN_POLICY)
@@ -53,11 +51,6 @@ def test_the_rule(words: int, vectors: int, method: str, why: str) -> None:
     find_method(method).settings(**chosen)  # they are settings of it
 
 
-def test_words_are_counted_as_white_space_separates_them() -> None:
-    assert count_words(Corpus.of(["two words", "", " three  of\nthem "])) == 5
-    assert count_words(Corpus.of([["two", "words"], [], ["one"]])) == 3
-
-
 def test_long_documents_get_what_nmf_finds() -> None:
     events: list[dict[str, Any]] = []
     corpora = texts(20)
@@ -77,24 +70,6 @@ def test_titles_get_what_the_mixture_finds() -> None:
     model, expected = (train(plan, texts(6), policies=OPEN) for plan in (auto(), named))
     np.testing.assert_array_equal(model.beta, expected.beta)
     assert model.info["method"] == "mixture"
-
-
-def test_it_is_the_same_over_a_network_and_after_a_restart(tmp_path: Path) -> None:
-    corpora = texts(20)
-    one = train(auto(), corpora, policies=OPEN)
-    server = federated(auto(), corpora, tmp_path).model
-    np.testing.assert_array_equal(one.beta, server.beta)
-    folder = tmp_path / "run"
-
-    def die(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 2:
-            raise KeyboardInterrupt
-
-    kept = auto().model_copy(update={"checkpoint_every": 1})
-    with pytest.raises(KeyboardInterrupt):
-        train(kept, corpora, policies=OPEN, out=folder, on_event=die)
-    again = train(kept, corpora, policies=OPEN, out=folder, resume=True)
-    np.testing.assert_array_equal(one.beta, again.beta)
 
 
 def test_the_offer_says_what_each_method_would_send() -> None:
@@ -120,12 +95,3 @@ def test_embeddings_of_a_client_with_long_documents_are_checked_too(spoilt: Any,
     corpora["west"] = long.with_embeddings(spoilt(long.embeddings))
     with pytest.raises(DataError, match=said):
         train(auto(), corpora, policies=OPEN)
-
-
-def test_embeddings_are_brought_to_one_length_whoever_has_them() -> None:
-    corpora = texts(6) | {"west": texts(30)["west"]}
-    scaled = dict(corpora)
-    scaled["west"] = corpora["west"].with_embeddings(100 * corpora["west"].embeddings)
-    one, other = (train(auto(), clients, policies=OPEN) for clients in (corpora, scaled))
-    assert one.info["method"] == "mixture"
-    np.testing.assert_allclose(one.beta, other.beta, rtol=1e-4)

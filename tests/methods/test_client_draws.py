@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,14 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Draw
 from fedtopics.methods.core.training import iterate
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
-from fedtopics.methods.lda.minibatches import MinibatchClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
-from tests.helpers import carriers
 from tests.helpers.bent import Reply, bend_replies
-from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
+from tests.helpers.federation import assert_same_bits, embedded, subjects
 from tests.helpers.grpc_federation import Notes
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.methods import METHODS, NAMES, POLICIES, SIZES, planned
 from tests.helpers.programs import Half, door
-from tests.helpers.streams import flda, stream
 
 
 def test_draws_are_a_function_of_seed_and_round() -> None:
@@ -81,7 +77,7 @@ def test_a_round_asks_only_those_who_are_drawn() -> None:
 
 
 @pytest.mark.parametrize("case", METHODS)
-def test_every_method_trains_with_those_who_are_drawn(case: str, tmp_path: Path) -> None:
+def test_every_method_trains_with_those_who_are_drawn(case: str) -> None:
     plan, corpora, events = planned(case), embedded(subjects(SIZES)), Notes()
     model = train(plan, corpora, policies=POLICIES, on_event=events.append, at_once=False)
     rounds = [event for event in events.of("round") if event["round"] > 0]
@@ -90,22 +86,9 @@ def test_every_method_trains_with_those_who_are_drawn(case: str, tmp_path: Path)
     for event in rounds:
         assert event["clients"] == draw.members(event["round"], NAMES, NAMES)
     assert sorted(model.shares) == NAMES, "of the model in the end, all say what they have"
-    carrier = carriers.clients(corpora, tmp_path)
-    again = carriers.run(plan.with_clients(corpora), carrier, tmp_path / "server")
-    assert again.topics() == model.topics()
-    assert_same(dict(again.shares), dict(model.shares))
 
 
-def test_flda_hears_of_the_drawn_clients_topics() -> None:
-    pytest.importorskip("tomotopy")
-    themes = [["apple", "bread", "cloud"]] * 2
-    corpora = stream(themes, clients="".join(name[1] for name in NAMES))
-    events = Notes()
-    train(flda(clients_per_round=3, max_rounds=2), corpora, on_event=events.append)
-    assert [len(event["clients"]) for event in events.of("round")] == [3, 3]
-
-
-@pytest.mark.parametrize("case", ["mixture", "kmeans", "discriminative", "lda, batch"])
+@pytest.mark.parametrize("case", ["mixture", "lda, batch"])
 def test_to_draw_all_changes_nothing(case: str) -> None:
     corpora = embedded(subjects(SIZES))
     every = train(planned(case, 6), corpora, policies=POLICIES)
@@ -136,24 +119,6 @@ def test_sums_run_on_where_few_are_drawn() -> None:
     assert found.sums == pytest.approx(30 + 2 / 3 * 4)
     assert found.centres == pytest.approx((30 + 2 / 3 * 4) / (3 + 2 / 3 * 2))
     assert found.distances == pytest.approx(1 + 2 / 3)
-
-
-def test_minibatches_are_of_the_clients_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    adopt = MinibatchClient.adopt
-
-    @wraps(adopt)
-    def noting(self: Any, *given: Any, **named: Any) -> Any:
-        found = adopt(self, *given, **named)
-        sizes.append(self._size)
-        return found
-
-    monkeypatch.setattr(MinibatchClient, "adopt", noting)
-    plan = study(max_rounds=1, batch_size=24, clients_per_round=2)
-    events = Notes()
-    train(plan, subjects(SIZES), policies=POLICIES, on_event=events.append)
-    assert sizes == [12] * 6
-    assert events.of("round")[0]["documents"] == 24
 
 
 def test_a_quorum_of_those_who_are_drawn() -> None:

@@ -62,6 +62,7 @@ class Embedded(NeuralLDA):
 
 
 ALL = (*NETWORKS, Embedded.name)
+GOING_ON = ("prodlda", "combinedtm", Embedded.name)
 
 
 def loaded(model: TopicModel, folder: Path) -> TopicModel:
@@ -120,34 +121,6 @@ def test_twelve_rounds_of_lda_are_six_and_six(learning: str, tmp_path: Path) -> 
     more = train(plan(6), corpora, start=half, vocabulary="keep")
     assert_same_bits(more, whole)
     assert {key: more.info[key] for key in whole.info} == whole.info
-
-
-def test_twelve_rounds_of_a_mixture_are_six_and_six(tmp_path: Path) -> None:
-    def plan(rounds: int) -> Study:
-        method = {"name": "mixture", "n_components": 3, "embedding": {"dimension": DIMENSION}}
-        method |= {"max_rounds": rounds, "tolerance": 0}
-        return Study.make(method=method, vocabulary={"min_document_frequency": 1})
-
-    corpora = embedded(subjects(SIZES))
-    whole = train(plan(12), corpora)
-    half = loaded(train(plan(6), corpora), tmp_path)
-    more = train(plan(6), corpora, start=half, vocabulary="keep")
-    assert_same_bits(more, whole)
-    assert more.info["rounds"] == 12
-
-
-def test_adam_goes_on_from_the_loss_there_was() -> None:
-    """Its moments begin anew, the weights do not: the loss does not go up again."""
-    corpora, plan = subjects(SIZES), study(max_rounds=60, learning_rate=0.02)
-    first: Events = []
-    model = train(plan, corpora, on_event=first.append)
-    further: Events = []
-    train(plan, corpora, start=model, vocabulary="keep", on_event=further.append)
-    losses, more = ([event["loss"] for event in of("round", e)] for e in (first, further))
-    learned = losses[0] - np.mean(losses[-10:])
-    assert learned > 5
-    assert abs(more[0] - np.mean(losses[-10:])) < learned / 2
-    assert np.mean(more[-10:]) < np.mean(losses[-10:])
 
 
 def test_new_documents_in_the_words_there_are(tmp_path: Path) -> None:
@@ -264,13 +237,13 @@ def themes_of(model: TopicModel) -> list[str]:
 def trained() -> dict[str, TopicModel]:
     """A model of each network, whose topics are the themes."""
     at_random = {Embedded.name: {"initialisation": "random"}}
-    models = {n: train(on_themes(n, 80, **at_random.get(n, {})), themed(SOME[0])) for n in ALL}
+    models = {n: train(on_themes(n, 80, **at_random.get(n, {})), themed(SOME[0])) for n in GOING_ON}
     for name, model in models.items():
         assert set(themes_of(model)) == set(THEMES), name
     return models
 
 
-@pytest.mark.parametrize("network", ALL)
+@pytest.mark.parametrize("network", GOING_ON)
 def test_topics_stay_when_words_come_and_go(network: str, trained: dict[str, TopicModel]) -> None:
     model = trained[network]
     more = train(on_themes(network, 60), themed(SOME[1], seed=1), start=model)
@@ -358,14 +331,6 @@ def small() -> TopicModel:
     return train(study(max_rounds=1, coherence="nothing"), subjects(SIZES))
 
 
-def test_another_number_of_topics(small: TopicModel) -> None:
-    for vocabulary in ("keep", "agree"):
-        assert refusal(study(n_components=7), small, vocabulary) == (
-            "There are 6 topics to begin with, the study asks for 7; set n_components to their "
-            "number."
-        )
-
-
 def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
     ending = (
         ", so it cannot go on as it is; make the study like it, or set vocabulary to "
@@ -387,67 +352,12 @@ def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
     assert dropped.info["rounds"] == 1, "what changes no shape may change"
 
 
-def test_other_embeddings_are_another_network(trained: dict[str, TopicModel]) -> None:
-    model, other = trained["zeroshottm"], {"dimension": DIMENSION, "model": "some/other"}
-    plan = on_themes("zeroshottm", 1, embedding=other)
-    assert "embedding.model = 'all-MiniLM-L6-v2', the study's 'some/other'" in refusal(
-        plan, model, "keep"
-    )
-    state = first_state(plan.method, model, model.vocabulary.words)
-    assert not torch.equal(state.weights["hidden"], model.weights["hidden"])
-    same = {"dimension": DIMENSION, "model": "/elsewhere/all-MiniLM-L6-v2"}
-    plan = on_themes("zeroshottm", 1, embedding=same, optimizer="sgd", learning_rate=1e-12)
-    moved = train(plan, themed(SOME[0]), start=model, vocabulary="keep")
-    torch.testing.assert_close(moved.weights["hidden"], model.weights["hidden"])
-
-
 def test_a_method_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
     plan = Study.make(method={"name": "lda", "n_components": 6})
     assert refusal(plan, small, "keep") == (
         "The model is one of gfedntm, the study trains lda, so it cannot go on as it is; set "
         'vocabulary to "agree" to begin with its topics.'
     )
-
-
-def test_methods_that_begin_with_no_model(small: TopicModel) -> None:
-    for name in ("kmeans", "discriminative", "fstc", "fsccl"):
-        plan = Study.make(method={"name": name, "n_components": 6})
-        assert refusal(plan, small) == (
-            f"The method {name!r} cannot begin with a model; use auto, gfedntm, lda, nmf, flda "
-            "or mixture."
-        )
-
-
-def test_clusters_begin_nothing() -> None:
-    method = {"name": "kmeans", "n_components": 3, "representation": "bow", "max_rounds": 2}
-    clusters = train(Study.make(method=method), subjects(SIZES))
-    for name in ("gfedntm", "lda"):
-        assert refusal(Study.make(method={"name": name, "n_components": 3}), clusters) == (
-            "The model to begin with has clusters of kmeans, not topics of words; begin with a "
-            "model of a method that finds topics."
-        )
-
-
-def test_words_that_nobody_has(small: TopicModel) -> None:
-    with pytest.raises(StudyError, match="no word that the clients agreed on"):
-        train(
-            study(), {"a": [["x", "y"], ["y", "z"], ["z", "x", "w"], ["v", "u"]] * 9}, start=small
-        )
-
-
-def test_a_network_that_no_topics_begin(small: TopicModel) -> None:
-    assert refusal(study(network=Embedded.name), small) == (
-        "The network 'of-ones-own' has no beta_logits to begin with; set initialisation = "
-        '"random", and begin without topics.'
-    )
-
-
-def test_a_pair_has_no_vocabulary_to_keep() -> None:
-    assert refusal(study(), (np.ones((6, 2)), ["a", "b"]), "keep") == (
-        "A pair of beta and words has no vocabulary to keep; set vocabulary to "
-        '"agree", or give a TopicModel.'
-    )
-    assert 'choose "keep" or "agree"' in refusal(study(), 3, "old")  # type: ignore[arg-type]
 
 
 # Between machines

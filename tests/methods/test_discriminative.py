@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,12 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
 from fedtopics.methods.core.client import ALL
-from fedtopics.methods.core.replies import COUNT, AgreeingPairs, find_fault
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Split, complete, direct
 from fedtopics.metrics import clustering_accuracy
-from fedtopics.model.card import card
-from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -130,13 +125,6 @@ def test_a_bias_brings_clusters_to_one_size() -> None:
     np.testing.assert_array_equal(free.projection, even.projection)
 
 
-def test_the_best_of_clusterings_that_are_the_same_is_the_first() -> None:
-    state = Split(
-        np.arange(3.0).reshape(3, 1, 1), *np.zeros((2, 3, 1)), np.array([1, 2, 2 + 1e-15])
-    )
-    assert state.best().sums.ravel().tolist() == [1]
-
-
 # What leaves
 
 
@@ -187,28 +175,6 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     np.testing.assert_allclose(complete(all_sent, before)[0][:, :1], found["sums"][:, :1])
 
 
-def test_clusters_that_lose_all_weight_keep_their_different_means() -> None:
-    before = split([6.0, 3.0, 2.0])
-    weights = np.array([[11.0, 0.0, 0.0]])
-    reply = {"sums": np.zeros_like(before.sums), "sent": np.zeros((1, 3)), "weights": weights}
-    for _ in range(3):
-        sums, weights = complete(reply, before)
-        after = replace(before, sums=sums, weights=weights)
-        means = after.sums / after.weights[..., None]
-        np.testing.assert_allclose(means, before.sums / before.weights[..., None])
-        assert len(np.unique(means[0], axis=0)) == 3
-        before = after
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_no_two_clusters_are_the_same(seed: int) -> None:
-    plan = planned("discriminative", **TWELVE).model_copy(update={"seed": seed})
-    corpora = spread(blobs(300, 12, 0.2, seed), 2, 0.3)
-    policies = dict.fromkeys(corpora, Policy(min_documents=10))
-    directions = train(plan, corpora, policies=policies).weights["directions"]
-    assert len(np.unique(directions, axis=0)) == 12
-
-
 # How many clusters
 
 
@@ -246,58 +212,3 @@ def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: in
     for reply in replies(part):
         assert any(np.any(value) for value in reply.values()) == (in_half > 0)
     assert [reply["documents"] for reply in replies(ALL)] == [n] * 3
-
-
-def test_agreeing_pairs() -> None:
-    plan = planned("discriminative", n_components=2, embedding={"dimension": 4})
-    client, vocabulary = half(plan, corpus_of(np.eye(4)[[0, 0, 1, 1, 2, 3]]))
-
-    def clusters(first: list[int]) -> dict[str, Any]:
-        """These directions are of the one cluster, the others of the other."""
-        line = np.where(np.isin(np.arange(4), first), 1.0, -1.0)
-        return {
-            "projection": line[:, None], "directions": np.array([[1.0], [-1.0]]),
-            "bias": np.zeros(2),
-        }  # fmt: skip
-
-    found = client.agreeing_pairs(vocabulary, np.zeros(4), clusters([0, 1]), clusters([0, 2]))
-    # {0, 0, 1, 1}, {2, 3} and {0, 0, 2}, {1, 1, 3}: together are 0, 0 and 1, 1.
-    pairs = {"together": 2, "first": 7, "second": 6, "chance": 42 / 15}
-    assert {**found} == {"pairs": pairs, "documents": 6}
-    assert find_fault(found, {"pairs": AgreeingPairs(), "documents": COUNT}) == ""
-
-
-# Corpora that are none, or hardly any
-
-
-def test_a_cluster_that_is_empty_at_the_start_gets_documents(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    start_with_kmeans = discriminative.start_with_kmeans
-
-    def emptied(*given: Any) -> Any:
-        clusters = start_with_kmeans(*given)
-        clusters.sums[:, 0] = clusters.counts[:, 0] = 0
-        return clusters
-
-    monkeypatch.setattr(discriminative, "start_with_kmeans", emptied)
-    corpus = blobs(400)
-    model = trained(planned("discriminative"), spread(corpus, 2))
-    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
-
-
-def test_more_clusters_than_groups_are_said_to_be_the_same() -> None:
-    """Six groups of one text each: twenty clusters of them cannot all be different."""
-    rng = np.random.default_rng(0)
-    points = np.repeat(rng.normal(0, 1, (6, DIMENSION)), 40, axis=0)
-    corpus = Corpus.of([f"word{row // 40}" for row in range(240)]).with_embeddings(points)
-    events: list[dict[str, Any]] = []
-    plan = planned("discriminative", n_components=20)
-    model = train(plan, {"a": corpus}, on_event=events.append)
-    directions = np.round(model.weights["directions"], 6)
-    same = 20 - len(np.unique(directions, axis=0))
-    assert same > 0
-    said = [event for event in events if event["event"] == "same clusters"]
-    assert [(event["number"], event["clusters"]) for event in said] == [(same, 20)]
-    assert model.info["same"] == same
-    assert f"the same as another one: {same}" in card(model)

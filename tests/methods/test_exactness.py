@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +44,13 @@ def minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
     return record_minibatches(monkeypatch)
 
 
-@pytest.mark.parametrize(("optimizer", "rate"), [("adam", 0.002), ("sgd", 0.02)])
 @pytest.mark.parametrize(
-    ("network", "split"),
-    [*((name, "proportional") for name in NETWORKS), ("prodlda", "fixed")],
+    ("network", "optimizer", "rate", "split"),
+    [
+        *((name, "adam", 0.002, "proportional") for name in NETWORKS),
+        ("prodlda", "sgd", 0.02, "proportional"),
+        ("prodlda", "adam", 0.002, "fixed"),
+    ],
 )
 def test_fifty_rounds_equal_one_process(
     network: str, optimizer: str, rate: float, split: str, minibatches: dict[int, list[Batch]]
@@ -95,12 +96,6 @@ def test_other_recipes_equal_one_process(
     assert difference(model.weights, ordinary(model, plan, minibatches)) < 1e-6
 
 
-def test_float32_stays_near_one_process(minibatches: dict[int, list[Batch]]) -> None:
-    plan = study()
-    model = train(plan, subjects(SIZES), at_once=False)
-    assert difference(model.weights, ordinary(model, plan, minibatches)) < 1e-2
-
-
 def test_the_papers_normalisation_is_not_that_of_one_process(
     minibatches: dict[int, list[Batch]],
 ) -> None:
@@ -129,7 +124,7 @@ def test_algorithm_1_of_the_paper(minibatches: dict[int, list[Batch]]) -> None:
     assert difference(model.weights, {n: w.detach() for n, w in parameters.items()}) < 1e-9
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", ["prodlda", "combinedtm"])
 def test_permuting_the_clients_changes_no_bit(network: str) -> None:
     corpora, plan = embedded(subjects(SIZES)), study(network=network, max_rounds=20)
     forth = train(plan, corpora, at_once=False)
@@ -137,10 +132,7 @@ def test_permuting_the_clients_changes_no_bit(network: str) -> None:
     assert_same_bits(forth, back)
 
 
-@pytest.mark.parametrize(
-    ("network", "norm"),
-    [*((name, "sync") for name in NETWORKS), ("prodlda", "server"), ("zeroshottm", "server")],
-)
+@pytest.mark.parametrize(("network", "norm"), [("combinedtm", "sync"), ("prodlda", "server")])
 def test_a_resumed_run_ends_with_the_same_bits(network: str, norm: str, tmp_path: Path) -> None:
     corpora = embedded(subjects(SIZES))
     plan = study(network=network, norm=norm, max_rounds=30, validation_share=0.25, validate_every=5)
@@ -169,16 +161,3 @@ def test_one_batch_agrees_with_autograd_without_cuts(name: str) -> None:
     assert batch.noise is not None
     expected = reference(dense(batch), batch.noise, batch.embedding) * 30
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
-
-
-if __name__ == "__main__":  # the table of docs/exactness.md
-    for network, (optimizer, rate), precision in itertools.product(
-        NETWORKS, (("adam", 0.002), ("sgd", 0.02)), ("float64", "float32")
-    ):
-        with pytest.MonkeyPatch.context() as patch:
-            seen = record_minibatches(patch)
-            method = {"optimizer": optimizer, "learning_rate": rate, "precision": precision}
-            plan = study(network=network, **method)
-            model = train(plan, embedded(subjects(SIZES)), at_once=False)
-            error = difference(model.weights, ordinary(model, plan, seen))
-        sys.stdout.write(f"{network} {optimizer} {precision} {error:.1e}\n")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,22 +12,20 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from fedtopics.errors import DataError, FedTopicsError, ModelError, StudyError
+from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
-from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
-from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import Adapter, represent, score
-from fedtopics.networks.trained_encoder import EncoderNetwork, digest, encoder_network, take
+from fedtopics.networks.trained_encoder import EncoderNetwork, encoder_network
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import SentenceEncoder
 from tests.helpers.bent import Reply, bend_replies
-from tests.helpers.models import edit_config
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sentence_transformers")
@@ -138,10 +134,6 @@ def encoder_of(model: TopicModel) -> dict[str, torch.Tensor]:
     }
 
 
-def all_texts() -> list[str]:
-    return [text for texts in CLIENTS.values() for text in texts]
-
-
 class Run:
     """One training with a folder, which several tests look at."""
 
@@ -174,35 +166,6 @@ def test_with_its_own_weights_it_is_the_model(
     found = network.embed(network.first, network.tokens(texts)).numpy()
     np.testing.assert_allclose(found, SentenceEncoder(str(folder))(texts), atol=1e-5)
     assert network.dimension == DIMENSION
-
-
-def test_what_fills_texts_up_is_left_out(network: EncoderNetwork) -> None:
-    tokens = network.tokens(["apple1", "apple1 apple2 bread3", "cloud1"])
-    assert tokens["input_ids"].shape == (3, 5)
-    assert take(tokens, np.array([2, 0]))["input_ids"].tolist() == [[2, 21, 3], [2, 5, 3]]
-
-
-def test_dropout_is_a_function_of_the_seed_alone(network: EncoderNetwork) -> None:
-    tokens = network.tokens(CLIENTS["north"])
-    before = torch.get_rng_state()
-    one, same, other = (network(network.first, tokens, seed) for seed in (2**63 - 1, 2**63 - 1, 2))
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-    assert torch.equal(before, torch.get_rng_state())
-    plain = network(network.first, tokens)
-    assert torch.equal(plain, network(network.first, tokens))
-    assert not torch.equal(plain, one)
-
-
-def test_a_digest_is_of_names_shapes_and_numbers() -> None:
-    one = {"a": torch.arange(6.0), "b": torch.ones(1)}
-    others = [
-        {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(1)},
-        {"c": torch.arange(6.0), "b": torch.ones(1)},
-        {"a": torch.arange(6.0) + 1, "b": torch.ones(1)},
-    ]
-    assert digest(dict(reversed(one.items()))) == digest(one)
-    assert len({digest(weights) for weights in [one, *others]}) == 4
 
 
 # One step
@@ -286,11 +249,6 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
 # All of it
 
 
-def test_the_kinds_of_texts_are_found(run: Run) -> None:
-    found = run.model.main_topics(all_texts())
-    assert clustering_accuracy(TRUTH, found) > 0.8
-
-
 def test_the_model_has_the_weighted_mean_of_the_clients_encoders(
     run: Run, network: EncoderNetwork
 ) -> None:
@@ -322,83 +280,7 @@ def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
     np.testing.assert_allclose(run.model.transform(texts), theta, atol=1e-6)
 
 
-def test_the_cache_does_not_mix_models(folder: Path, run: Run, tmp_path: Path) -> None:
-    corpus = Corpus.of(CLIENTS["west"])
-    shifted = {n: w + 0.1 if "LayerNorm" in n else w for n, w in run.model.weights.items()}
-    one, other = (
-        model.embedded(corpus).embeddings
-        for model in (run.model, replace(run.model, weights=shifted))
-    )
-    assert not np.array_equal(one, other)
-    assert len(list((tmp_path / "cache").iterdir())) == 2
-
-
-def test_embeddings_that_documents_come_with_are_not_used(run: Run) -> None:
-    texts = CLIENTS["west"]
-    given = Corpus.of(texts).with_embeddings(np.ones((len(texts), DIMENSION), np.float32))
-    np.testing.assert_array_equal(run.model.transform(given), run.model.transform(texts))
-    with pytest.raises(DataError, match=r"embeddings and no texts.*give the texts"):
-        run.model.transform(Corpus.of([""] * 2).with_embeddings(np.ones((2, DIMENSION))))
-
-
-def test_saved_and_loaded_it_is_the_same(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = run.model.transform(CLIENTS["south"])
-    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    path = run.model.save_pretrained(tmp_path / "model")
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "fedtopics.networks.trained_encoder.encoder_network", None
-        )  # not needed to read a model
-        model = TopicModel.from_pretrained(path)
-    assert model.inference.name == "fine-tuned"
-    assert all(np.array_equal(run.model.weights[name], w) for name, w in model.weights.items())
-    np.testing.assert_array_equal(model.transform(CLIENTS["south"]), expected)
-
-
-def test_a_saved_model_of_other_shapes_is_refused(run: Run, tmp_path: Path) -> None:
-    path = run.model.save_pretrained(tmp_path / "model")
-    config = path / "config.json"
-    config.write_text(config.read_text().replace("LayerNorm.bias", "LayerNorm.skew", 1))
-    edit_config(path)
-    with pytest.raises(ModelError, match="are not those of the model that its config"):
-        TopicModel.from_pretrained(path)
-
-
-def test_another_model_of_that_name_is_refused(run: Run, tmp_path: Path) -> None:
-    other = make_encoder(tmp_path / "tiny", dimension=16)
-    with pytest.raises(StudyError, match=r"is not the one that was trained.*Give the model"):
-        run.model.embedded(Corpus.of(["apple1"]), embedding_model=str(other))
-
-
 # What is asked of clients
-
-
-def test_weights_travel_narrow(folder: Path) -> None:
-    half = study_half(planned(folder), CLIENTS["south"])
-    weights = half.network(half.vocabulary_print, 0)["weights"]
-    kinds = {name: array.dtype for name, array in weights.items()}
-    assert {dtype for n, dtype in kinds.items() if n.startswith("encoder.")} == {
-        np.dtype("float32")
-    }
-    assert kinds["head"] == np.float64
-
-
-def study_half(study: Study, texts: Any, name: str = "a", **site: Any) -> Any:
-    """A client's half that has labelled its documents."""
-    from fedtopics.text.vocabulary import fingerprint
-
-    corpus = Corpus.of(texts)
-    own_model = site.get("embedding_model")
-    embedded = study.embedded(corpus, own_model)
-    half: Any = study.client_half(Site(name, embedded, OPEN_POLICY, **site))
-    half.adopt(WORDS, len(corpus), 4.0)
-    half.vocabulary_print = fingerprint(WORDS)
-    rng = np.random.default_rng(0)
-    start = {"centres": rng.normal(size=(3, DIMENSION))}
-    half.first_labels(half.vocabulary_print, rng.normal(0, 0.1, DIMENSION), start)
-    return half
 
 
 def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) -> None:
@@ -415,15 +297,6 @@ def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) 
 # What cannot be
 
 
-def test_without_the_library_nothing_begins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24))
-    encoder_network.cache_clear()
-    monkeypatch.setattr("fedtopics.extras.find_spec", lambda _: None)
-    with pytest.raises(FedTopicsError, match=r"'north' cannot fine-tune.*pip install 'fedtopics"):
-        trained(planned(folder), {"north": corpus})
-    assert trained(planned(folder, fine_tune=False), {"north": corpus}).n_topics == 3
-
-
 def test_a_model_of_another_dimension_is_refused(folder: Path) -> None:
     corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24, 16))
     study = planned(folder, embedding={"model": str(folder), "dimension": 16})
@@ -431,23 +304,6 @@ def test_a_model_of_another_dimension_is_refused(folder: Path) -> None:
         StudyError, match=r"gives embeddings of 24 dimensions and the study says 16"
     ):
         trained(study, {"north": corpus})
-
-
-def test_embeddings_without_text_are_refused(folder: Path) -> None:
-    corpus = Corpus.of([*CLIENTS["south"][:-2], "", " "]).with_embeddings(np.eye(24))
-    with pytest.raises(DataError, match=r"2 of 24 documents have an embedding and no text"):
-        trained(planned(folder), {"north": corpus})
-
-
-def test_what_is_no_transformer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    static: Any = torch.nn.Linear(1, 1)
-    static.tokenizer = object()
-    monkeypatch.setattr(
-        "fedtopics.networks.trained_encoder.SentenceEncoder",
-        lambda _: SimpleNamespace(loaded=static),
-    )
-    with pytest.raises(StudyError, match=r"cannot be trained: it is no transformer"):
-        EncoderNetwork(str(folder), 8)
 
 
 def test_all_clients_begin_with_one_encoder(folder: Path, tmp_path: Path) -> None:

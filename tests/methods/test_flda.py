@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
@@ -22,7 +20,6 @@ from fedtopics.methods.core.plan import Site, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.method import FLDA
-from fedtopics.methods.flda.state import resumed
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -200,11 +197,6 @@ def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
     assert len(idle["topics"]) == 3
 
 
-def test_without_any_topic() -> None:
-    with pytest.raises(StudyError, match=r"No topic is left: .* Lower threshold or min_new"):
-        train(flda(min_new_documents=1000), stream(STEADY))
-
-
 # What changes
 
 
@@ -262,20 +254,6 @@ def test_given_topics_stay_first() -> None:
     assert events[2]["topics"][1]["occurrences"] < events[1]["topics"][1]["occurrences"]
     assert (model.info["ids"][:2], model.info["seeds"]) == ([0, 1], 2)
     assert final(model)[:2] == ["dance", "cloud"]
-
-
-def test_given_words_that_no_document_has() -> None:
-    # There are more topics than themes: what "yak" guides is any of them, and is not given.
-    given = [[*THEMES["cloud"][:8], "zebra"], ["yak"]]
-    plan = flda(n_components=4, n_words=30, seed_topics=given, strength=0.5)
-    model, events = trained(plan, stream(STEADY))
-    assert [event["topics"][1]["words"] for event in events] == [["yak"]] * 3
-    assert "zebra" not in model.vocabulary.words
-    topics = model.topics(3)
-    assert theme(topics[0]) == "cloud"
-    assert topics[1][0] == "yak"
-    assert not any("yak" in words for number, words in enumerate(topics) if number != 1)
-    assert (model.vocabulary.frequency > 0).all()
 
 
 def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,65 +364,11 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     assert few.counted(fingerprint(THEMES["apple"])) == nothing
 
 
-def test_a_column_of_rounds_that_is_none_names_the_client() -> None:
-    corpus = coming({1: (3, ABC)})
-    with pytest.raises(DataError, match=r"^Client 'a': the column of rounds must hold dates or"):
-        client(corpus, period="month", begin="2024-01-01")
-
-
-# A client that says what makes no sense
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda reply: {"index": reply["index"] + 1000},
-        lambda reply: {"seeds": reply["seeds"] + 0.5},
-    ],
-)
-def test_a_bad_reply_does_not_end_a_run(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    local_topics = FLDAClient.local_topics
-
-    @wraps(local_topics)
-    def spoilt(self: FLDAClient, **payload: Any) -> dict[str, Any]:
-        reply = local_topics(self, **payload)
-        return reply | spoil(reply) if (self.name, payload["round"]) == ("b", 2) else reply
-
-    monkeypatch.setattr(FLDAClient, "local_topics", spoilt)
-    model, events = trained(flda(), stream(STEADY))
-    # What has no right type is left out before it is looked at: b is not in the round then.
-    assert [event["arrived"].get("b", 0) for event in events] == [SIZE, 0, SIZE]
-    assert set(final(model)) == {"apple", "bread", "cloud"}
-    assert not any(event["vanished"] for event in events)
-
-
 # Going on with a model
 
 
 def further(model: TopicModel) -> WarmStart:
     return WarmStart.of(model, "keep", once=True)
-
-
-def test_documents_go_on_with_their_topics_by_number() -> None:
-    """A topic that is new has none of the earlier documents, one that vanished leaves its own."""
-    model, _ = trained(flda(), stream(STEADY))
-    more, _ = trained(flda(), stream([["apple", "bread", "dance"]], seed=1), start=further(model))
-    assert more.documents == dict.fromkeys("abc", 4 * SIZE)
-    for share in more.shares.values():
-        assert share.sum() == pytest.approx(1)
-    alone = replace(further(model), once=False).added_to(more)
-    assert alone is more
-    old, new = list(model.info["ids"]), list(more.info["ids"])
-    apple, dance = new.index(old[final(model).index("apple")]), new.index(3)
-    words = {word: column for column, word in enumerate(more.vocabulary.words)}
-    place = {word: column for column, word in enumerate(model.vocabulary.words)}
-    known = [word for word in words if word in place and word.startswith("apple")]
-    assert len(known) >= 8
-    before = model.word_sums[old.index(new[apple])][[place[word] for word in known]]
-    gain = more.word_sums[apple][[words[word] for word in known]] - before
-    assert 0 < gain.sum() < before.sum() / 2, "one round after three"
-    of_dance = [words[word] for word in words if word.startswith("dance")]
-    assert more.word_sums[dance][of_dance].sum() > 0.9 * more.word_sums[dance].sum()
 
 
 def test_one_more_round_of_new_documents() -> None:
@@ -465,23 +389,6 @@ def test_one_more_round_of_new_documents() -> None:
     assert [event["round"] for event in events] == [5]
     assert set(final(again)) >= {"apple", "bread", "cloud"}
     assert 4 in again.info["ids"], "what comes again is new"
-
-
-def test_a_model_holds_the_state_it_ended_with() -> None:
-    model, events = trained(flda(seed_topics=[["bread0", "bread1"]]), stream(DRIFT))
-    state = resumed(model)
-    assert [topic.id for topic in state.topics] == model.info["ids"]
-    assert [topic.seed for topic in state.topics] == [True, False, False]
-    assert (state.round, state.next_id, state.seen) == (3, model.info["next_id"], 9 * SIZE)
-    ids = model.info["ids"]
-    assert state.optimal == {
-        name: [ids[number] for number in own] for name, own in model.info["optimal"].items()
-    }
-    for topic, told in zip(state.topics, events[-1]["topics"], strict=True):
-        assert list(topic.words)[:5] == told["words"]
-        assert topic.clients == told["clients"]
-        assert topic.occurrences == pytest.approx(told["occurrences"])
-        assert sum(topic.words.values()) == pytest.approx(1)
 
 
 def guides_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[str]]]:

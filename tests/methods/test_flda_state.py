@@ -72,14 +72,6 @@ def test_a_mean_by_numbers_of_documents() -> None:
     assert found == pytest.approx({"apple": 0.55, "pear": 0.4, "plum": 0.05})
 
 
-def test_topics_that_began_with_the_same_given_words_are_the_same() -> None:
-    local = {"a": sent(SEA, FRUIT, seeds=[7, 3]), "b": sent(ROADS, BERRY, seeds=[-1, 7])}
-    places = [place for _, place in global_topics(local, 0.5, SETTINGS)]
-    assert places == [[("a", 0)], [("a", 1), ("b", 1)], [("b", 0)]]
-    given = [place for _, place in global_topics(local, 0.5, SETTINGS, [7])]
-    assert given == [[("a", 0), ("b", 1)], [("a", 1)], [("b", 0)]]
-
-
 # Algorithm 2
 
 
@@ -138,11 +130,6 @@ def test_without_memory_only_this_round_counts() -> None:
     assert "plum" not in topics[0].words
 
 
-def test_only_so_many_words_are_kept() -> None:
-    topics, _ = after([], {"a": sent(BERRY)}, [(BERRY, [("a", 0)])], n_words=2)
-    assert topics[0].words == {"apple": 0.4, "pear": 0.4}
-
-
 def test_what_nobody_has_any_more_is_gone_unless_who_had_it_was_not_heard() -> None:
     before = [known(1, FRUIT), known(2, SEA, "a"), known(3, {"sun": 1.0}, "ac")]
     local = {"a": sent(FRUIT), "b": sent(FRUIT)}
@@ -191,26 +178,12 @@ def test_what_a_round_tells() -> None:
     }
 
 
-def test_a_state_comes_back() -> None:
-    given = GlobalTopic(0, {"é": 0.1 + 0.2}, [], 0.0, seed=True)
-    state = FLDAState(
-        [given, known(3, FRUIT)], 2, {"a": [3]}, 4, 1, 0.25, 0.5, 70, [{"round": 1, "new": [3]}]
-    )
-    assert FLDAState.of(state.arrays()) == state
-    assert FLDAState.of(state.arrays()).round == 2
-
-
 # What clients send
 
 
 def reply(**other: Any) -> dict[str, Any]:
     usual = {"seeds": np.array([4]), "occurrences": np.array([9.0]), "documents": 50}
     return pack_topics([FRUIT]) | usual | other
-
-
-def test_replies_are_taken_apart() -> None:
-    found = read_replies({"a": reply()})
-    assert found == {"a": LocalTopics([FRUIT], [4], [9.0], 50)}
 
 
 @pytest.mark.parametrize(
@@ -228,13 +201,6 @@ def test_replies_are_taken_apart() -> None:
 )
 def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, Any]) -> None:
     assert read_replies({"a": reply(**spoil)}) == {"a": LocalTopics([], [], [], 0)}
-
-
-def test_a_client_whose_topics_all_stay_at_home_has_documents() -> None:
-    none = {"seeds": np.zeros(0, int), "occurrences": np.zeros(0)}
-    assert read_replies({"a": reply(**pack_topics([]), **none)}) == {
-        "a": LocalTopics([], [], [], 50)
-    }
 
 
 def test_given_words_guide_whatever_was_learned() -> None:

@@ -21,7 +21,6 @@ from fedtopics.methods.fsccl.training import (
     FEATURES,
     clustering_loss,
     contrastive_loss,
-    drop,
     network,
 )
 from fedtopics.methods.lda.minibatches import Minibatches
@@ -32,11 +31,9 @@ from tests.helpers.clusters import (
     DIMENSION,
     accuracy,
     blobs,
-    corpus_of,
     half,
     planned,
     spread,
-    texts_of,
     trained,
 )
 
@@ -87,60 +84,6 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
     return encoder
 
 
-# Views
-
-
-def test_dropout_sets_numbers_to_zero_and_enlarges_the_rest() -> None:
-    noise = torch.Generator().manual_seed(0)
-    dropped = drop(torch.ones(200, 50), 0.2, noise)
-    assert set(dropped.unique().tolist()) == {0.0, 1.25}
-    assert float(dropped.mean()) == pytest.approx(1, abs=0.02)
-    assert torch.equal(drop(torch.ones(2, 3), 0.0, noise), torch.ones(2, 3))
-
-
-def test_views_are_of_two_shortened_versions_of_each_text(letters: Letters) -> None:
-    text = "alder birch cedar daphne elder fir gorse holly"
-    corpus = Corpus.of([[*text.split(), f"pear{i}"] for i in range(40)])
-    rng = np.random.default_rng(0)
-    corpus = corpus.with_embeddings(rng.normal(size=(40, DIMENSION)).astype(np.float32))
-    a, _ = half(plan(deletion=0.3), corpus)
-    first = list(letters.asked)
-    assert 70 < len(first) <= 80
-    assert np.mean([len(text.split()) for text in first]) == pytest.approx(9 * 0.7, abs=0.5)
-    assert not np.allclose(a._views[0], a._views[1])
-    again, _ = half(plan(deletion=0.3), corpus)
-    other, _ = half(plan(deletion=0.3), corpus, name="b")
-    np.testing.assert_array_equal(a._views, again._views)
-    np.testing.assert_array_equal(a._views, other._views)  # what was embedded once is known
-
-
-def test_without_the_model_of_embeddings_there_is_a_way_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def missing(model: str) -> None:
-        raise StudyError(f"The model {model!r} cannot be loaded.")
-
-    monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", missing)
-    with pytest.raises(StudyError, match=r"Client 'a' .* model 'x' cannot be .* deletion = 0"):
-        half(plan(deletion=0.2), blobs(30, CLUSTERS))
-
-
-def test_documents_without_text_are_refused_where_views_are_of_texts(letters: Letters) -> None:
-    corpus = blobs(30, CLUSTERS)
-    embeddings, texts = np.array(corpus.embeddings), texts_of(corpus)
-    texts[3], texts[8], texts[9] = [], [" "], []
-    embeddings[9] = 0  # of it nothing is known
-    corpus = corpus_of(embeddings, texts=texts)
-    message = "2 of 30 documents have an embedding and no text; give the texts .* deletion = 0"
-    with pytest.raises(StudyError, match=f"'a' .* {message}"):
-        half(plan(deletion=0.2), corpus)
-    assert letters.asked == [], "before anything is embedded"
-    with pytest.raises(StudyError, match=f"'b' .* {message}"):
-        trained(plan(deletion=0.2), {"a": blobs(30, CLUSTERS), "b": corpus})
-    client, words = half(plan(deletion=0), corpus)
-    assert client.train_locally(words, 1, drawn(corpus))["documents"] == 29
-
-
 # Losses
 
 
@@ -155,11 +98,6 @@ def test_contrastive_loss_by_hand() -> None:
         -math.log(e[2] / (e[0] + e[1] + e[2])),
     ]
     assert float(contrastive_loss(features, 0.5)) == pytest.approx(sum(terms) / 4, rel=1e-6)
-
-
-def test_contrastive_loss_of_views_that_are_all_alike_or_of_a_single_text() -> None:
-    assert float(contrastive_loss(torch.ones(10, 3), 0.5)) == pytest.approx(math.log(9))
-    assert float(contrastive_loss(torch.eye(2), 0.5)) == 0
 
 
 def test_student_t_by_hand() -> None:
@@ -181,15 +119,6 @@ def test_clustering_loss_by_hand() -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     assert near.grad is not None
     np.testing.assert_allclose(near.grad, (q.numpy() - p) / 2, rtol=1e-5)  # p is fixed
-
-
-def test_clustering_loss_of_documents_that_are_sure_is_finite() -> None:
-    near = torch.tensor([[0.0, -1e4], [-1e4, 0.0], [0.0, 0.0]], requires_grad=True)
-    loss = clustering_loss(near)
-    loss.backward()  # type: ignore[no-untyped-call]
-    assert float(loss.detach()) == pytest.approx(0, abs=1e-6)
-    assert near.grad is not None
-    assert near.grad.isfinite().all()
 
 
 # Rounds
@@ -270,19 +199,6 @@ def test_a_round_is_plain_training() -> None:
         np.testing.assert_allclose(after, weight.detach(), atol=2e-5)
 
 
-def test_a_repeated_call_gives_the_same_bits() -> None:
-    corpus = blobs(50, CLUSTERS)
-    weights = drawn(corpus)
-    before = {name: array.copy() for name, array in weights.items()}
-    client, words = half(plan(), corpus)
-    client.train_locally(words, 1, weights)
-    reply = client.train_locally(words, 2, weights)
-    anew, _ = half(plan(), corpus)
-    np.testing.assert_equal(anew.train_locally(words, 2, weights), reply)
-    np.testing.assert_equal(weights, before)
-    assert client.train_locally(words, 1, weights)["loss"] != reply["loss"]
-
-
 def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
     corpus = blobs(120, CLUSTERS)
     corpora = {"a": corpus.take(range(70)), "b": corpus.take(range(70, 120))}
@@ -334,15 +250,6 @@ def test_blobs_are_found(tmp_path: Path) -> None:
 
 
 # Odd corpora, what leaves, and what is refused
-
-
-def test_a_client_that_knows_nothing_changes_nothing() -> None:
-    corpus = blobs(50, CLUSTERS)
-    alone = trained(plan(), {"a": corpus})
-    unknown = corpus_of(np.zeros((10, DIMENSION)))
-    beside = trained(plan(), {"a": corpus, "b": unknown})
-    for name in ("adapter_out", "centres"):
-        np.testing.assert_array_equal(alone.weights[name], beside.weights[name])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -21,7 +20,7 @@ from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.core.client import ALL
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc import training as fstc_training
-from fedtopics.methods.fstc.client import STORED_ROUNDS, FSTCClient
+from fedtopics.methods.fstc.client import FSTCClient
 from fedtopics.methods.fstc.pseudo_labels import Mixture
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
@@ -46,7 +45,6 @@ from tests.helpers.clusters import (
 )
 from tests.helpers.federation import assert_same
 
-ORIGIN = np.full(DIMENSION, 0.01)
 CENTRES = np.eye(CLUSTERS, DIMENSION)
 
 
@@ -309,34 +307,6 @@ def test_networks_are_averaged_every_so_many_rounds(monkeypatch: pytest.MonkeyPa
     assert schedule["network"] == "every 2 rounds, and once, at the end"
 
 
-@pytest.mark.parametrize("masses", ["even", "global", "own"])
-def test_sizes_of_clusters_reach_the_transport(
-    masses: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used = []
-    transport = fstc_training.transport
-
-    def noting(scores: Any, column_mass: Any, *given: Any) -> Any:
-        used.append((len(scores), column_mass.numpy().copy()))
-        assert given == (0.2,)
-        return transport(scores, column_mass, *given)
-
-    monkeypatch.setattr(fstc_training, "transport", noting)
-    _, messages = conversation(monkeypatch, masses=masses, epsilon=0.2, start="kmeans")
-    of_first = [sizes for n, sizes in used if n == 80]
-    assert len(of_first) == 5
-    first = messages.of("first_centres", "client-1")[0]["counts"]
-    payloads = [given["counts"] for given in asked(messages, "train_locally")]
-    for sizes in of_first:
-        if masses == "even":
-            assert sizes.tolist() == [1] * CLUSTERS
-        elif masses == "own":
-            assert_same(sizes, first)
-        else:
-            assert any(np.array_equal(sizes, counts) for counts in payloads)
-    assert len({tuple(sizes) for sizes in of_first}) == 1 or masses == "global"
-
-
 @pytest.mark.parametrize("start", ["discriminative", "kmeans"])
 def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told, first_labels = [], FSTCClient.first_labels
@@ -437,69 +407,3 @@ def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
             trained(plan, corpora, out=tmp_path)
     for _ in range(2):  # to its end; when it is done
         assert_same_result(trained(plan, corpora, out=tmp_path, resume=True), whole)
-
-
-# A client that begins anew
-
-
-def begun(folder: Path | None, start: Any = CENTRES, **method: Any) -> Callable[..., Any]:
-    """A client that has its first labels; call it with a round to train."""
-    plan = planned("fstc", **{"max_rounds": 10, "local_steps": 4, "mixture_from": 0.2} | method)
-    one, vocabulary = half(plan, blobs(60), folder=folder)
-    one.first_labels(vocabulary, ORIGIN, {"centres": start})
-
-    def work(round_: int, function: str = "train_locally") -> dict[str, Any]:
-        if function == "network":
-            return dict(one.network(vocabulary, round_))
-        counts = np.full(CLUSTERS, 12.0)
-        reply = one.train_locally(vocabulary, round_, CENTRES * round_, counts, {})
-        return dict(reply)
-
-    return work
-
-
-def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_repeated_call_gets_the_same_reply(tmp_path: Path) -> None:
-    work = begun(tmp_path)
-    work(1)
-    first = work(2)
-    assert_same(work(2), first)
-    third = work(3)
-    assert_same(work(2), first)
-    assert_same(work(3), third)
-    after = work(3, "network")
-    work(4)
-    assert_same(work(3, "network"), after)
-
-
-def test_a_client_that_is_begun_anew_goes_on_with_the_same_bits(tmp_path: Path) -> None:
-    work = begun(tmp_path)
-    for round_ in (1, 2, 3):
-        work(round_)
-    there = shutil.copytree(tmp_path, tmp_path / "copy")
-    expected = [work(4), work(5), work(5, "network")]
-    work = begun(there)
-    assert_same([work(4), work(5), work(5, "network")], expected)
-
-
-def test_the_last_states_are_kept(tmp_path: Path) -> None:
-    work = begun(tmp_path)
-    for round_ in range(1, 6):
-        work(round_)
-        assert len(files(tmp_path)) == min(round_, STORED_ROUNDS)
-    assert [name[-17:] for name in files(tmp_path)] == [f"0000{n}.safetensors" for n in (3, 4, 5)]
-    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert b"apple" not in content
-
-
-def test_states_of_another_start_are_not_used(tmp_path: Path) -> None:
-    work, turned = begun(tmp_path), CENTRES[::-1].copy()
-    for round_ in (1, 2, 3):
-        work(round_)
-    other, fresh = begun(tmp_path, turned), begun(None, turned)
-    assert_same(other(3, "network"), fresh(3, "network"))
-    assert_same(other(1), fresh(1))
-    assert [name[-17:-12] for name in files(tmp_path)] == ["00001"], "the others are removed"

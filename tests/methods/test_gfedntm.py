@@ -10,7 +10,7 @@ import pytest
 
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.values import pack
-from fedtopics.errors import DataError, FederationError, StudyError
+from fedtopics.errors import FederationError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -99,12 +99,6 @@ def test_every_option_lowers_the_loss(method: dict[str, Any]) -> None:
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.5
 
 
-def test_a_single_client_is_normalised_by_itself_whatever_the_norm_says() -> None:
-    corpora = subjects({"a": 100})
-    sync, local = (train(study(norm=norm), corpora) for norm in ("sync", "local"))
-    np.testing.assert_array_equal(sync.beta, local.beta)
-
-
 def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One client's documents through five exchanges, or through one."""
     corpora = subjects({"a": 100})
@@ -139,32 +133,6 @@ def test_the_best_weights_on_held_back_documents_are_kept() -> None:
 
     until_best = study(learning_rate=0.02, **{**method, "max_rounds": validations[best]["round"]})
     np.testing.assert_array_equal(kept.beta, train(until_best, corpora).beta)
-
-
-def test_documents_without_an_agreed_word_are_counted_and_kept() -> None:
-    corpora = subjects({"a": 50, "b": 50})
-    corpora["a"] = Corpus.of([*(d for b in corpora["a"].batches() for d in b), [], ["unheard"]])
-    plan = study(max_rounds=3)
-    limits = plan.vocabulary.model_copy(update={"min_document_frequency": 2})
-    plan = plan.model_copy(update={"vocabulary": limits})
-    events: list[dict[str, Any]] = []
-    model = train(plan, corpora, on_event=events.append)
-    assert events[0]["event"] == "vocabulary" or events[1]["event"] == "vocabulary"
-    counts = next(event for event in events if event["event"] == "vocabulary")
-    assert (counts["documents"], counts["without_known_word"]) == (102, 2)
-    theta = model.transform(corpora["a"])
-    assert theta.shape == (52, 6)
-    np.testing.assert_allclose(theta[50:], 1 / 6)
-    assert model.documents == {"a": 50, "b": 50}
-
-
-def test_a_client_whose_words_nobody_else_kept_is_told() -> None:
-    corpora = subjects({"a": 100, "b": 100})
-    corpora["c"] = Corpus.of([["own", "words"]] * 30)
-    plan = study()
-    limits = plan.vocabulary.model_copy(update={"min_clients": 2})
-    with pytest.raises(DataError, match="Client 'c': no document has a word of the agreed"):
-        train(plan.model_copy(update={"vocabulary": limits}), corpora)
 
 
 def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:

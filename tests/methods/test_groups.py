@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from fedtopics.methods.core.groups import Guard, as_many, enough_have
 from fedtopics.methods.core.plan import Site
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clusters import blobs, corpus_of, overheard, planned, spread
-from tests.helpers.grpc_federation import federated
 
 LEAST = 10
 POLICY = Policy(min_documents=LEAST, min_document_frequency=1, min_clients=1)
@@ -71,15 +69,6 @@ def test_with_masks_the_result_is_that_of_pooled_documents(name: str) -> None:
     assert apart(model_of(True, method, 4), pooled) < 1e-6
     assert apart(model_of(False, method, 4), pooled) > 1e-3
     assert apart(model_of(True, method, 4, OWN), model_of(False, method, 4)) < 1e-9
-
-
-def test_a_simulation_foretells_what_masks_give(tmp_path: Path) -> None:
-    method = STUDIES["kmeans"] | {"max_rounds": 4}
-    corpora = spread(CORPUS, 4, alpha=0.5)
-    there = federated(study(True, **method), corpora, tmp_path, policy=POLICY).model
-    assert there.info["masked"]
-    assert apart(there, model_of(True, method, 4)) < 2e-6
-    assert apart(there, model_of(False, method, 4)) > 1e-3
 
 
 def test_the_strictest_policy_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans as PooledKMeans
 
-from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.client import ALL
-from fedtopics.methods.kmeans.lloyd import Partition
 from fedtopics.methods.kmeans.method import KMeans, merge_centres
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.metrics import clustering_accuracy
@@ -96,25 +94,6 @@ def test_labels_do_not_depend_on_where_documents_are(
     np.testing.assert_array_equal(model.main_topics(CORPUS), at_one)
 
 
-def test_they_are_the_clusters_there_are(at_one: NDArray[np.int64]) -> None:
-    assert clustering_accuracy(labels_of(CORPUS), at_one) > 0.75
-
-
-def test_the_best_of_starts_that_arrive_at_one_result_is_the_first() -> None:
-    """Their distances are the same but for rounding, which depends on who has the documents."""
-    distances = np.array([3.0, 1.0 + 1e-15, 1.0])
-    state = Partition(
-        centres=np.arange(24.0).reshape(3, 2, 4),
-        sums=np.zeros((3, 2, 4)),
-        counts=np.zeros((3, 2)),
-        starts=np.arange(3),
-        distances=distances,
-    )
-    assert state.best(1).starts.tolist() == [1]
-    assert_same(state.best(1).centres, state.centres[1:2])
-    assert_same(state.best(2).centres, state.centres[1:])
-
-
 # k-FED
 
 
@@ -137,19 +116,6 @@ def test_centres_of_clients_are_merged() -> None:
     np.testing.assert_allclose(merge_centres(replies, 2)[1], [9.25, 0])
 
 
-def test_centres_when_the_first_client_has_none_or_more_than_enough() -> None:
-    replies = {"a": reply([], []), "b": reply([[0, 0], [0, 4], [7, 0]], [1, 2, 3])}
-    np.testing.assert_allclose(merge_centres(replies, 3), [[0, 0], [7, 0], [0, 4]])
-    np.testing.assert_allclose(merge_centres(replies, 2), [[0, 8 / 3], [7, 0]])
-
-
-def test_fewer_centres_than_clusters() -> None:
-    with pytest.raises(
-        StudyError, match=r"have 2 clusters of enough documents .* n_components = 3"
-    ):
-        merge_centres({"a": reply([[0, 0]], [5]), "b": reply([[1, 0]], [5])}, 3)
-
-
 @pytest.mark.parametrize("preset", ["fbow", "ftfidf"])
 def test_clusters_of_words(preset: str) -> None:
     corpus = blobs(200)
@@ -159,16 +125,6 @@ def test_clusters_of_words(preset: str) -> None:
     assert clustering_accuracy(labels_of(corpus), model.main_topics(bare)) > 0.8
     families = [{word.rstrip("0123456789") for word in words} for words in model.topics(3)]
     assert sum(len(family) == 1 for family in families) >= 3
-
-
-def test_rare_words_weigh_more_in_tfidf() -> None:
-    corpora = spread(blobs(200), 2)
-    model = trained(planned("kmeans", preset="ftfidf"), corpora)
-    frequency = model.vocabulary.document_frequency
-    expected = np.log(201 / (1 + frequency)) + 1
-    np.testing.assert_allclose(model.weights["origin"], expected)
-    bow = trained(planned("kmeans", preset="fbow"), corpora)
-    np.testing.assert_array_equal(bow.weights["origin"], np.ones(len(bow.vocabulary)))
 
 
 # What leaves

@@ -25,7 +25,7 @@ from fedtopics.methods.flda.threshold import (
     draw_curve,
     fit_curve,
 )
-from tests.helpers.labelled_pairs import FIR, MIRRORED, OAK, ROUNDS, write_run
+from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALL = {
@@ -51,11 +51,6 @@ def test_topics_of_a_run(tmp_path: Path) -> None:
     assert read_topics(write_run(tmp_path / "run")) == ROUNDS
 
 
-def test_a_topic_without_words_is_none(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", [{"north": [{}, OAK]}])
-    assert read_topics(run) == [{"north": [OAK]}]
-
-
 @pytest.mark.parametrize("content", ["{", "[]", '{"north": {}}', '{"north": {"topics": [3]}}'])
 def test_a_damaged_round(content: str, tmp_path: Path) -> None:
     (tmp_path / "topics-00001.json").write_text(content)
@@ -73,17 +68,6 @@ def test_pairs_are_of_different_clients_and_of_one_round() -> None:
 def test_the_cosine_is_of_all_words_and_the_first_are_shown() -> None:
     pairs = sample_pairs(ROUNDS, n_words=1)
     assert ("oak", "oak", 0.8) in {(pair.first, pair.second, pair.cosine) for pair in pairs}
-
-
-def test_fewer_pairs_have_the_most_different_degrees() -> None:
-    assert {pair.cosine for pair in sample_pairs(ROUNDS, 4)} == {0.0, 0.6, 0.8, 1.0}
-
-
-def test_one_client_has_no_pairs() -> None:
-    with pytest.raises(RunError, match="In no round two clients have sent topics"):
-        sample_pairs([{"north": [OAK, FIR], "south": []}, {"south": [OAK]}])
-    with pytest.raises(RunError, match="In no round two clients"):
-        sample_pairs([])
 
 
 # 1000 values in the first tenth of their range, 3 in the sixth, 50 in the last
@@ -122,14 +106,6 @@ def test_the_file_as_it_is(tmp_path: Path) -> None:
     )  # fmt: skip
     assert read_pairs(path) == pairs
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
-
-
-def test_labels_as_a_spreadsheet_may_have_them(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.csv"
-    labels = ["1", " Yes", "TRUE", "y", "0", "No", "false", "n ", "", " "]
-    rows = "".join(f"oak,elm,.5,{label}\r\n" for label in labels)
-    path.write_text("\ufefffirst,second,cosine,same\r\n" + rows + "\r\n", "utf-8", newline="")
-    assert [pair.same for pair in read_pairs(path)] == [True] * 4 + [False] * 4 + [None] * 2
 
 
 HEADER = "first,second,cosine,same\n"
@@ -209,36 +185,9 @@ def test_the_curve_goes_through_the_shares_of_two_cosines() -> None:
     np.testing.assert_allclose(curve.probability(np.array([0.2, 0.6])), [0.2, 0.5], atol=1e-3)
 
 
-def test_what_has_no_label_does_not_count() -> None:
-    unknown = [TopicPair("oak", "elm", 0.9)] * 50
-    assert fit_curve(MIRRORED + unknown) == fit_curve(MIRRORED)
-    assert decided_alike(MIRRORED + unknown, 0.4) == 8
-
-
 @pytest.mark.parametrize(("threshold", "alike"), [(0.0, 5), (0.4, 8), (0.5, 9), (0.65, 6), (1, 5)])
 def test_how_many_pairs_a_threshold_decides_as_the_person(threshold: float, alike: int) -> None:
     assert decided_alike(MIRRORED, threshold) == alike
-
-
-NO_THRESHOLD = {
-    "few labels": ([*MIRRORED[1:], TopicPair("", "", 0.5)], "^9 of 10 pairs have a .* needs 10;"),
-    "all the same": (told(0.5, 5, 0) + told(0.9, 5, 0), "^All 10 labelled .* the same topic"),
-    "all different": (told(0.5, 0, 12), "^All 12 labelled pairs are different topics"),
-    "mixed up": (told(0.2, 4, 1) + told(0.8, 1, 4), "do not say that topics of a higher cosine"),
-    "one cosine": (told(0.5, 5, 5), "do not say that topics of a higher cosine"),
-    "never probable": (
-        told(0.1, 1, 9) + told(0.9, 2, 8),
-        r"as likely the same as not at 2\.27, which no cosine is",
-    ),
-    "always probable": (told(0.1, 6, 4) + told(0.9, 8, 2), r"at -0\.23, which no cosine is"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", NO_THRESHOLD)
-def test_labels_without_a_threshold(case: str) -> None:
-    pairs, message = NO_THRESHOLD[case]
-    with pytest.raises(DataError, match=message):
-        fit_curve(pairs)
 
 
 def test_the_picture() -> None:
@@ -249,12 +198,3 @@ def test_the_picture() -> None:
     dots = [*picture.iter(f"{SVG}circle")]
     assert len(dots) == len(MIRRORED)
     assert len({dot.get("cy") for dot in dots}) == 2, "the same, and not"
-
-
-def test_a_spreadsheet_computes_nothing_of_topics(tmp_path: Path) -> None:
-    """A person opens the file to label, and its words are those of other clients."""
-    path = tmp_path / "pairs.csv"
-    write_pairs(path, [TopicPair("=cmd|' /C calc'!A0 tea", "oak; @SUM(1)", 0.5)])
-    assert path.read_text().splitlines()[1].startswith("'=cmd|' /C calc'!A0 tea,oak; '@SUM(1),")
-    write_pairs(path, read_pairs(path))
-    assert path.read_text().count("'@") == 1, "written again, it is the same"

@@ -16,13 +16,12 @@ from fedtopics.estimators import LDA
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.core.plan import Site, WarmStart
-from fedtopics.methods.lda.client import LONGEST, LDAClient, shortened
+from fedtopics.methods.lda.client import LONGEST, LDAClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.federation import study, subjects, tokens_of
+from tests.helpers.federation import subjects, tokens_of
 from tests.helpers.lda import e_step
 
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
@@ -156,66 +155,6 @@ def test_partial_fit_counts_each_new_document_once() -> None:
         assert learned[column].sum().item() == pytest.approx(occurrences), word
     total = sum(w in known for corpus in new.values() for doc in tokens_of(corpus) for w in doc)
     assert learned.sum().item() == pytest.approx(total)
-
-
-def test_partial_fit_adds_documents_shares_and_word_sums() -> None:
-    """Those of each half are what the model that was trained with it says of it."""
-    halves = subjects({"a": 100, "b": 60}), subjects({"a": 50, "c": 40}, seed=1)
-    open_policies = dict.fromkeys("abc", OPEN_POLICY)
-    model = LDA(4, max_rounds=20, min_document_frequency=1, coherence="documents")
-    before = model.fit_clients(halves[0], policies=open_policies).model_
-    after = model.partial_fit_clients(halves[1], policies=open_policies).model_
-    assert after.documents == {"a": 150, "b": 60, "c": 40}
-    sums, totals, parts = np.zeros((4, len(model.vocabulary_))), np.zeros(4), {}
-    for corpora, by in zip(halves, (before, after), strict=True):
-        for name, corpus in corpora.items():
-            theta = by.transform(corpus).astype(np.float64)
-            parts[name] = parts.get(name, 0) + theta.sum(0)
-            totals += theta.sum(0)
-            sums += theta.T @ by.count(corpus)
-    for name, n in after.documents.items():
-        np.testing.assert_allclose(after.shares[name], parts[name] / n, rtol=1e-4)
-    np.testing.assert_allclose(after.share, totals / 250, rtol=1e-4)
-    np.testing.assert_allclose(after.word_sums, sums, rtol=1e-4, atol=1e-4)
-    assert sum(row["count"] for row in after.get_topic_info()) == pytest.approx(250, abs=2)
-
-
-def test_a_saved_model_comes_back_to_the_bit(tmp_path: Any) -> None:
-    corpora = subjects({"a": 60, "b": 60})
-    model = train(lda_study(alpha=0.3), corpora)
-    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
-    assert isinstance(back.inference, VariationalLDA)
-    assert back.inference.settings == LDAPrior(n_components=6, alpha=0.3)
-    assert back.beta.tobytes() == model.beta.tobytes()
-    documents = [*tokens_of(corpora["a"]), []]
-    theta = model.transform(documents)
-    assert back.transform(documents).tobytes() == theta.tobytes()
-    np.testing.assert_allclose(theta.sum(1), 1, rtol=1e-6)
-    np.testing.assert_allclose(theta[-1], 1 / 6)
-    assert "- Method: lda, 10 rounds, seed 0" in (tmp_path / "README.md").read_text()
-
-
-def test_a_run_that_stopped_by_itself_is_not_trained_further(tmp_path: Any) -> None:
-    corpora = subjects({"a": 120, "b": 120})
-    for plan in (
-        lda_study(learning="batch", tolerance=0.05, max_rounds=100, coherence="nothing"),
-        study(tolerance=0.5, max_rounds=100, coherence="nothing"),
-    ):
-        out = tmp_path / plan.method.name
-        whole = train(plan, corpora, out=out)
-        assert whole.info["rounds"] < 100
-        again = train(plan, corpora, out=out, resume=True)
-        assert again.info == whole.info
-        assert again.beta.tobytes() == whole.beta.tobytes()
-
-
-def test_documents_of_usual_length_are_as_they_are() -> None:
-    bag = sparse.csr_array(np.array([[3, 1, 0], [0, 0, 0], [1, 0, 5]], np.float32))
-    assert shortened(bag, 6.0) is bag
-    shorter = shortened(bag, 4.0).toarray()
-    np.testing.assert_allclose(shorter[:2], bag.toarray()[:2])
-    np.testing.assert_allclose(shorter[2], [4 / 6, 0, 20 / 6], rtol=1e-6)
-    assert bag.sum() == 10, "theta is found by all words"
 
 
 def test_one_document_of_a_million_words_is_not_most_of_the_model() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedtopics import LDA, NMF, Corpus, MixtureTM, ProdLDA, TopicModel
-from fedtopics.errors import ModelError, StudyError
+from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
-from fedtopics.methods.core.plan import fingerprint_of
-from fedtopics.methods.flda.merged_models import merge_models, read_models
+from fedtopics.methods.flda.merged_models import merge_models
 from fedtopics.text.vocabulary import TextRules, Vocabulary
 from tests.helpers.models import made
 
@@ -87,33 +84,6 @@ def test_the_order_of_models_changes_numbers_of_topics_alone() -> None:
     assert sums(one) == sums(other)
 
 
-def test_topics_of_one_model_stay_apart() -> None:
-    """However alike they are: they were different topics to their model."""
-    twice = one_client("east", ("oak", "elm"), [[6, 4], [6, 4]], [0.5, 0.5])
-    merged = merge_models([twice, NORTH], threshold=0.1)
-    assert merged.n_topics == 3
-    assert (merged.word_sums[:, merged.vocabulary.index["oak"]] > 0).sum() == 2
-
-
-def test_it_is_a_model_as_any_other(tmp_path: Path) -> None:
-    merged = merge_models([NORTH, SOUTH], threshold=0.5)
-    back = TopicModel.from_pretrained(merged.save_pretrained(tmp_path))
-    texts = ["oak elm oak", "flu"]
-    np.testing.assert_array_equal(back.transform(texts), merged.transform(texts))
-    assert back.topics(3) == merged.topics(3)
-    assert back.info["merged"] == [
-        {"model": fingerprint_of(NORTH), "method": "an unknown method", "topics": 2,
-         "clients": ["north"]},
-        {"model": fingerprint_of(SOUTH), "method": "an unknown method", "topics": 2,
-         "clients": ["south"]},
-    ]  # fmt: skip
-    card = (tmp_path / "README.md").read_text()
-    assert "- Merged from 2 models that were trained apart" in card
-    assert f"  - north: 2 topics of an unknown method, model {fingerprint_of(NORTH)}" in card
-    assert "rounds, seed" not in card
-    assert json.loads((tmp_path / "config.json").read_text())["info"]["method"] == "merged"
-
-
 OWN = {
     "north": ["oak elm fir", "fir elm larch", "tea milk sugar", "milk tea cup"] * 15,
     "south": ["oak fir elm larch", "larch oak elm", "flu fever cough", "cough flu pill"] * 15,
@@ -161,18 +131,3 @@ def test_what_cannot_be_merged() -> None:
     for threshold in (0.0, 1.5, float("nan")):
         with pytest.raises(StudyError, match="is no cosine"):
             merge_models([NORTH, SOUTH], threshold=threshold)
-
-
-def test_names_of_clients(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        NORTH.save_pretrained(tmp_path / name / "model")
-    first, second = read_models([f"west={tmp_path}/a", f"east={tmp_path}/b/model"])
-    assert merge_models([first, second], 2).documents == {"west": 10, "east": 10}
-    assert read_models([f"{tmp_path}/a"])[0].documents == {"north": 10}
-    merge_models([NORTH, SOUTH]).save_pretrained(tmp_path / "both")
-    with pytest.raises(StudyError, match="The model to be called x is of 2 clients"):
-        read_models([f"x={tmp_path}/both"])
-    with pytest.raises(StudyError):
-        read_models([f"../x={tmp_path}/a"])
-    with pytest.raises(ModelError, match="There is no model in"):
-        read_models([f"{tmp_path}/none"])

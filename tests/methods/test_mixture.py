@@ -11,11 +11,8 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
-from fedtopics.methods.gfedntm.start import mixture_of
 from fedtopics.methods.mixture import method as mixture_method
 from fedtopics.methods.mixture.rounds import Expectation
-from fedtopics.methods.registry import find_method
-from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -24,7 +21,6 @@ from tests.helpers.clusters import (
     corpus_of,
     half,
     labels_of,
-    overheard,
     planned,
     spread,
     texts_of,
@@ -87,14 +83,6 @@ def test_it_is_expectation_maximisation_on_pooled_documents(
     np.testing.assert_allclose(model.weights["words"], words, rtol=1e-8, atol=1e-9)
     losses = [event["loss"] for event in events if event["event"] == "round"]
     assert losses == sorted(losses, reverse=True), "EM never makes it worse"
-
-
-def test_they_are_the_topics_there_are() -> None:
-    corpus = blobs(500, spread=1.0)
-    model = trained(planned("mixture"), spread(corpus, 3))
-    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
-    for topic in model.topics(4):
-        assert len({word.rstrip("0123456789") for word in topic}) == 1
 
 
 def test_words_tell_where_embeddings_do_not() -> None:
@@ -162,17 +150,6 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
 # What it begins with, and what begins with it
 
 
-def test_topics_begin_a_mixture() -> None:
-    corpus = blobs(300, spread=1.0)
-    first = trained(planned("mixture"), {"a": corpus})
-    plan = planned("mixture", max_rounds=8)
-    order = [3, 1, 4, 0, 2]
-    start = (first.beta[order] / CLUSTERS, first.vocabulary.words)
-    again = trained(plan, spread(corpus, 2), start=start)
-    assert (again.beta @ first.beta[order].T).argmax(1).tolist() == list(range(CLUSTERS))
-    assert clustering_accuracy(labels_of(corpus), again.main_topics(corpus)) > 0.95
-
-
 def started(network: str, **more: Any) -> Study:
     method = {
         "network": network, "n_components": CLUSTERS, "hidden": (12, 12), "max_rounds": 3,
@@ -190,22 +167,3 @@ def test_networks_begin_with_it(network: str) -> None:
     assert accuracy(model, {"a": corpus}) > 0.9, "the encoder looks towards the directions"
     for topic in model.topics(4, lambda_=1.0):
         assert len({word.rstrip("0123456789") for word in topic}) == 1
-
-
-def test_what_a_started_network_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    messages = overheard(monkeypatch)
-    corpora = spread(blobs(120), 2)
-    trained(started("zeroshottm"), corpora)
-    asked = {function for _, function, _, _ in messages.calls}
-    assert {"means", "moments", "cluster_sums", "topic_sums", "forward"} <= asked
-    schedule = find_method("gfedntm").client.schedule
-    assert "topic_sums" in schedule(started("zeroshottm").method)
-    assert "topic_sums" not in schedule(Study.make(method={"network": "zeroshottm"}).method)
-    assert mixture_of(started("zeroshottm").method).n_components == CLUSTERS  # type: ignore[arg-type]
-
-
-def test_a_network_without_embeddings_cannot_begin_with_it() -> None:
-    with pytest.raises(StudyError, match="needs embeddings, which the network 'prodlda'"):
-        Study.make(method={"network": "prodlda", "initialisation": "mixture"})
-    with pytest.raises(StudyError, match="initialisation"):
-        Study.make(method={"name": "lda", "initialisation": "mixture"})

@@ -10,17 +10,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
-from fedtopics.datasets import synthetic_lda
 from fedtopics.errors import StudyError
-from fedtopics.estimators import LDA, NMF
+from fedtopics.estimators import NMF
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.least_squares import solve
 from fedtopics.inference.nmf import rarities, weigh
-from fedtopics.methods.core.plan import Plan, Site, WarmStart
+from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.nmf.client import NMFClient
-from fedtopics.metrics import topic_similarity
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import subjects, tokens_of
@@ -98,25 +96,6 @@ def test_a_documents_shares_are_the_least_squares() -> None:
     expected = np.array([nnls(topics, row)[0] for row in points.toarray()])
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert (np.linalg.norm(found, axis=1) <= 1 + 1e-12).all()
-
-
-def test_topics_of_lda_are_found() -> None:
-    drawn = synthetic_lda(
-        seed=3, n_words=600, n_topics=12, shared_topics=2, alpha=0.05, n_documents=300,
-        n_validation=1, lengths=(40, 60),
-    )  # fmt: skip
-    corpora = {name: documents.corpus() for name, documents in drawn.training.items()}
-    model = trained(nmf_study(n_components=12, max_rounds=30), corpora)
-    counted = model.word_sums / model.word_sums.sum(1, keepdims=True)
-    found = topic_similarity(drawn.beta, counted, drawn.words, model.vocabulary.words)
-    assert found > 10
-
-
-def test_theta_sums_to_one_and_what_has_no_word_is_even(pooled: TopicModel) -> None:
-    word = pooled.vocabulary.words[0]
-    theta = pooled.transform([[word, word], [], ["never-seen"]])
-    np.testing.assert_allclose(theta.sum(1), 1, atol=1e-6)
-    np.testing.assert_allclose(theta[1:], 1 / TOPICS)
 
 
 # What leaves
@@ -197,37 +176,6 @@ def test_given_words_make_the_first_topics(documents: list[list[str]], pooled: T
         unknown.fit(documents)
 
 
-def test_strength_holds_a_topic_to_its_words(documents: list[list[str]]) -> None:
-    words = sorted({word for document in documents for word in document})
-    odd = [words[0], words[-1]]  # of different topics
-    weights = []
-    for strength in (0.0, 0.01, 1.0):
-        model = trained(
-            nmf_study(seed_topics=[odd], strength=strength, max_rounds=20),
-            {"all": Corpus.of(documents)},
-        )
-        places = [model.vocabulary.index[word] for word in odd]
-        weights.append(float(model.beta[0, places].sum()))
-    assert weights[0] < weights[1] < weights[2]
-    assert weights[2] > 0.8
-
-
-def test_it_starts_from_a_model_and_goes_on(documents: list[list[str]], pooled: TopicModel) -> None:
-    corpora = split(documents, 0, 3)
-    further = trained(nmf_study(max_rounds=3), corpora, start=WarmStart.of(pooled, "keep"))
-    assert further.info["rounds"] == 8
-    whole = trained(nmf_study(max_rounds=8), {"all": Corpus.of(documents)})
-    np.testing.assert_allclose(further.weights["topics"], whole.weights["topics"], atol=1e-10)
-    lda = LDA(TOPICS, max_rounds=20, coherence="nothing").fit(documents)
-    warm = NMF(TOPICS, start=lda.model_, max_rounds=1, coherence="nothing").fit(documents)
-    cosine = np.sum(rows(lda.model_.word_sums) * rows(warm.model_.word_sums), 1)
-    assert (cosine > 0.8).all()
-
-
-def rows(matrix: Floats) -> Floats:
-    return np.asarray(matrix / np.linalg.norm(matrix, axis=1, keepdims=True))
-
-
 def test_words_that_all_documents_have_are_refused() -> None:
     with pytest.raises(StudyError, match="Every agreed word is in every document"):
         rarities(np.array([5, 5]), 5, 1.5)
@@ -244,26 +192,6 @@ def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> Non
     assert not sums[1].any()
     before = half.topic_words(fingerprint, rarity, weights["topics"])["sums"]
     assert not before[1].any()
-
-
-def test_given_words_have_no_place_in_a_model_that_is_trained_further(
-    documents: list[list[str]], pooled: TopicModel
-) -> None:
-    study = nmf_study(seed_topics=[["ash"]])
-    with pytest.raises(StudyError, match="seed_topics have no place"):
-        trained(study, {"all": Corpus.of(documents)}, start=WarmStart.of(pooled, "keep"))
-    with pytest.raises(StudyError, match="two of seed_topics have the same words"):
-        nmf_study(seed_topics=[["ash", "oak"], ["oak", "ash"]])
-
-
-def test_a_topic_of_no_word_is_even() -> None:
-    texts = [["w1x", "w1x"], ["w1x", "w1x", "w1x", "w0x"]]
-    study = Study.make(
-        method={"name": "nmf", "n_components": 2, "coherence": "nothing"}, seed=207,
-        vocabulary={"min_document_frequency": 1, "max_document_share": 1},
-    )  # fmt: skip
-    model = trained(study, {"all": Corpus.of(texts)})
-    np.testing.assert_allclose(model.beta.sum(1), 1)
 
 
 def test_a_model_goes_on_with_its_own_words_on_more_documents_than_it_had() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,16 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedtopics import LDA, Columns, Corpus, Policy, Study, TopicModel, train
+from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
 from fedtopics.methods.core.groups import Guard, OverTime, enough_to_tell, own_sums
-from fedtopics.methods.registry import find_method
-from fedtopics.model.periods import TOGETHER, Periods
+from fedtopics.model.periods import TOGETHER
 from tests.helpers.clients import BOATS, TREES
 from tests.helpers.clusters import overheard
 from tests.helpers.grpc_federation import federated
 from tests.helpers.models import edit_config, made
-from tests.helpers.studies import written
 
 YEAR = {"period": "month", "begin": "2025-01-15", "end": "2025-03-02"}
 POLICY = Policy(min_documents=10, min_document_frequency=1, min_clients_in_sum=1)
@@ -146,16 +143,6 @@ def test_with_masks_the_documents_of_all_count(
     assert there.model.topics_over_time()[0]["clients"] is None
 
 
-def test_clients_in_another_order_and_pooled() -> None:
-    plan = study().model_copy(update={"secure": True})
-    one = model_of(plan, CORPORA).periods
-    turned = model_of(plan, dict(reversed(CORPORA.items()))).periods
-    alone = model_of(study(), {"all": Corpus.pool(CORPORA.values())}).periods
-    assert one is not None and turned is not None and alone is not None
-    assert one.total.tolist() == turned.total.tolist()
-    np.testing.assert_allclose(alone.total, one.total, rtol=1e-4)
-
-
 @pytest.mark.parametrize("name", ["nmf", "kmeans", "mixture"])
 def test_other_methods(name: str) -> None:
     own = {"representation": "bow"} if name == "kmeans" else {}
@@ -167,42 +154,13 @@ def test_other_methods(name: str) -> None:
     np.testing.assert_allclose(model.periods.total[0], sum(expected), rtol=1e-3)
 
 
-def test_the_method_that_is_chosen_has_the_periods() -> None:
-    plan = Study.make(method={"name": "auto", "over_time": YEAR})
-    chosen = json.loads(json.dumps(plan.method.for_texts))  # type: ignore[attr-defined]
-    assert find_method("nmf").settings(**chosen).over_time == OverTime(**YEAR)
-    assert "period_sums" in find_method("auto").client.schedule(plan.method)
-
-
-def test_merged_and_saved(tmp_path: Path) -> None:
-    sums = {
-        "north": np.array([[2.0, 3, 5], [0, 0, 0]]),
-        "south": np.array([[0.0, 0, 0], [1, 8, 1]]),
-    }
-    model = replace(made(), periods=Periods("year", ("2024-01-01", "2025-01-01"), sums))
-    merged = model.merge_topics([0, 2]).periods
-    assert merged is not None
-    assert merged.total.tolist() == [[7, 3], [2, 8]]
-    back = TopicModel.from_pretrained(model.save_pretrained(tmp_path)).periods
-    assert back is not None
-    assert (back.unit, back.begins) == ("year", ("2024-01-01", "2025-01-01"))
-    assert {name: rows.tolist() for name, rows in back.sums.items()} == {
-        name: rows.tolist() for name, rows in sums.items()
-    }
-    assert back.shares[TOGETHER].tolist() == [[0.2, 0.3, 0.5], [0.1, 0.8, 0.1]]
-    assert model.plot_over_time().content.count('<path class="run"') == 3
-
-
 @pytest.mark.parametrize(
     "periods",
     [
         {"unit": "year", "begins": ["2024-01-01"], "sums": {"north": [[1.0, 2.0]]}},
-        {"unit": "year", "begins": ["2024-01-01"], "sums": {"west": [[1.0, 2.0, 3.0]]}},
         {"unit": "year", "begins": ["2024-01-01"], "sums": {"north": [[-1.0, 2.0, 3.0]]}},
         {"unit": "year", "begins": ["today"], "sums": {"north": [[1.0, 2.0, 3.0]]}},
         {"unit": "hour", "begins": ["2024-01-01"], "sums": {"north": [[1.0, 2.0, 3.0]]}},
-        {"unit": "year", "begins": ["2024-01-01"] * 2, "sums": {"north": [[1.0, 2.0, 3.0]] * 2}},
-        {"unit": "year", "begins": [], "sums": {}},
         {"unit": "year", "begins": ["2024-01-01"], "sums": {}},
         {"unit": "year", "begins": ["2024-01-01"], "sums": {"north": [[1e300, 2.0, 3.0]]}},
         {
@@ -217,26 +175,6 @@ def test_damaged_periods_are_refused(periods: Any, tmp_path: Path) -> None:
     edit_config(tmp_path, periods=periods)
     with pytest.raises(ModelError, match="damaged or incomplete; copy it again"):
         TopicModel.from_pretrained(tmp_path)
-
-
-def test_a_study_file_names_the_column_and_the_periods(tmp_path: Path) -> None:
-    plan = '[method]\nname = "lda"\nn_components = 2\nmax_rounds = 3\n[method.over_time]\n'
-    plan += 'period = "year"\nbegin = 2025-01-01\nend = 2025-12-31\n'
-    for name, each in CORPORA.items():
-        assert each.times is not None
-        rows = zip(each.documents.to_pylist(), each.times.to_pylist(), strict=True)
-        lines = "".join(f"{text},{time}\n" for text, time in rows)
-        (tmp_path / f"{name}.csv").write_text(f"text,written\n{lines}")
-        plan += f'[clients.{name}]\ndata = "{name}.csv"\ntext = "text"\ntime = "written"\n'
-    read = Study.read(written(tmp_path, plan))
-    again = Study.read(written(tmp_path, read.to_toml()))
-    assert again.fingerprint == read.fingerprint
-    periods = train(read).periods
-    assert periods is not None
-    assert periods.begins == ("2025-01-01",)
-    assert periods.total.sum() == pytest.approx(36 + 54 + 14)
-    told = {e.function: e for e in read.registration.exchanges(read.method)}
-    assert not told["period_sums"].seen_by_all
 
 
 def test_periods_of_a_study() -> None:
@@ -272,12 +210,3 @@ def test_documents_without_times_are_refused_before_the_first_round() -> None:
     far = pa.chunked_array([pa.array([1 << 52] * len(CORPORA["boats"]), pa.timestamp("ms"))])
     with pytest.raises(DataError, match=r"Client 'boats': .* times beyond the year 9999"):
         model_of(study(), CORPORA | {"boats": replace(CORPORA["boats"], times=far)})
-
-
-def test_a_study_that_asks_for_none_has_none() -> None:
-    model = LDA(2, max_rounds=3).fit(
-        [each for c in CORPORA.values() for each in c.documents.to_pylist()]
-    )
-    assert model.model_.periods is None
-    with pytest.raises(StudyError, match="The study summed no topics by period; give documents"):
-        model.topics_over_time()

@@ -67,24 +67,19 @@ FAULTS = [
     ({"n": 3}, FIELDS),
     (fitting(extra=1), FIELDS),
     (fitting(map={"y": np.zeros(7)}), "its field 'map' does not have the fields ['y', 'z']"),
-    (fitting(map=3), "its field 'map' does not have the fields ['y', 'z']"),
     (fitting(n=np.zeros(1)), of_shape("n", (1,), ())),
     (fitting(n="3"), of_shape("n", None, ())),
-    (fitting(n=True), of_shape("n", None, ())),
     (fitting(x=[[0.0]]), of_shape("x", None, (2, "words"))),
-    (fitting(x=np.zeros(2)), of_shape("x", (2,), (2, "words"))),
     (fitting(x=np.zeros((3, 4))), of_shape("x", (3, 4), (2, "words"))),
     (fitting(words=["a", "b", "c"]), of_shape("words", (3,), ("words",))),  # one length, two values
     (fitting(rows=rows([1], [[1, 2]], n_rows=5)), of_shape("rows", (5, 2), ("words", 2))),
     (fitting(rows=rows([1], [[1]], n_rows=4)), of_shape("rows", (4, 1), ("words", 2))),
     (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of words"),
     (fitting(words="abcd"), "its field 'words' is no list of words"),
-    (fitting(words=np.zeros(4)), "its field 'words' is no list of words"),
     (fitting(n=3.0), "its field 'n' holds float64 instead of int64"),
     (fitting(n=-1), f"its field 'n' {CANNOT}"),
     (fitting(n=2**63 - 1), f"its field 'n' {CANNOT}"),  # too many to be added up
     (fitting(x=np.zeros((2, 4), np.int64)), "its field 'x' holds int64 instead of float64"),
-    (fitting(x=np.zeros((2, 4), np.float32)), "its field 'x' holds float32 instead of float64"),
     (
         fitting(rows=np.zeros((4, 2))),
         "its field 'rows' holds float64 instead of rows of float64",
@@ -181,16 +176,13 @@ NO_WORDS = "its field 'words' holds words that are none, or not in order"
         (named(elm=[1, 2, 1, 1], oak=[9, 9, 1, 1]), ""),
         (Named.columns(4), ""),
         (named(oak=[1, 1]), "its field 'words' holds no counts by word"),
-        (np.ones((1, 4), np.int64), "its field 'words' holds no counts by word"),
         (["oak"], "its field 'words' holds no counts by word"),
-        ({"oak": 1}, "its field 'words' holds no counts by word"),
         (named(oak=[0, 1, 1, 0]), ODD),  # in no document
         (named(oak=[10, 10, 1, 0]), ODD),  # in more documents than there are
         (named(oak=[3, 2, 1, 0]), ODD),  # in more documents than it occurs
         (named(oak=[1, 2**60, 1, 0]), ODD),
         (named(oak=[1, 10**7, 1, 0]), ODD),  # a million words a document, and more
         (named(oak=[1, 1, 2, 0]), ODD),  # by two clients
-        (named(oak=[1, 1, 0, 0]), ODD),
         (named(oak=[1, 1, 1, -1]), ODD),
         (named(oak=[1, 1, 1, 2]), ODD),
         (named(ash=[1, 1, 1, 1], elm=[1, 1, 1, 1], oak=[1, 1, 1, 1]), ODD),  # for two places
@@ -206,13 +198,6 @@ def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
     if isinstance(value, Named):
         for other in (Field(), (2,), ["words"], {"oak": COUNT}):
             assert find_fault({"words": value}, {"words": other})
-
-
-def test_counts_by_word_of_two_clients() -> None:
-    template = {"words": WordCounts(places=1), "documents": COUNT}
-    total = {"words": named(elm=[3, 9, 2, 1], oak=[9, 9, 2, 1]), "documents": 9}
-    assert find_fault(total, template, ["a", "b"]) == ""
-    assert find_fault(total, template, ["a"]) == ODD
 
 
 def test_squares_go_with_what_they_are_squares_of() -> None:
@@ -231,12 +216,6 @@ def test_products_are_of_numbers_with_each_other() -> None:
         assert find_fault({"x": np.array(products), "documents": 2}, template) == ""
     for products in ([[-4.0, 0.0], [0.0, 1.0]], [[4.0, 2.1], [2.1, 1.0]]):
         assert find_fault({"x": np.array(products), "documents": 2}, template) == fault
-
-
-def test_who_was_away_has_no_more_documents_than_the_largest() -> None:
-    template = {"documents": Announced({"a": 5, "b": 7})}
-    assert find_fault({"documents": 7}, template, ["late"]) == ""
-    assert find_fault({"documents": 8}, template, ["late"])
 
 
 # Counts that go together
@@ -272,12 +251,6 @@ def test_windows_hold_pairs_no_more_often_than_words() -> None:
     assert find_fault({"10": windows(8), "documents": 7}, whole) == number
     for odd in (None, 7, {}, {"windows": 7, "pairs": np.zeros(4, np.int64)}, windows(7) | {"x": 1}):
         assert find_fault({"10": odd, "documents": 7}, template)
-
-
-def test_sums_of_windows_are_windows() -> None:
-    template = {"10": Windows(BOTH, np.array([8, 18, 10]), documents=False), "documents": COUNT}
-    total = {"windows": 20, "pairs": 2 * windows(7)["pairs"]}
-    assert find_fault({"10": total, "documents": 14}, template, ["a", "b"]) == ""
 
 
 def agreeing(**other: float) -> dict[str, Any]:

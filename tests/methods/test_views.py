@@ -17,7 +17,6 @@ from fedtopics.methods.clusters.views import (
     nearest_words,
     neighbours,
     shorten,
-    substitute,
     text_views,
 )
 from fedtopics.methods.core.plan import Site
@@ -74,31 +73,7 @@ def test_a_shortened_text_keeps_words_in_their_order() -> None:
     assert 760 < len(words) < 840
 
 
-def test_at_least_one_word_stays() -> None:
-    texts = [f"{text}{i}" for i in range(50) for text in ("one", "two words", "three short words")]
-    short = list(shorten(texts, 0.99, 0))
-    assert all(set(new.split()) <= set(old.split()) for old, new in zip(texts, short, strict=True))
-    assert min(len(text.split()) for text in short) == 1
-    assert {text.rstrip("0123456789") for text in short[2::3]} == {"three", "short", "words"}
-
-
 # Words replaced
-
-
-def test_the_share_of_words_that_are_replaced() -> None:
-    text = " ".join(["oak", "sea"] * 1000)
-    (other,) = substitute([text], 0.3, 0, {"oak": ["elm"]})
-    words = other.split()
-    assert words[1::2] == ["sea"] * 1000, "without a neighbour it stays"
-    assert words[::2].count("elm") == pytest.approx(300, abs=50)
-
-
-def test_views_differ_and_follow_from_the_text_alone() -> None:
-    text = " ".join(["oak"] * 40)
-    near = {"oak": ["elm", "ash"]}
-    first, second = ([*substitute([text, text], 0.5, view, near)] for view in (0, 1))
-    assert first[0] == first[1] != second[0]
-    assert [*shorten([text], 0.5, 0)] != [*shorten([text], 0.5, 1)]
 
 
 def test_the_nearest_words_come_first_and_never_the_word_itself() -> None:
@@ -130,12 +105,6 @@ def test_a_tokenizer_without_whole_words_is_refused(
 
 
 # Both
-
-
-def test_without_settings_there_are_no_views() -> None:
-    texts = ["oak", "sloop"]
-    assert ViewSettings().n_views == 0
-    assert text_views(Corpus.of(texts), ViewSettings(), PLANE, site(texts)) == []
 
 
 def test_two_views_of_all_texts_and_their_embeddings(

@@ -12,7 +12,6 @@ from gensim.topic_coherence.text_analysis import WordOccurrenceAccumulator
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.metrics import WINDOWS, coherence, coherence_of, count_cooccurrences
-from fedtopics.metrics import cooccurrences as counting
 
 WORDS = [f"w{number}" for number in range(12)]
 TOPICS = [WORDS[:4], WORDS[3:9], WORDS[::-1][:5]]
@@ -52,7 +51,7 @@ def assert_same(counts: Any, expected: Any) -> None:
     assert np.array_equal(counts["together"], expected["together"])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("window", [1, 2, 5, 10, 110, None])
 def test_counts_are_gensims(seed: int, window: int | None) -> None:
     texts = random_texts(seed)
@@ -67,7 +66,7 @@ def test_counts_are_gensims(seed: int, window: int | None) -> None:
     assert_same(count_cooccurrences(texts, WORDS, window), expected)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("measure", ["c_v", "npmi", "u_mass"])
 @pytest.mark.parametrize("window", ["usual", None])
 def test_coherence_is_gensims(seed: int, measure: Any, window: Any) -> None:
@@ -86,13 +85,6 @@ def test_clients_counts_add_up_to_the_pooled(window: int | None) -> None:
     assert_same(total, count_cooccurrences(pooled, WORDS, window))
 
 
-def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = random_texts(0)
-    whole = count_cooccurrences(texts, WORDS, 10)
-    monkeypatch.setattr(counting, "TOKENS", 7)
-    assert_same(count_cooccurrences(iter(texts), WORDS, 10), whole)
-
-
 def test_counts_by_hand() -> None:
     """Windows: a x, x b, b a; then the short document; then the empty one."""
     counts = count_cooccurrences([["a", "x", "b", "a"], ["b"], []], ["a", "b", "c"], 2)
@@ -102,12 +94,6 @@ def test_counts_by_hand() -> None:
         "together": [[2, 1, 0], [1, 3, 0], [0, 0, 0]],
     }
     assert_same(counts, expected)
-
-
-def test_a_repeated_word_is_forgotten_with_its_first_token() -> None:
-    """Windows: a a b, a b x; gensim takes a for absent from the second."""
-    counts = count_cooccurrences([["a", "a", "b", "x"]], ["a", "b"], 3)
-    assert_same(counts, {"windows": 2, "occurrences": [1, 2], "together": [[1, 1], [1, 2]]})
 
 
 def test_coherence_by_hand() -> None:

@@ -36,15 +36,6 @@ def test_where_it_is_shown() -> None:
     assert model.documents.keys() == model.shares.keys() == {"north", "south"}
 
 
-def test_it_is_kept(tmp_path: Path) -> None:
-    back = TopicModel.from_pretrained(named().save_pretrained(tmp_path))
-    assert back.client_names == {"north": NAME}
-    assert ESCAPED in (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert back.with_client_names({"north": ""}).client_names == {}
-    edit_config(tmp_path, client_names={})
-    assert TopicModel.from_pretrained(tmp_path).client_names == {}
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from gensim.corpora import Dictionary
-from gensim.models import CoherenceModel, LdaModel
 
-from fedtopics.errors import FedTopicsError, ModelError
-from fedtopics.harmless import for_markdown
-from fedtopics.metrics import coherence_of
+from fedtopics.errors import FedTopicsError
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.shown_words import CLASS_BASED, Reading
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.command_line import fedtopics
 from tests.helpers.models import BETA, WORDS, made
 
@@ -86,11 +79,6 @@ def test_pyldavis() -> None:
     assert {array.dtype for array in arrays} == {np.dtype(np.float64)}
 
 
-def test_pyldavis_of_a_model_without_documents() -> None:
-    with pytest.raises(ModelError, match="No client of the model has a document"):
-        made(documents={"north": 0, "south": 0}).to_pyldavis()
-
-
 # OCTIS, gensim
 
 
@@ -125,19 +113,6 @@ def test_gensim_of_the_words_that_topics_are_read_from(reading: Reading) -> None
     assert topics[0] == (0, [("__init__", 0.75), ("oak", 0.25)])
     assert topics[1] == (1, [("oak", 0.25), ("elm", 0.25)])
     assert topics[2][1][0][1] == 0
-
-
-def test_gensim_takes_what_it_gives_itself() -> None:
-    texts = [["oak", "elm", "oak"], ["flu", "tea"], ["tea", "flu", "__init__"]] * 5
-    dictionary = Dictionary(texts)
-    own = LdaModel([dictionary.doc2bow(text) for text in texts], 2, dictionary)
-    theirs = own.show_topics(num_topics=-1, num_words=3, formatted=False)
-    ours = made().to_gensim(3)
-    assert [type(part) for part in ours[0]] == [type(part) for part in theirs[0]]
-    topics = [[word for word, _ in words] for _, words in ours]
-    scored = CoherenceModel(topics=topics, texts=texts, dictionary=dictionary, coherence="u_mass")
-    expected = coherence_of(topics, texts, "u_mass")
-    np.testing.assert_allclose(scored.get_coherence_per_topic(), expected, rtol=1e-6)
 
 
 # Tables
@@ -178,12 +153,6 @@ def test_card() -> None:
     assert r"| 0 | 37.5% | oak, elm, flu, tea, \_\_init\_\_ |" in lines
 
 
-def test_a_cell_ends_where_it_ends() -> None:
-    assert for_markdown("a|b\\|c\nd [x](y) <b> *e* `f`") == (
-        r"a\|b\\\|c d \[x\](y) \<b\> \*e\* \`f\`"
-    )
-
-
 # The command
 
 
@@ -206,32 +175,3 @@ def test_the_command_prints_a_table_with_labels(
     assert fedtopics(monkeypatch, "topics", saved, "--words", 2, "-o", "topics.txt") == 0
     assert capsys.readouterr().out == "3 topics are in topics.txt.\n"
     assert Path("topics.txt").read_text().splitlines() == lines
-
-
-@pytest.mark.parametrize(("format_", "write"), [("csv", as_csv), ("md", as_markdown)])
-def test_the_command_prints_what_a_function_returns(
-    saved: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    format_: str,
-    write: Any,
-) -> None:
-    expected = write(TopicModel.from_pretrained(saved).get_topic_info(4, 0.5))
-    wanted = "topics", saved, "--words", 4, "--lambda", 0.5
-    assert fedtopics(monkeypatch, *wanted, "--format", format_) == 0
-    assert capsys.readouterr().out == expected
-    assert fedtopics(monkeypatch, *wanted, "-o", f"by_name.{format_}") == 0
-    assert fedtopics(monkeypatch, *wanted, "--format", format_, "--out", "told") == 0
-    assert Path(f"by_name.{format_}").read_text() == Path("told").read_text() == expected
-
-
-def test_the_command_prints_json(
-    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    printed = []
-    for way in (["--json"], ["--format", "json"], ["--json", "--format", "json"]):
-        assert fedtopics(monkeypatch, "topics", saved, *way) == 0
-        printed.append(capsys.readouterr().out)
-    assert fedtopics(monkeypatch, "topics", saved, "-o", "out.json") == 0
-    assert set(printed) == {Path("out.json").read_text()}
-    assert json.loads(printed[0]) == TopicModel.from_pretrained(saved).get_topic_info()

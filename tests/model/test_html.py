@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
@@ -17,12 +15,6 @@ def wicked() -> TopicModel:
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
     method = {"name": "lda", "n_components": 2, "max_rounds": 2}
     return train(Study.make(method=method, vocabulary=limits), corpora)
-
-
-def test_one_line_has_numbers_alone() -> None:
-    model = wicked()
-    assert repr(model) == "TopicModel(lda, topics: 2, words: 6, clients: 2)"
-    assert repr(replace(model, info={})).startswith("TopicModel(unknown method, ")
 
 
 def test_a_table_of_topics_is_escaped() -> None:

@@ -18,7 +18,6 @@ from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.clients import ALL
-from tests.helpers.command_line import typist
 from tests.helpers.models import made
 
 
@@ -52,11 +51,6 @@ def test_labels_that_people_wrote_are_kept(saved: Path, tmp_path: Path) -> None:
     back = TopicModel.from_pretrained(again)
     assert back.labels == model.labels
     assert back.get_topic_info() == model.get_topic_info()
-
-
-def test_a_row_is_found_by_its_number(saved: Path) -> None:
-    write(saved, [{"topic": 2, "label": "two"}, {"topic": 0}])
-    assert TopicModel.from_pretrained(saved).labels == {2: "two"}
 
 
 SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
@@ -191,13 +185,6 @@ def test_suggestions_are_marked_until_somebody_confirms_them(saved: Path, tmp_pa
     }
 
 
-def test_topics_that_are_merged_keep_what_people_said() -> None:
-    model = made(labels={0: "Trees"}).with_suggested_labels()
-    merged = model.merge_topics([0, 2])
-    assert (merged.labels, merged.suggested) == ({}, frozenset())
-    assert model.merge_topics([1, 2]).labels == {0: "Trees"}
-
-
 # Of the boats', twelve have one phrase and four another; all have their words near each other.
 PHRASED = [
     *(f"{text}! The port authority. Port, harbour" for text in ALL[:12]),
@@ -224,17 +211,3 @@ def test_labels_have_phrases_of_ones_own_documents(estimator: LDA) -> None:
     assert labels[1 - boats] == words[1 - boats]
     assert model.suggest_labels(PHRASED, min_documents=13) == words
     assert "master mason" not in model.suggest_labels(PHRASED, min_documents=1)[boats]  # not first
-
-
-def test_at_the_command_line(
-    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    typed = typist(monkeypatch, capsys)
-    assert "(suggested)" not in typed("topics", saved)[1]
-    said = typed("topics", saved, "--suggest")[1]
-    assert "Oak, elm, flu (suggested): oak elm flu tea __init__" in said
-    assert typed("topics", saved)[1] == said
-    assert (saved / "README.md").read_text("utf-8").count("(suggested)") == 3
-    assert typed("topics", saved, "--with-documents", "own.csv")[2].endswith(
-        "--with-documents goes with --suggest.\n"
-    )

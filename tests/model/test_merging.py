@@ -10,7 +10,7 @@ import pytest
 
 from fedtopics import FLDA, LDA, NMF, Corpus, MixtureTM, ProdLDA, ShortTextClustering, TopicModel
 from fedtopics.errors import ModelError, StudyError
-from tests.helpers.clients import ALL, TEXTS
+from tests.helpers.clients import ALL
 from tests.helpers.models import BETA, edit_config, made
 
 SIDES = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(size=(80, 3)) / 10
@@ -38,14 +38,6 @@ def test_numbers_of_a_merged_model() -> None:
     assert merged.coherence == {}
 
 
-def test_labels_of_merged_topics() -> None:
-    model = made(labels={0: "Trees", 1: "Illness"})
-    assert model.merge_topics([0, 2]).labels == {1: "Illness"}
-    assert model.merge_topics([0, 1]).labels == {}
-    same = model.with_labels({2: "Trees"}).merge_topics([0, 2])
-    assert same.labels == {0: "Trees", 1: "Illness"}
-
-
 @pytest.mark.parametrize("estimator", MODELS, ids=lambda each: type(each).__name__)
 @pytest.mark.filterwarnings("ignore")
 def test_every_method(estimator: Any, tmp_path: Path) -> None:
@@ -66,29 +58,6 @@ def test_every_method(estimator: Any, tmp_path: Path) -> None:
         assert back.topics() == each.topics()
         assert back.info == each.info
         back.to_pandas(), back._repr_html_()
-
-
-def test_sizes_and_labels_of_merged_clusters() -> None:
-    corners = np.repeat(np.eye(3), 25, axis=0) + np.random.default_rng(1).normal(0, 0.1, (75, 3))
-    corpus = Corpus.of(ALL[:75]).with_embeddings(corners)
-    found = ShortTextClustering(3, embedding_dimension=3).fit(corpus)
-    sizes, labels = found.sizes_["all"], found.labels_
-    assert np.bincount(labels).tolist() == sizes.tolist()
-    found.merge_topics([0, 2])
-    assert found.n_clusters_ == 2
-    assert found.sizes_["all"].tolist() == [sizes[0] + sizes[2], sizes[1]]
-    assert found.labels_.tolist() == [int(label == 1) for label in labels]
-    np.testing.assert_array_equal(found.predict(corpus), found.labels_)
-
-
-def test_a_refined_theta() -> None:
-    """With topics as they are read, and the mean of the merged topics' priors."""
-    model = LDA(4, max_rounds=3).fit(ALL).model_
-    merged = model.merge_topics([0, 1])
-    assert merged.inference.settings.theta_prior == pytest.approx(0.25 * 4 / 3)
-    with pytest.raises(StudyError, match="readout='middle' is unknown"):
-        merged.transform(ALL, readout="middle")  # type: ignore[arg-type]
-    np.testing.assert_allclose(merged.transform(ALL, readout="root").sum(1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -126,21 +95,6 @@ def test_hierarchy_is_by_lost_information() -> None:
     assert [first["share"], last["share"]] == pytest.approx([0.5, 1.0])
     assert first["name"] == "3___init___flu_tea_oak"
     assert first["words"] == ["__init__", "flu", "tea"]
-
-
-def test_reducing_follows_the_hierarchy() -> None:
-    model = LDA(6, max_rounds=10).fit_clients(TEXTS).model_
-    rows = model.hierarchy()
-    assert model.reduce_topics(5).n_topics == 5
-    four = model.reduce_topics(4)
-    assert four.beta.tobytes() == model.reduce_topics(5).reduce_topics(4).beta.tobytes()
-    merged = rows[1]["topics"] if rows[1]["left"] == 6 or rows[1]["right"] == 6 else None
-    expected = [merged] if merged else [rows[0]["topics"], rows[1]["topics"]]
-    np.testing.assert_allclose(four.beta, model.merge_topics(expected).beta)
-    assert model.reduce_topics(1).transform(ALL).tolist() == [[1.0]] * 80
-    for number in (0, 7):
-        with pytest.raises(StudyError, match=f"n_topics={number} cannot be had of 6 topics"):
-            model.reduce_topics(number)
 
 
 def test_a_merged_model_begins_others_and_does_not_go_on() -> None:

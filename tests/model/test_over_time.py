@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from fedtopics import LDA, TopicModel
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError
 from fedtopics.model.over_time import grouped_by_class, grouped_by_time
 from tests.helpers.clients import ALL, TEXTS
 
@@ -65,11 +65,6 @@ def test_clients_with_few_documents_in_a_period_have_no_part(model: TopicModel) 
     ]
 
 
-def test_documents_of_which_nothing_is_seen_do_not_count(model: TopicModel) -> None:
-    rows = model.topics_over_time([*ALL[:12], "", "nothing"], [1] * 14)
-    assert rows[0]["documents"] == 12
-
-
 @pytest.mark.parametrize(
     ("by", "begins"),
     [
@@ -97,25 +92,6 @@ def test_periods_of_dates(model: TopicModel, by: Any, begins: list[date], form: 
     assert periods(model.topics_over_time(ALL, form(days), by=by)) == begins
 
 
-def test_bins(model: TopicModel) -> None:
-    numbers = np.repeat([0, 3, 6, 10], 20)
-    assert periods(model.topics_over_time(ALL, numbers, nr_bins=2)) == [0.0, 5.0]
-    days = np.datetime64("2025-01-01") + numbers
-    assert periods(model.topics_over_time(ALL, days, nr_bins=2)) == [
-        datetime(2025, 1, 1), datetime(2025, 1, 6)
-    ]  # fmt: skip
-    whole = model.topics_over_time(ALL, numbers, nr_bins=1)
-    assert [row["documents"] for row in whole] == [80, 80]
-
-
-def test_classes(model: TopicModel) -> None:
-    rows = model.topics_per_class(ALL, ["b"] * 60 + ["a"] * 15 + ["few"] * 5)
-    assert periods(rows, "class") == ["a", "b"]
-    assert rows[2]["share"] == pytest.approx(model.transform(ALL)[:60, 0].mean(), rel=1e-5)
-    by_number = model.topics_per_class(TEXTS, {"boats": [1] * 40, "trees": [2] * 40})
-    assert periods(by_number, "class") == ["1", "2"]
-
-
 @pytest.mark.parametrize(
     ("times", "message"),
     [
@@ -135,18 +111,6 @@ def test_what_are_no_times(model: TopicModel, times: Any, message: str) -> None:
     assert "secret" not in str(error.value)
 
 
-def test_what_does_not_go_together(model: TopicModel) -> None:
-    times = {"boats": [1] * 40, "trees": ["2025-01-01"] * 40}
-    with pytest.raises(DataError, match="some are numbers; give all alike"):
-        model.topics_over_time(TEXTS, times)
-    with pytest.raises(DataError, match="40 documents and 0 times or classes"):
-        model.topics_over_time(TEXTS, {"boats": [1] * 40})
-    with pytest.raises(StudyError, match="by='hour', nr_bins=None cannot be used; choose by from"):
-        model.topics_over_time(ALL, [1] * 80, by="hour")  # type: ignore[arg-type]
-    with pytest.raises(StudyError, match="nr_bins=0 cannot be used"):
-        model.topics_over_time(ALL, [1] * 80, nr_bins=0)
-
-
 @pytest.mark.parametrize(
     "none", [None, "", " ", float("nan"), pd.NaT, pd.NA, np.datetime64("NaT")], ids=repr
 )
@@ -160,14 +124,6 @@ def test_documents_without_a_value_are_counted(model: TopicModel, none: Any) -> 
     by_class = grouped_by_class(model, ALL, times, min_documents=38)
     assert [row["class"] for row in by_class.rows] == ["2025-01-01"] * 2
     assert (by_class.without, by_class.few) == (3, 37)
-
-
-def test_what_the_model_sees_nothing_of_is_counted(model: TopicModel) -> None:
-    found = grouped_by_class(model, [*ALL, "zebra", "gnu"], [*["a"] * 80, "a", None])
-    assert [row["documents"] for row in found.rows] == [80, 80]
-    assert (found.without, found.few, found.unknown) == (1, 0, 1)
-    nothing = grouped_by_time(model, ALL, [None] * 80, nr_bins=3)
-    assert (nothing.rows, nothing.without) == ([], 80)
 
 
 def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:

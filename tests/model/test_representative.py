@@ -35,19 +35,6 @@ def test_documents_of_several_clients(model: LDA) -> None:
         assert [row["share"] for row in of_topic] == pytest.approx(shares, rel=1e-5)
 
 
-def test_as_a_data_frame(model: LDA) -> None:
-    frame = model.representative_documents(ALL, 1, n_documents=4)
-    assert [*frame.columns] == ["Topic", "Name", "Document", "Share", "Text"]
-    assert frame["Topic"].tolist() == [1] * 4
-    assert frame["Text"].tolist() == [ALL[row] for row in frame["Document"]]
-    assert set(frame["Name"]) == {model.get_topic_info(1)["Name"][0]}
-    info = model.get_document_info(ALL)
-    standing = info[info["Representative_document"] & (info["Topic"] == 1)]
-    assert sorted(frame["Document"][:3]) == sorted(standing.index)
-    several = model.representative_documents(TEXTS, n_documents=1)
-    assert set(several["Client"]) == {"boats", "trees"}
-
-
 def test_refusals(model: LDA) -> None:
     with pytest.raises(StudyError, match="no topic 2; the model has topics 0 to 1"):
         model.representative_documents(ALL, 2)

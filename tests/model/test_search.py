@@ -9,10 +9,7 @@ import pytest
 
 from fedtopics.errors import StudyError
 from fedtopics.model import search
-from fedtopics.text.rules import TextRules
-from tests.helpers.models import BETA, made
-
-SHARE = np.array([0.375, 0.4375, 0.1875])
+from tests.helpers.models import made
 
 
 def test_shares_of_a_words_occurrences() -> None:
@@ -21,16 +18,6 @@ def test_shares_of_a_words_occurrences() -> None:
     assert made().find_topics("The ELM!", top_n=1) == ([1], [1.0])
     both = made().find_topics(["oak", "elm"])
     assert both == ([1, 0, 2], pytest.approx([2 / 3, 1 / 3, 0]))
-
-
-def test_a_word_without_sums_is_looked_up_in_beta() -> None:
-    """As of words that each client has too rarely."""
-    joint = SHARE * BETA[:, 0]
-    sums = np.array([[0.0, 0, 0, 0, 6], [0, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
-    topics, near = made(word_sums=sums).find_topics("oak")
-    order = np.argsort(-joint)
-    assert topics == order.tolist()
-    assert near == pytest.approx((joint / joint.sum())[order].tolist())
 
 
 def test_an_unknown_word_stands_for_those_that_end_otherwise() -> None:
@@ -60,8 +47,3 @@ def test_an_unknown_word_is_held_against_few_words(monkeypatch: pytest.MonkeyPat
     looked_at.clear()
     assert search.columns_of("fundi", model) == []
     assert looked_at == ["funding", "fund", "fun"]
-
-
-def test_models_of_lists_take_both() -> None:
-    model = made(text=TextRules(token_pattern="lists"))  # noqa: S106
-    assert model.find_topics("an oak") == model.find_topics(["oak"])

@@ -91,13 +91,6 @@ def test_the_most_coherent_of_the_different_is_chosen(
     assert choose(readings, columns, pairs) == readings[chosen]
 
 
-def test_where_none_is_different_enough_the_most_different_is_chosen() -> None:
-    half = np.array([range(10), [*range(5), *range(10, 15)]])  # 15 of 20
-    less = np.array([range(10), [*range(7), *range(10, 13)]])  # 13 of 20
-    pairs = [npmi(0.9, 0.9), npmi(0.0, 0.0), npmi(1.0, 1.0)]
-    assert choose(READINGS[:3], [less, half, ALIKE], pairs) == READINGS[1]
-
-
 # Which words of more
 
 
@@ -113,10 +106,6 @@ def test_the_least_coherent_word_goes_again_and_again() -> None:
     assert keep_coherent(pairs, 5) == [0, 1, 2, 3]
 
 
-def test_of_words_that_are_as_coherent_the_later_goes() -> None:
-    assert keep_coherent(np.full((4, 4), -1.0), 2) == [0, 1]
-
-
 def lonely(words: np.ndarray, *columns: int) -> np.ndarray:
     """Pairs with these words are never together, all others often."""
     alone = np.isin(words, columns)
@@ -128,17 +117,3 @@ def test_the_most_coherent_words_are_first() -> None:
     chosen = choose([Reading(0.7)], [words], [lonely(words, 0, 3, 13, 23)])
     coherent = (1, 2, *range(4, 12)), (12, *range(14, 23))
     assert chosen == Reading(0.7, first=coherent)
-
-
-def test_where_the_ten_first_words_are_the_most_coherent_none_is_moved() -> None:
-    words = np.array([range(12), range(12, 24)])
-    assert choose([Reading(0.7)], [words], [npmi(0.5, 0.5, n=12)]) == Reading(0.7)
-
-
-def test_words_stay_if_the_most_coherent_ones_were_the_same_in_all_topics() -> None:
-    """The second topic's words 10 and 11 are the first one's as well: 18 of 20 differ then."""
-    words = np.array([range(12), [*range(12, 22), 10, 11]])
-    pairs = lonely(words, 0, 1, 12, 13)
-    assert choose([Reading(0.7)], [words], [pairs]) == Reading(0.7)
-    apart = np.array([range(12), range(12, 24)])
-    assert choose([Reading(0.7)], [apart], [lonely(apart, 0, 1, 12, 13)]).first

@@ -26,12 +26,6 @@ def test_by_words() -> None:
     assert [len(row["terms"]) for row in made().match_terms(TERMS, top_n=1)] == [1, 1, 0]
 
 
-def test_a_word_that_is_not_known_counts_as_zero() -> None:
-    known, half = ({"T": [text]} for text in ("elm", "elm birch"))
-    near = [made().match_terms(terms)[1]["terms"][0][1] for terms in (known, half)]
-    assert near == pytest.approx([1, 0.5])
-
-
 def test_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     def encoder(name: str) -> object:
         return lambda texts: np.array([[1.0, 0] if "oak" in text else [0.6, 0.8] for text in texts])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ import fedtopics
 from fedtopics.errors import DataError, ModelError, StudyError
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.model.card import card
 from fedtopics.model.evaluation import evaluate
 from fedtopics.model.folder import FORMAT
-from fedtopics.model.shown_words import READINGS, Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from tests.helpers.models import edit_config
@@ -67,65 +64,16 @@ def edit(path: Path, **changes: Any) -> None:
 # Reading
 
 
-@pytest.mark.parametrize("n_words", [-1, 0])
-def test_a_number_of_words_that_is_none(model: TopicModel, n_words: int) -> None:
-    with pytest.raises(StudyError, match=f"n_words={n_words} cannot be used; ask for one word"):
-        model.topics(n_words)
-
-
 def test_documents_without_a_word_of_the_model_score_nothing(model: TopicModel) -> None:
     with pytest.raises(DataError, match="No document has a word that the model knows"):
         evaluate(model, ["zebra lion", ""])
     assert evaluate(model, ["zebra oak elm", ""])["documents"] == 2
 
 
-def test_lambda_keeps_what_the_words_are_taken_from(model: TopicModel) -> None:
-    by_sums = replace(model, reading=Reading(0.3, by_sums=True))
-    assert by_sums.topics(5, lambda_=0.3) == by_sums.topics(5)
-    assert by_sums.topics(5, lambda_=1) == model.read(Reading(1, by_sums=True), 5)
-
-
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_a_lambda_that_is_none(model: TopicModel, value: float) -> None:
     with pytest.raises(StudyError, match="give a number from 0"):
         model.topics(lambda_=value)
-
-
-def test_coherence_is_of_the_words_that_are_read(model: TopicModel) -> None:
-    told = replace(model, reading=Reading(0.5))
-    assert all(row["coherence"] for row in told.get_topic_info(4, lambda_=0.5))
-    assert not any(row["coherence"] for row in told.get_topic_info(4, lambda_=0.4))
-
-
-def test_first_words_are_those_of_the_reading(model: TopicModel) -> None:
-    """Fewer are the first of them, further ones those that follow; lambda reads without them."""
-    plain = replace(model, reading=Reading(0.5))
-    kept = tuple(map(tuple, plain.columns(plain.reading, 12)[:, 2:].tolist()))
-    told = replace(plain, reading=Reading(0.5, first=kept))
-    ranked = plain.topics(16)
-    assert told.topics() == [words[2:12] for words in ranked]
-    assert told.topics(4) == [words[2:6] for words in ranked]
-    assert told.topics(13) == [words[2:12] + words[:2] + words[12:13] for words in ranked]
-    assert told.topics(lambda_=0.5) == plain.topics()
-    assert not any(row["coherence"] for row in told.get_topic_info(lambda_=0.5))
-    assert all(row["coherence"] for row in told.get_topic_info())
-    assert [row["words"] for row in told.get_topic_info()] == [
-        told.topics()[row["topic"]] for row in told.get_topic_info()
-    ]
-    assert [words for _, words in told.to_gensim(2)] == [
-        [(word, told.word_shares[k, told.vocabulary.index[word]]) for word in words[:2]]
-        for k, words in enumerate(told.topics())
-    ]
-    assert ", ".join(told.topics()[0]) in card(told)
-
-
-def test_topics_as_the_study_says_they_are_read(model: TopicModel) -> None:
-    told = trained(relevance=0.25)
-    assert told.reading == Reading(0.25)
-    assert told.topics() == told.topics(10, lambda_=0.25)
-    assert replace(model.reading, first=()) in READINGS
-    assert model.topics() == model.read(model.reading)
-    assert [len(words) for words in model.topics(100)] == [16] * 3
 
 
 def test_beta_rows_are_distributions(model: TopicModel) -> None:
@@ -173,16 +121,6 @@ def test_what_a_network_does_not_see_has_an_even_theta(
     assert table["known_words"] == [2, 0, 0, 1]
 
 
-def test_embeddings_of_another_dimension_or_model_are_refused() -> None:
-    model = trained(network="zeroshottm")
-    other = Corpus.of(["oak"]).with_embeddings(np.ones((1, 4), np.float32))
-    with pytest.raises(DataError, match="have 4 dimensions and the study's model"):
-        model.transform(other)
-    with pytest.raises(StudyError, match="own model is 'another'"):
-        model.embedded(seen(["oak"]), "another")
-    assert trained().embedded(other).embeddings is None, "a network of words alone does not look"
-
-
 # Saving and loading
 
 
@@ -222,12 +160,6 @@ def test_other_networks_come_back_to_the_bit(tmp_path: Path, method: dict[str, A
     assert back.get_topic_info() == model.get_topic_info()
 
 
-def test_saved_twice_is_the_same(model: TopicModel, saved: Path, tmp_path: Path) -> None:
-    again = TopicModel.from_pretrained(saved).save_pretrained(tmp_path / "again")
-    for path in saved.iterdir():
-        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
-
-
 def test_card(model: TopicModel, saved: Path) -> None:
     text = (saved / "README.md").read_text()
     assert "| boats | 40 |\n| trees | 40 |" in text
@@ -244,22 +176,10 @@ def test_another_format(saved: Path, written: Any) -> None:
     assert f"fedtopics {fedtopics.__version__} with format {FORMAT}" in str(error.value)
 
 
-def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"There is no model in .*none: it has no config\.json"):
-        TopicModel.from_pretrained(tmp_path / "none")
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "vocabulary.json"])
 def test_missing_file(saved: Path, name: str) -> None:
     (saved / name).unlink()
     with pytest.raises(ModelError, match="copy"):
-        TopicModel.from_pretrained(saved)
-
-
-def test_weights_of_another_model(saved: Path, tmp_path: Path) -> None:
-    other = trained(n_components=4).save_pretrained(tmp_path / "other")
-    (saved / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
-    with pytest.raises(ModelError):
         TopicModel.from_pretrained(saved)
 
 
@@ -270,13 +190,6 @@ def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
         ModelError, match=f"with the vocabulary {model.vocabulary.fingerprint}, its"
     ):
         TopicModel.from_pretrained(saved)
-
-
-def test_a_model_keeps_its_first_words(model: TopicModel, tmp_path: Path) -> None:
-    told = replace(model, reading=Reading(0.5, first=((3, 1), (0, 15), (7, 8))))
-    back = TopicModel.from_pretrained(told.save_pretrained(tmp_path))
-    assert back.reading == told.reading
-    assert back.topics() == told.topics()
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "3", "{}", '{"format": 1}'])

@@ -50,13 +50,6 @@ def test_reconstruction_is_that_of_autograd(dtype: torch.dtype, spread: float) -
         torch.testing.assert_close(mine, other, rtol=0, atol=TOLERANCE[dtype] * largest)
 
 
-def test_a_weight_that_is_no_number_shows_in_the_loss() -> None:
-    tensors, batch = inputs(torch.float32, 1.0)
-    tensors[2][5] = np.nan
-    loss = both(tensors, batch)[0][0]
-    assert torch.isnan(loss)
-
-
 def test_rows_of_several_bags_are_those_below_each_other() -> None:
     rng = np.random.default_rng(0)
     bags = [sparse.csr_array(rng.poisson(0.4, (n, WORDS)).astype(np.float32)) for n in (5, 9)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,21 +20,11 @@ from fedtopics.networks import (
     register,
 )
 from tests.helpers.federation import embedded, study, subjects
-from tests.helpers.registries import install
 
 
 @pytest.fixture(autouse=True)
 def register_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NETWORKS, "_items", dict(NETWORKS._items))
-
-
-def load_module() -> type[NeuralTopicModel]:
-    """Make the same class anew, as when its module is loaded again."""
-
-    class Mine(ProdLDA):
-        name = "mine"
-
-    return Mine
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
@@ -45,24 +34,6 @@ def test_a_name_that_is_taken_is_refused() -> None:
     with pytest.raises(StudyError, match=r"Better has the name 'prodlda', which is that of fedto"):
         register(Better)
     assert find_network("prodlda") is ProdLDA
-
-
-def test_a_class_that_is_loaded_again_replaces_itself() -> None:
-    first, second = register(load_module()), register(load_module())
-    assert first is not second
-    assert find_network("mine") is second
-
-
-def test_an_installed_network_under_a_name_that_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "nameless.py").write_text(
-        "from fedtopics.networks import ProdLDA\nclass Other(ProdLDA):\n    pass\n"
-    )
-    install(tmp_path, "nameless", "nameless:Other")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(StudyError, match=r"nameless\.Other has the name 'prodlda'"):
-        find_network("nameless")
 
 
 class Plain(NeuralTopicModel):

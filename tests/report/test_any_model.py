@@ -25,7 +25,7 @@ WRONG: list[Any] = [
     None, True, -1, 0.5, 7, 2**63, 10**400, math.nan, -math.inf, "", "1", "x\x1b", "y" * 500,
     [], [[]], [None], ["1"], {}, {"a": {"b": [1]}},
 ]  # fmt: skip
-TRIED = 250  # replacements of each model
+TRIED = 120  # replacements of each model
 TOPIC = {"id": 4, "words": ["oak"], "occurrences": 3.5, "clients": ["north"]}
 INFO = {
     "method": "flda", "rounds": 3, "seed": 1, "length": 7.5, "seen": 40, "ids": [4, 1, 2],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shutil
 import socket
@@ -18,7 +17,6 @@ from fedtopics.report import summarise, write_report
 from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, expect
 from tests.helpers.hostile import hostile, unchecked, wicked_run
 from tests.helpers.report_runs import (
-    RUNS,
     Reported,
     embedded,
     report_of,
@@ -28,7 +26,7 @@ from tests.helpers.report_runs import (
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.fixture(params=RUNS)
+@pytest.fixture(params=["flda", "fstc"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     return reported(request.param, tmp_path_factory)
 
@@ -84,11 +82,6 @@ def test_what_is_printed(demo: Reported, opening: Open) -> None:
     assert paper == "rgb(255, 255, 255)"
 
 
-def test_it_prints_on_one_page(run: Reported, opening: Open) -> None:
-    printed = opening(run.page).page.pdf(prefer_css_page_size=True)
-    assert len(re.findall(rb"/Type /Page\b", printed)) == 1
-
-
 # Search and sort
 
 
@@ -116,18 +109,6 @@ def test_search_finds_words_deep_in_a_list(many: Reported, opening: Open) -> Non
     search.fill("")
     assert opened.topics() == [topic["topic"] for topic in many.summary["topics"]]
     assert found.text_content() == ""
-
-
-def test_search_by_keyboard(many: Reported, opening: Open) -> None:
-    opened = opening(many.page)
-    opened.tab_to(".skip")
-    opened.page.keyboard.press("Enter")
-    opened.tab_to("#search", most=1)
-    opened.page.keyboard.type("7")
-    assert set(opened.topics()) == {7} | found_by(embedded(many.html), "7")
-    opened.tab_to("#sort")
-    opened.page.keyboard.type("number")
-    assert opened.topics() == sorted(opened.topics())
 
 
 def test_sort(demo: Reported, opening: Open) -> None:
@@ -217,29 +198,7 @@ def test_a_circle_of_the_map_opens_its_topic(run: Reported, opening: Open) -> No
     assert opened.topics() == [numbers[-1]]
 
 
-def test_circles_have_names(demo: Reported, opening: Open) -> None:
-    opened = opening(demo.page)
-    tools = opened.page.context.new_cdp_session(opened.page)
-    nodes = tools.send("Accessibility.getFullAXTree")["nodes"]
-    links = [node["name"]["value"] for node in nodes if node["role"]["value"] == "link"]
-    for topic in demo.summary["topics"]:
-        name = f"{topic['topic']} {', '.join(topic['words'][:3])}"
-        assert links.count(f"{name}, {topic['share']:.1%}") == 1, "in the map"
-        assert links.count(name) > len(demo.summary["clients"]), "in tables, and for each client"
-
-
 # Files
-
-
-def test_topics_as_csv(run: Reported, opening: Open) -> None:
-    opened = opening(run.page)
-    with opened.page.expect_download() as download:
-        opened.page.get_by_role("link", name="as CSV").click()
-    assert download.value.suggested_filename == f"{run.summary['kind']}s.csv"
-    with Path(download.value.path()).open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert rows == run.csv
-    assert [int(row["topic"]) for row in rows] == opened.topics()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -309,18 +268,6 @@ def test_words_names_and_titles_of_others(model: TopicModel, opening: Open, tmp_
         assert opened.page.locator("li.topic").evaluate_all(cut) == 0
     if " " not in shown:  # which names no row
         assert opened.violations() == []
-
-
-def test_a_notebook_shows_words_of_others(opening: Open, tmp_path: Path) -> None:
-    for name, model in (("hostile", hostile()), ("unchecked", unchecked())):
-        page = tmp_path / f"{name}.html"
-        page.write_text(f"<!doctype html><meta charset=utf-8>{model._repr_html_()}", "utf-8")
-        opened = opening(page)
-        assert opened.page.locator("td").count() == 12
-        assert opened.page.locator("script, img, b, svg").count() == 0
-        for width in (PHONE, 900, WIDE):
-            opened.page.set_viewport_size({"width": width, "height": 900})
-            assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("name", ["plot_topics", "plot_clients", "plot_map"])

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedtopics.cli.members import show_offer
-from fedtopics.errors import RunError
-from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.federation.verify import verify
 from fedtopics.methods.registry import METHODS
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
@@ -25,7 +21,6 @@ from fedtopics.report.dpia_document import (
     Table,
     html,
     markdown,
-    write_document,
 )
 from fedtopics.report.dpia_records import Records
 from fedtopics.report.measures_and_attacks import ATTACKS, MEASURES
@@ -87,12 +82,6 @@ def said(form: Document, number: str) -> str:
     return " ".join(part.text for part in parts(form, number) if isinstance(part, Statement))
 
 
-def cells(form: Document, number: str) -> dict[str, str]:
-    """The first two cells of each row of a section's tables."""
-    tables = [part for part in parts(form, number) if isinstance(part, Table)]
-    return {row[0]: row[1] for table in tables for row in table.rows}
-
-
 def test_each_question_is_answered_or_marked(federation: tuple[Path, Outcome]) -> None:
     folder, _ = federation
     plan = folder / "plan.toml"
@@ -152,19 +141,6 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     assert "north signs with the key of its certificate." in said(form, "2.3.e")
 
 
-def test_it_leads_to_the_records(north: Path, federation: tuple[Path, Outcome]) -> None:
-    (told,) = [text for text in assess(north).opening if "ledger" in text and "SHA" in text]
-    head = re.findall(r"[0-9a-f]{64}", told)[0]
-    certificate = federation[0] / "pki/clients/north/client.crt"
-    checks = list(verify(north, certificate, head))
-    assert [check.what for check in checks if not check.holds] == ["privacy"], "there is none"
-    files = [x.text.split()[0].removeprefix(f"{north}/") for x in checks if x.what == "file"]
-    assert files == [
-        "study.toml", "model/config.json", "model/model.safetensors", "model/vocabulary.json",
-        "theta.parquet",
-    ]  # fmt: skip
-
-
 def test_purpose_and_parties(north: Path) -> None:
     form = assess(north)
     assert ABOUT["purpose"] in said(form, "1.1.b")
@@ -190,18 +166,6 @@ def test_masks(tmp_path: Path) -> None:
         assert ("no secure = false" in offered) != secure
 
 
-def test_a_simulation(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train(study(vocabulary={"max_document_share": 1.0}), corpora(), out=run)
-    form = assess(run)
-    assert "the one process of this simulation" in said(form, "0.2")
-    tables = [p for p in parts(form, "1.2") if isinstance(p, Table) and p.head[0] == "what left"]
-    assert [table.source.split(";")[0] for table in tables] == [
-        "ledger of north", "ledger of south", "ledger of west",
-    ]  # fmt: skip
-    assert "followed from the study's seed" not in said(form, "2.3.a"), "no participant chose it"
-
-
 @pytest.mark.parametrize("method", METHODS.names)
 def test_every_method(method: str, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
@@ -216,46 +180,6 @@ def test_no_document_no_word(north: Path, federation: tuple[Path, Outcome]) -> N
         text = write(assess(north))
         words = {*federation[1].model.vocabulary.words, CANARY}
         assert not [word for word in words if re.search(rf"\b{word}\b", text)]
-
-
-def test_markdown_and_page_say_the_same(north: Path, tmp_path: Path) -> None:
-    form = assess(north)
-    text = write_document(form, tmp_path / "dpia.md").read_text(encoding="utf-8")
-    page = write_document(form, tmp_path / "deep/dpia.html").read_text(encoding="utf-8")
-    shown = unescape(re.sub(r"\\(?=[\W_])", "", text)), unescape(page)
-    for section in form.sections:
-        assert f"{section.number} {section.title}\n" in shown[0]
-        assert f">{section.number} {section.title}<" in shown[1]
-        for part in section.parts:
-            cells = {Statement: ["text", "source"], Gap: ["question"], Table: ["source"]}[
-                type(part)
-            ]
-            wanted = [getattr(part, name) for name in cells]
-            wanted += [cell for row in getattr(part, "rows", ()) for cell in row]
-            for cell in wanted:
-                assert all(cell in each for each in shown), cell
-    assert f"{form.gaps}" == f"{text.count('to be filled in by ')}" != "0"
-
-
-def test_the_page_asks_nobody_and_runs_nothing(north: Path) -> None:
-    page = html(assess(north))
-    assert "default-src 'none'" in page
-    assert re.findall(r"<(?:script|img|iframe|link rel=.stylesheet|a )", page) == []
-    assert "http" not in page.replace("http-equiv", "")
-    assert "<b>letters" not in page
-    assert "&lt;b&gt;letters" in page
-    assert r"\<b\>letters\</b\> are about \| and" in markdown(assess(north))
-
-
-def test_a_damaged_ledger(north: Path, tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_bytes((north / "study.toml").read_bytes())
-    first, *rest = (north / "ledger.jsonl").read_text().splitlines()
-    for wrong in (
-        first.replace('"documents": 60', '"documents": "many"'), first.replace("policy", "x"), "3",
-    ):  # fmt: skip
-        (tmp_path / "ledger.jsonl").write_text("\n".join([wrong, *rest]) + "\n")
-        with pytest.raises(RunError, match=r"Line 1 of the ledger .* is damaged"):
-            assess(tmp_path)
 
 
 def test_measures_name_tests_that_are_there() -> None:

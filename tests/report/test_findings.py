@@ -12,19 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.errors import DataError
 from fedtopics.federation.policy import Policy
-from fedtopics.model.figures import owner, parts
 from fedtopics.model.over_time import changes
 from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report import over_time, summarise
-from fedtopics.report.render import html, markdown
+from fedtopics.report import summarise
+from fedtopics.report.render import html
 from fedtopics.report.run import RunFacts
-from tests.helpers.command_line import Typed
-from tests.helpers.letters import ABOUT, TEXTS, letters_run, write_letters
+from tests.helpers.letters import ABOUT, letters_run
 from tests.helpers.models import made
-from tests.helpers.report_runs import Reported, report_of, reported
+from tests.helpers.report_runs import report_of, reported
 
 SHARES = {"north": [0.5, 0.25, 0.25], "south": [0.0, 1.0, 0.0], "west": [0.5, 0.25, 0.25]}
 DOCUMENTS = {"north": 40, "south": 40, "west": 40}
@@ -67,17 +64,6 @@ def test_a_federations_periods_are_what_grew() -> None:
     assert "one client" not in summary["found"][2]
 
 
-def test_what_grew_takes_the_third_sentence() -> None:
-    years = {date(2024, 1, 1): [0.3, 0.5, 0.2], date(2025, 1, 1): [0.45, 0.38, 0.17]}
-    said = summarise(model(labels={0: "Trees", 1: "Tea"}), over_time=rows(years))["found"][2]
-    assert said == (
-        "Jan 2025 against Jan 2024: “Trees” grew most, from 30.0% to 45.0%; “Tea” shrank most, "
-        "from 50.0% to 38.0%."
-    )
-    still = {date(2024, 1, 1): [0.3, 0.5, 0.2], date(2025, 1, 1): [0.302, 0.499, 0.199]}
-    assert summarise(model(), over_time=rows(still))["found"][2].endswith("nothing changed much.")
-
-
 def test_who_has_a_topic_alone_is_named() -> None:
     shares = {"north": np.array([0.9, 0.1, 0.0]), "south": np.array([0.05, 0.45, 0.5])}
     summary = summarise(made(shares=shares, documents={"north": 100, "south": 100}))
@@ -90,16 +76,6 @@ def test_who_has_a_topic_alone_is_named() -> None:
     page = html(summary)
     assert page.count("<strong>Alone has</strong> no topic") == 0
     assert page.count("<strong>Alone has</strong> <a href") == 2
-
-
-@pytest.mark.parametrize(("share", "whose"), [(0.9, "a"), (0.89, None)])
-def test_alone_is_nine_in_ten_documents(share: float, whose: str | None) -> None:
-    topic = {"share": 0.5, "clients": {"a": share, "b": 1 - share}}
-    assert parts(topic, {"a": 10, "b": 10}) == pytest.approx({"a": share, "b": 1 - share})
-    assert owner(topic, {"a": 10, "b": 10}) == whose
-    hidden = {"share": 0.5, "clients": {"a": None, "b": None}}
-    assert parts(hidden, {"a": 10, "b": 10}) == {}
-    assert owner(hidden, {"a": 10, "b": 10}) is None
 
 
 # What grew
@@ -116,22 +92,6 @@ def test_the_last_year_is_held_against_the_one_before() -> None:
     where, shares = zip(*change["topics"][1]["points"], strict=True)
     assert shares == (1, 7, 1, 7, 1, 7)
     assert (where[0], where[-1]) == (0, 1)
-
-
-def test_periods_count_by_their_documents() -> None:
-    uneven = rows({1.0: [0.1], 2.0: [0.2]}, 30) + rows({3.0: [0.5]}, 10) + rows({4.0: [0.9]}, 30)
-    change = changes(uneven)
-    assert change is not None
-    assert (change["before"], change["after"]) == ("1 to 2", "3 to 4")
-    assert change["topics"][0]["before"] == pytest.approx(0.15)
-    assert change["topics"][0]["after"] == pytest.approx((5 + 27) / 40)
-
-
-def test_one_period_is_no_change() -> None:
-    assert changes(None) is None
-    assert changes(rows({2024.0: [0.5, 0.5]})) is None
-    page = html(summarise(model(), over_time=rows({2024.0: [0.5, 0.3, 0.2]})))
-    assert 'id="change"' not in page
 
 
 # The header
@@ -197,12 +157,6 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
     )
 
 
-def test_a_servers_header_points_to_the_clients() -> None:
-    fact = answers(summarise(model(), RunFacts("run", place="server")))["Were policies met?"]
-    assert (fact["value"], fact["good"]) == ("At each client", None)
-    assert "its ledger, which stays there, is the proof" in fact["detail"]
-
-
 @pytest.mark.parametrize(
     ("info", "value", "good", "detail"),
     [
@@ -223,58 +177,3 @@ def test_whether_it_is_private(info: Any, value: str, good: bool | None, detail:
     fact = answers(summarise(model(info={"method": "lda"} | info)))["Is it private?"]
     assert (fact["value"], fact["good"]) == (value, good)
     assert detail in fact["detail"]
-
-
-# Times
-
-
-@pytest.fixture(scope="module")
-def letters(tmp_path_factory: pytest.TempPathFactory) -> Reported:
-    return report_of(letters_run(tmp_path_factory.mktemp("letters"), part=0.5))
-
-
-def test_a_simulations_times_are_those_of_its_clients_files(letters: Reported) -> None:
-    found = over_time(letters.model, letters.facts)
-    assert found is not None
-    months = {row["period"] for row in found}
-    assert min(months) == date(2024, 1, 1)
-    assert all(month.day == 1 for month in months)
-    assert all(row["documents"] >= 10 for row in found)
-    assert over_time(letters.model, RunFacts("run", letters.facts.study, place="server")) is None
-    assert over_time(made(), RunFacts("run")) is None
-
-
-def test_ones_own_times(letters: Reported, typed: Typed, tmp_path: Path) -> None:
-    run, north = letters.folder, write_letters(tmp_path, part=0.3)["north"]
-    given = "report", run, "--with-documents", north, "-o", tmp_path / "own.html"
-    assert typed(*given, "--time", TEXTS[1])[0] == 0
-    own = (tmp_path / "own.html").read_text(encoding="utf-8")
-    assert 'id="change"' in own
-    assert "against 2024, in the documents of one client: “" in own
-    assert typed(*given)[0] == 0
-    assert 'id="change"' not in (tmp_path / "own.html").read_text(encoding="utf-8")
-    for words, said in (
-        ((*given, "--time", "when"), "There is no column 'when' in "),
-        ((*given, "--time", "text"), "Some timestamps cannot be read as times;"),
-        (("report", run / "model", "--labels", tmp_path / "no.json"), "There is no file "),
-    ):
-        code, _, err = typed(*words)
-        assert (code, err.count("\n")) == (2, 1)
-        assert said in err
-    with pytest.raises(DataError, match="name their file with --with-documents"):
-        over_time(made(), RunFacts("model"), time="written")
-
-
-def test_the_run_command_writes_what_grew(typed: Typed, tmp_path: Path) -> None:
-    write_letters(tmp_path, part=0.3)
-    tables = "".join(
-        f'[clients.{name}]\ndata = "{name}.csv"\ntime = "written"\n' for name in ("north", "south")
-    )
-    method = '[method]\nname = "nmf"\nn_components = 4\nmax_rounds = 3\n'
-    (tmp_path / "study.toml").write_text(method + tables)
-    assert typed("run", tmp_path / "study.toml", "--out", tmp_path / "out")[0] == 0
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert 'id="change"' in page
-    twin = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    assert "## What grew, what shrank" in twin
-    assert markdown(report_of(tmp_path / "out").summary) != twin, "which is of files, and times"

@@ -103,7 +103,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     return Reported(model, summary, write_report(summary, run / "report.html"), facts)
 
 
-@pytest.fixture(params=["letters", "demo", "synthetic", "fstc"])
+@pytest.fixture(params=["letters", "synthetic"])
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     if request.param == "letters":
         found: Reported = request.getfixturevalue("letters")
@@ -128,17 +128,6 @@ def test_nothing_is_cut_crooked_or_faint(report: Reported, opening: Open, width:
         assert faint == [], scheme
 
 
-def test_bars_are_as_long_as_their_numbers(letters: Reported, opening: Open) -> None:
-    page = opening(letters.page, 1280).page
-    highest = max(s for t in letters.summary["topics"] for s in t["clients"].values() if s)
-    panel = page.get_by_role("table", name="Topics of harbour")
-    shown = [t for t in letters.summary["topics"] if t["clients"]["harbour"] is not None]
-    shares = panel.locator(".bar").evaluate_all(
-        "all => all.map((bar) => Number(bar.style.getPropertyValue('--share')))"
-    )
-    assert shares == pytest.approx([t["clients"]["harbour"] / highest for t in shown], abs=1e-4)
-
-
 # Five questions
 
 
@@ -149,7 +138,7 @@ def under(opened: Opened, heading: str) -> str:
     return str(found.locator("xpath=..").inner_text())
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
 def test_five_questions_have_their_answer_in_one_look(
     letters: Reported, opening: Open, width: int
 ) -> None:
