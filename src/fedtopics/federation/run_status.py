@@ -93,11 +93,6 @@ class RunStatus:
             return None
         return self.pace * (self.rounds - self.round)
 
-    @property
-    def here(self) -> list[str]:
-        """Names of the clients that are there."""
-        return [name for name, client in self.clients.items() if client.here]
-
     def take(self, event: Mapping[str, Any]) -> None:
         """Take an event in."""
         kind = event["event"]
