@@ -19,6 +19,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.verify import verify
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import blobs, planned, spread
@@ -161,6 +162,20 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
         train(study(max_rounds=1), subjects(SIZES), out=path)
     with pytest.raises(RunError, match="no folder of a run to resume; name it with out"):
         train(study(max_rounds=1), subjects(SIZES), resume=True)
+
+
+def test_a_simulation_does_not_go_on_without_a_ledger(tmp_path: Path) -> None:
+    train(study(max_rounds=1), subjects(SIZES), out=tmp_path)
+    for name in ("ledger.jsonl", "ledger.head"):
+        (tmp_path / "clients/south" / name).unlink()
+    with pytest.raises(RunError, match=r"south/ledger.jsonl is not as this client left it: it has"):
+        train(study(max_rounds=1), subjects(SIZES), out=tmp_path, resume=True)
+    missing = [
+        check.text for check in verify(tmp_path) if check.what == "lines" and not check.holds
+    ]
+    assert [text.partition(" is missing")[0] for text in missing] == [
+        str(tmp_path / "clients/south/ledger.jsonl")
+    ]
 
 
 def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:
