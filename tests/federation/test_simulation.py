@@ -16,6 +16,7 @@ from fedtopics.estimators import ProdLDA
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
+from fedtopics.federation.verify import verify
 from tests.helpers.clusters import blobs, planned, spread
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 
@@ -93,6 +94,20 @@ def test_a_policy_is_held_against_the_study_before_anything_begins(
 def test_clients_that_cannot_be_used(clients: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         train(study(max_rounds=1), clients)
+
+
+def test_a_simulation_does_not_go_on_without_a_ledger(tmp_path: Path) -> None:
+    train(study(max_rounds=1), subjects(SIZES), out=tmp_path)
+    for name in ("ledger.jsonl", "ledger.head"):
+        (tmp_path / "clients/south" / name).unlink()
+    with pytest.raises(RunError, match=r"south/ledger.jsonl is not as this client left it: it has"):
+        train(study(max_rounds=1), subjects(SIZES), out=tmp_path, resume=True)
+    missing = [
+        check.text for check in verify(tmp_path) if check.what == "lines" and not check.holds
+    ]
+    assert [text.partition(" is missing")[0] for text in missing] == [
+        str(tmp_path / "clients/south/ledger.jsonl")
+    ]
 
 
 def test_a_run_goes_on_with_its_own_documents_only(tmp_path: Path) -> None:
