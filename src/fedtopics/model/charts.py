@@ -47,8 +47,9 @@ def _drawn(panel: Panel) -> dict[str, Any]:
     spread = panel.deviations or [0.0] * len(panel.line)
     upper = [(x, y + d) for (x, y), d in zip(panel.line, spread, strict=True)]
     lower = [(x, y - d) for (x, y), d in zip(panel.line, spread, strict=True)]
-    xs, ys = zip(*upper, *lower, *panel.dots, strict=True)
-    left, right, low, high = min(xs), max(xs), min(ys), max(ys)
+    points = [*upper, *lower, *panel.dots]
+    left, right = min(x for x, _ in points), max(x for x, _ in points)
+    low, high = min(y for _, y in points), max(y for _, y in points)
 
     def x_of(value: float) -> float:
         part = (value - left) / ((right - left) or 1.0)

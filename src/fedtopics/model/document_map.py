@@ -201,4 +201,4 @@ def _places(theta: Numbers, seed: int) -> Numbers:
             places = TSNE(
                 init="pca", perplexity=perplexity, max_iter=STEPS, random_state=seed
             ).fit_transform(np.sqrt(theta))
-    return layout.scaled(places, WIDTH, HEIGHT, 0.92)
+    return np.asarray(layout.scaled(places, WIDTH, HEIGHT, 0.92))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedtopics.federation.policy import Policy
-from fedtopics.report import measures_and_attacks as known
 from fedtopics.report.dpia_document import Gap, Part, Statement, Table
 from fedtopics.report.dpia_privacy import attacked, promised
 from fedtopics.report.dpia_records import (
@@ -23,6 +22,16 @@ from fedtopics.report.dpia_records import (
     Records,
     asks,
     said_or_asked,
+)
+from fedtopics.report.measures_and_attacks import (
+    ACCOUNTABILITY,
+    ATTACKS,
+    CONFIDENTIALITY,
+    DESIGN,
+    MEASURES,
+    MINIMISATION,
+    SECURITY,
+    TRANSPARENCY,
 )
 
 MODEL = "docs/threat-model.md"
@@ -158,7 +167,7 @@ def _measures(*serves: str) -> Fill:
     def fill(records: Records) -> Parts:
         rows = [
             [each.serves, each.what, ", ".join(each.tests)]
-            for each in known.MEASURES
+            for each in MEASURES
             if each.serves in serves and each.holds(records)
         ]
         head = ["principle or requirement", "measure, implemented in the program", "its tests"]
@@ -168,9 +177,7 @@ def _measures(*serves: str) -> Fill:
 
 
 def _principles(records: Records) -> Parts:
-    fill = _measures(
-        known.TRANSPARENCY, known.MINIMISATION, known.CONFIDENTIALITY, known.ACCOUNTABILITY
-    )
+    fill = _measures(TRANSPARENCY, MINIMISATION, CONFIDENTIALITY, ACCOUNTABILITY)
     return [
         *fill(records),
         *(part for facts in records.ledgers for part in _policy(facts)),
@@ -220,12 +227,12 @@ def _rights(records: Records) -> Parts:
 
 
 def _design(records: Records) -> Parts:
-    return [*_measures(known.DESIGN)(records), Gap(CONTROLLER, "What else, by design and default?")]
+    return [*_measures(DESIGN)(records), Gap(CONTROLLER, "What else, by design and default?")]
 
 
 def _security(records: Records) -> Parts:
     return [
-        *_measures(known.SECURITY)(records),
+        *_measures(SECURITY)(records),
         *(_signed(facts) for facts in records.ledgers if facts.began_line),
         Gap(EACH, "Disks, accounts, backups, people: how are documents and folders protected?"),
     ]
@@ -242,7 +249,7 @@ def _signed(facts: LedgerFacts) -> Statement:
 def _impacts(records: Records) -> Parts:
     rows = [
         [each.who, each.what, each.figure, each.command, each.less_by]
-        for each in known.ATTACKS
+        for each in ATTACKS
         if each.holds(records)
     ]
     head = ["who", "what can be learned", "in an experiment", "its command", "less by"]
@@ -284,7 +291,7 @@ def _events(records: Records) -> Parts:
 def _inherent(records: Records) -> Parts:
     bound = records.study.privacy
     within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
-    learned = [f"{each.what}, by {each.who}" for each in known.ATTACKS if each.holds(records)]
+    learned = [f"{each.what}, by {each.who}" for each in ATTACKS if each.holds(records)]
     learned.append(f"what model and totals tell of a single document, {within}")
     head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
     rows = [[risk, "", "", "", ""] for risk in (*learned, *(threat[0] for threat in THREATS))]

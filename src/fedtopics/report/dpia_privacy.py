@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import exp
 
 from fedtopics.federation.audit import FALSE_POSITIVES
-from fedtopics.report import measures_and_attacks as known
 from fedtopics.report.dpia_document import Gap, Part, Statement, Table
 from fedtopics.report.dpia_records import EACH, PROGRAM, LedgerFacts, Parts, Records
+from fedtopics.report.measures_and_attacks import CONTROL, CONTROL_SOURCE
 
 DOCS = "docs/privacy.md"
 
@@ -44,7 +44,7 @@ def promised(records: Records) -> Parts:
             "who sends how many bytes.",
             f"{records.cited}, [method]; {PROGRAM}",
         ),
-        Statement(known.CONTROL, known.CONTROL_SOURCE),
+        Statement(CONTROL, CONTROL_SOURCE),
     ]  # fmt: skip
     return [*parts, *_kept(records)]
 
