@@ -41,7 +41,7 @@ class Terminal(Console):
 
 console = Terminal()
 
-_CONTINUED = "goes on with model {model} of {method} after {rounds:,} rounds, "
+_CONTINUED = "goes on with model {model:.16} of {method} after {rounds:,} rounds, "
 _SENTENCES = {
     "continued": _CONTINUED + "in words agreed on anew",
     "continued with its words": _CONTINUED + "with its words",
