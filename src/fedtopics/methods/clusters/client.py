@@ -239,11 +239,11 @@ def _settled(moves: NDArray[np.int64], least: int) -> tuple[NDArray[np.bool_], E
     return may, as_many((moves * may).sum(0) + (moves * ~may).sum(1), least)
 
 
-Clustering = TypeVar("Clustering", bound=ClusterSettings)
+Clustered = TypeVar("Clustered", bound=ClusterSettings)
 UNCLEAR = 0.5  # a document whose clusters are all less probable belongs to none
 
 
-class ClusterClient(PointClient[Clustering]):
+class ClusterClient(PointClient[Clustered]):
     """A client's documents as points, each of one cluster."""
 
     inference: ClassVar[type[ClusterInference]]
