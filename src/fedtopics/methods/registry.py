@@ -85,7 +85,7 @@ class Method:
     @property
     def functions(self) -> list[str]:
         """Names of the functions that the client's half has for studies, sorted."""
-        return sorted(name for name in dir(self.client) if self.leaves(name))
+        return sorted(name for name in dir(self.client) if self._says(name, "leaves"))
 
     def leaves(self, function: str) -> str:
         """Return what leaves a client with a reply of a function; nothing for an unknown one."""
