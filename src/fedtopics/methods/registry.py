@@ -78,7 +78,7 @@ class Method:
         batch = getattr(settings, "batch_size", sys.maxsize)
         return {name: -1 if said else batch for name, said in noise.items() if said is not None}
 
-    def _says(self, function: str, what: str) -> bool | None:
+    def _says(self, function: str, what: str) -> Any:
         """Return what `leaves` or `drawn_anew` say of a function, None if nothing."""
         return getattr(getattr(self.client, function, None), what, None)
 
