@@ -107,7 +107,7 @@ def measured(case: Case, seed: int, data: Path | None) -> Row:
 
 def facts() -> Row:
     """Return what a row says of how it came about."""
-    names = "fedtopics", "numpy", "scipy", "dp-accounting"
+    names = "fedtopics", "numpy", "scipy"
     return {"versions": {n: version(n) for n in names}, "python": platform.python_version()}
 
 

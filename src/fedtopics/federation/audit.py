@@ -131,7 +131,7 @@ def allowed(privacy: Privacy | None) -> Guess | None:
     """Return the most that any attack can do on what a study releases with this bound."""
     if privacy is None:
         return None
-    mu = mu_of(privacy)
+    mu = privacy.sensitivity * mu_of(privacy)
     return Guess(float(ndtr(mu / math.sqrt(2))), float(ndtr(ndtri(FALSE) + mu)), 0)
 
 

@@ -25,6 +25,7 @@ from fedtopics.federation.study import Study, plan_of
 from fedtopics.methods.base import Moment
 from fedtopics.methods.plan import Site
 from fedtopics.methods.secret import Secret
+from fedtopics.privacy.account import together
 from fedtopics.secure.door import MaskedDoor
 from fedtopics.secure.said import STAGES, WORD_STAGES
 from fedtopics.secure.sum import SecureClients
@@ -208,9 +209,9 @@ def _bytes_of(corpus: Corpus) -> int:
 
 def _membership(study: Study) -> str:
     if study.privacy is not None:
-        sure = np.exp(study.privacy.epsilon)
+        epsilon = together([study.privacy])  # for a document, where the study protects authors
         return (
-            f"hardly: by at most a factor of {sure:,.3g} (epsilon {study.privacy.epsilon:g}) more "
+            f"hardly: by at most a factor of {np.exp(epsilon):,.3g} (epsilon {epsilon:.3g}) more "
             f"likely than without it, but for cases of probability {study.privacy.delta:g}"
         )
     return "yes, better than by chance: there is no noise, and the model remembers"
