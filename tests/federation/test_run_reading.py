@@ -14,6 +14,8 @@ from fedtopics.federation.run_status import SHOWN, RunReading, read_run
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.shown_words import USUAL
+from tests.helpers.bounded import planned as with_noise
+from tests.helpers.bounded import themed
 from tests.helpers.federation import KilledError, embedded, subjects
 from tests.helpers.methods import POLICIES, SIZES, planned
 
@@ -63,6 +65,20 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     by_size = [row["words"][:SHOWN] for row in model.get_topic_info()]
     assert [list(words) for words in ended.topics.words] == by_size
     assert ended.plain()["topics_of_round"] is None
+
+
+def test_sums_with_noise_are_no_topics_until_the_end(tmp_path: Path) -> None:
+    def kill(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == 4:
+            raise KilledError
+
+    corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
+    plan = with_noise("nmf", 8).model_copy(update={"checkpoint_every": 1})
+    with pytest.raises(KilledError):
+        train(plan, corpora, out=tmp_path, on_event=kill)
+    topics = read_run(tmp_path).topics
+    assert topics.words == ()
+    assert "they come with the model" in topics.title
 
 
 def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:

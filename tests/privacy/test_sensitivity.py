@@ -194,7 +194,7 @@ def test_questions_of_another_shape_are_refused_whatever_documents_have(
             wrong = [value[:1], value[None]]
             if field == "columns":
                 of_words = {"rarity", "topics"} & how.keys()
-                wrong = [value[None], value + 0.0, value + len(PUBLIC)]
+                wrong = [value[None], value + 0.0, value + len(PUBLIC), 0 * value]
                 other.append(how | {n: how[n][:2] for n in of_words} | {"columns": last})
             other += [how | {field: each} for each in wrong]
         for how in other:
@@ -238,16 +238,6 @@ def test_each_sum_is_asked_for_in_one_way(name: str) -> None:
         if "number" in how:
             with pytest.raises(PolicyError, match="has no part of the budget"):
                 getattr(half, function)(vocabulary=AGREED, **how | {"number": 51})
-
-
-def test_words_that_are_named_twice_in_clusters() -> None:
-    corpus = Corpus.of([PUBLIC[:1]]).with_embeddings(CENTRES[:1])
-    half = half_of(corpus, "kmeans")
-    how = dict(questions("kmeans", np.random.default_rng(0)))["cluster_words"]
-    half.cluster_words(vocabulary=AGREED, **how)
-    how["columns"] = np.zeros(30, np.int64)
-    with pytest.raises(PolicyError, match="a word is named twice"):
-        half.cluster_words(vocabulary=AGREED, **how)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

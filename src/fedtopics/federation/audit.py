@@ -145,5 +145,5 @@ def allowed(privacy: Privacy | None) -> tuple[float, float] | None:
     """Return the most that any attack can do on what a study releases with this bound."""
     if privacy is None:
         return None
-    mu = mu_of(privacy)
+    mu = privacy.sensitivity * mu_of(privacy)
     return float(ndtr(mu / math.sqrt(2))), float(ndtr(ndtri(FALSE_POSITIVES) + mu))

@@ -23,6 +23,7 @@ from fedtopics.federation.study import Study, plan_of
 from fedtopics.methods.core.aggregation import flat_fields
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.privacy.account import together
 from fedtopics.secure.door import MaskedDoor
 from fedtopics.secure.said import STAGES, WORD_STAGES
 from fedtopics.secure.sum import SecureClients
@@ -166,13 +167,13 @@ def _size(value: Any) -> int:
 
 
 def _membership(study: Study) -> str:
-    bound = study.privacy
-    if bound is None:
-        return "yes, better than by chance: there is no noise, and the model remembers"
-    return (
-        f"hardly: by at most a factor of {np.exp(bound.epsilon):,.3g} (epsilon {bound.epsilon:g}) "
-        f"more likely than without it, but for cases of probability {bound.delta:g}"
-    )
+    if study.privacy is not None:
+        epsilon = together([study.privacy])  # for a document, where the study protects authors
+        return (
+            f"hardly: by at most a factor of {np.exp(epsilon):,.3g} (epsilon {epsilon:.3g}) more "
+            f"likely than without it, but for cases of probability {study.privacy.delta:g}"
+        )
+    return "yes, better than by chance: there is no noise, and the model remembers"
 
 
 def _words(study: Study, documents: int | None) -> str:

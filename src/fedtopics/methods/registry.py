@@ -78,14 +78,14 @@ class Method:
         batch = getattr(settings, "batch_size", sys.maxsize)
         return {name: -1 if said else batch for name, said in noise.items() if said is not None}
 
-    def _says(self, function: str, what: str) -> bool | None:
+    def _says(self, function: str, what: str) -> Any:
         """Return what `leaves` or `drawn_anew` say of a function, None if nothing."""
         return getattr(getattr(self.client, function, None), what, None)
 
     @property
     def functions(self) -> list[str]:
         """Names of the functions that the client's half has for studies, sorted."""
-        return sorted(name for name in dir(self.client) if self.leaves(name))
+        return sorted(name for name in dir(self.client) if self._says(name, "leaves"))
 
     def leaves(self, function: str) -> str:
         """Return what leaves a client with a reply of a function; nothing for an unknown one."""

@@ -58,12 +58,12 @@ class Stage(ABC):
     @property
     def n_topics(self) -> int:
         """Number of topics."""
-        return self.settings.n_components
+        return int(self.settings.n_components)
 
     @property
     def dimension(self) -> int:
         """Of embeddings."""
-        return self.settings.embedding.dimension
+        return int(self.settings.embedding.dimension)
 
     def known_words(self, counts: Numbers) -> NDArray[np.int64]:
         """Return the columns of words that surely occur; StudyError if they are too few."""
