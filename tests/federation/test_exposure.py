@@ -13,6 +13,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.privacy import Privacy
 from tests.helpers.bounded import PUBLIC, install, themed
 from tests.helpers.bounded import planned as with_noise
 from tests.helpers.federation import DIMENSION, embedded, subjects

@@ -120,14 +120,8 @@ class Link:
 class Schedule:
     """One run of a few participants through the faults of a seed."""
 
-    def __init__(
-        self,
-        seed: int,
-        replica: type[Replica] = Replica,
-        restart: Callable[[Log], None] | None = None,
-    ) -> None:
+    def __init__(self, seed: int) -> None:
         random = self.random = Random(seed)  # noqa: S311
-        self.make, self.restart_log = replica, restart
         size = random.choice((2, 3, 3, 3, 4, 5, 5, 5, 6, 7))
         self.voters = [f"p{number}" for number in range(size)]
         self.can_add = self.voters
@@ -232,10 +226,8 @@ class Schedule:
         node = self.nodes[name]
         node.up, node.doomed = True, False
         node.incarnation += 1
-        if self.restart_log is not None and node.incarnation > 1:
-            self.restart_log(node.log)
         node.seen = min(node.seen, node.log.committed)
-        node.replica = self.make(
+        node.replica = Replica(
             name,
             self.voters,
             ["learner"] if self.learner else [],

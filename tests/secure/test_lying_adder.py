@@ -77,25 +77,6 @@ def test_a_false_total_with_products_that_would_fit(clients: Clients) -> None:
     stops(clients, liar, "its signature does not fit", [COMMITTED, ADDED, CHECKED])
 
 
-@pytest.mark.parametrize("values", ["short", "large", "signed", "none"])
-def test_what_is_no_total(clients: Clients, values: str) -> None:
-    liar = begun(clients, "whole")
-    liar.step(NAMES)
-
-    def change(told: Any) -> None:
-        total = told["total"]["masked"]
-        if values == "none":
-            del total["values"]
-        else:
-            total["values"] = {
-                "short": total["values"][:-1], "large": total["values"] | np.uint64(1 << 63),
-                "signed": total["values"].astype(np.int64),
-            }[values]  # fmt: skip
-
-    liar.step(NAMES, added(change))
-    stops(clients, liar, "the total of 'secure.add'", [PREPARED, ADDED])
-
-
 # Who is in a sum
 
 

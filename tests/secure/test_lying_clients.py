@@ -159,7 +159,7 @@ def test_noise(function: str) -> None:
     stage = COMMITTED if function == "drawn" else ADDED
     said, notes = ends(function, {"b": {"changes": {stage: sends_noise}}})
     assert f"the sum of '{function}' was void 3 times (its field " in said
-    assert "a client says what is false, and masks hide which" in said
+    assert "A client sends what is false, and masks hide which; look into" in said
     assert len(notes.of("voided")) == 3
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from fedtopics.engines.states import EVERY
+from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import SharedPayload
 from fedtopics.methods.core.events import Event, RoundReport, Voided
 from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Checkpoint, Draw, Gathering, T
@@ -212,9 +213,10 @@ class SecureClients:
             self._voids = 0
             why = f"one of these says what is false: {', '.join(apart)}"
             raise AgainError(dict.fromkeys(apart, why))
-        raise self._engine.disagreement(
-            f"the sum of {function!r} was void {self._voids} times ({fault}); a client says what "
-            "is false, and masks hide which"
+        raise FederationError(
+            f"Round {self._number}: the sum of {function!r} was void {self._voids} times "
+            f"({fault}). A client sends what is false, and masks hide which; look into what each "
+            "client runs. Nothing follows from these sums."
         )
 
     def _is_enough(self, without: Sequence[str]) -> bool:
