@@ -29,17 +29,16 @@ if TYPE_CHECKING:
         to_tensors,
     )
     from fedtopics.networks.neural import NeuralTopicModel, batch_weights
-    from fedtopics.networks.neurallda import NeuralLDA
-    from fedtopics.networks.prodlda import CombinedTM, ProdLDA, ZeroShotTM
+    from fedtopics.networks.topic_networks import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
 
 NETWORKS: Registry[type[NeuralTopicModel]] = Registry(
     "network",
     "fedtopics.networks",
     {
-        "prodlda": "fedtopics.networks.prodlda:ProdLDA",
-        "neurallda": "fedtopics.networks.neurallda:NeuralLDA",
-        "combinedtm": "fedtopics.networks.prodlda:CombinedTM",
-        "zeroshottm": "fedtopics.networks.prodlda:ZeroShotTM",
+        "prodlda": "fedtopics.networks.topic_networks:ProdLDA",
+        "neurallda": "fedtopics.networks.topic_networks:NeuralLDA",
+        "combinedtm": "fedtopics.networks.topic_networks:CombinedTM",
+        "zeroshottm": "fedtopics.networks.topic_networks:ZeroShotTM",
     },
 )
 find_network = NETWORKS.find
@@ -59,8 +58,7 @@ __all__ = [
 _HOMES = {
     "adapter": ("Adapter", "represent", "score"),
     "neural": ("NeuralTopicModel", "batch_weights"),
-    "neurallda": ("NeuralLDA",),
-    "prodlda": ("CombinedTM", "ProdLDA", "ZeroShotTM"),
+    "topic_networks": ("CombinedTM", "NeuralLDA", "ProdLDA", "ZeroShotTM"),
 }
 _ELSEWHERE = {name: home for home, names in _HOMES.items() for name in names}
 __getattr__ = load_when_used(__name__, dict.fromkeys(__all__, "base") | _ELSEWHERE)
