@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +163,16 @@ def test_one_batch_agrees_with_autograd_without_cuts(name: str) -> None:
     assert batch.noise is not None
     expected = reference(dense(batch), batch.noise, batch.embedding) * 30
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
+
+
+if __name__ == "__main__":  # the table of docs/exactness.md
+    for network, (optimizer, rate), precision in itertools.product(
+        NETWORKS, (("adam", 0.002), ("sgd", 0.02)), ("float64", "float32")
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            seen = record_minibatches(patch)
+            method = {"optimizer": optimizer, "learning_rate": rate, "precision": precision}
+            plan = study(network=network, **method)
+            model = train(plan, embedded(subjects(SIZES)), at_once=False)
+            error = difference(model.weights, ordinary(model, plan, seen))
+        sys.stdout.write(f"{network} {optimizer} {precision} {error:.1e}\n")
