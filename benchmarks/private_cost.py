@@ -3,18 +3,12 @@
 A server and three or five clients, each a process with one thread, mutual TLS. The two take turns,
 so that a noisy machine disturbs both. Documents have their embeddings, and words theirs: what those
 cost is said apart. What is in ``results/private_cost.jsonl`` is not measured again.
-
-    OMP_NUM_THREADS=1 python benchmarks/private_cost.py [--data FOLDER | --quick]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,19 +18,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from federated import free_port
+from benchmarks.common import Worker, arguments, kept_rows, measured, parquet, write
+from benchmarks.federated import free_port
 from fedtopics import Corpus, Study, pki
 from fedtopics.datasets import synthetic_lda
 from fedtopics.engines.node import Node
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server import serve
-from fedtopics.files import RowFile
 from fedtopics.methods.private.settings import PrivateSettings
 from fedtopics.pki import Identity
 from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
 from fedtopics.text.rules import TextRules
-from quick import parser_of, results_of
 
 DRAWN, TEXTS = "drawn", "20ng"
 EPSILON, HARDLY, TURNS = 8.0, 100.0, 3
@@ -54,7 +47,7 @@ A server and its clients, each a process with one thread, mutual TLS on loopback
 server; *client* is processor time of one client; megabytes are those between the server and one client. Words are those
 that surely occur, which are fewer with noise. On {cores} cores, with what else ran.
 {embedding}
-Command: `make bench-private-cost DATA=folder`, which goes on where it was.
+Command: `make bench NAME=private-cost DATA=folder`.
 
 | data | mode | clients | epsilon | words, masked | private | masked, s | private, s | ratio | client, masked, s | private, s | up, masked, MB | private, MB | ratio | down, masked, MB | private, MB | ratio |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -78,26 +71,16 @@ def names_of(n: int) -> list[str]:
 def once(here: Path, study: dict[str, Any], n: int, epsilon: float | None) -> dict[str, float]:
     """Run a study, each participant in a process; return what it cost."""
     bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
-    out, address = tempfile.mkdtemp(dir=here), f"localhost:{free_port()}"
-
-    def start(part: str) -> subprocess.Popen[str]:
-        told = json.dumps([part, address, str(here), out, study | bound, n])
-        return subprocess.Popen(
-            [sys.executable, __file__, "--part", told], stdout=subprocess.PIPE, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-
-    processes = [start(part) for part in ("", *names_of(n))]
-    server, *clients = (process.communicate()[0] for process in processes)
-    if any(process.returncode for process in processes):
-        raise SystemExit(
-            f"The server and its clients ended with {[p.returncode for p in processes]}."
-        )
-    return {**json.loads(server), "client": statistics.mean(map(float, clients))}
+    given = f"localhost:{free_port()}", str(here), tempfile.mkdtemp(dir=here), study | bound, n
+    workers = [Worker(take_part, part, *given) for part in ("", *names_of(n))]
+    server, *clients = (worker.answer() for worker in workers)
+    for worker in workers:
+        worker.close()
+    return {**server, "client": statistics.mean(clients)}
 
 
-def take_part(part: str, address: str, here: str, out: str, study: Any, n: int) -> None:
-    """Be the server or a client; print what was measured."""
+def take_part(part: str, address: str, here: str, out: str, study: Any, n: int) -> Any:
+    """Be the server or a client; return what was measured."""
     plan = Study.make(**study, secure=True).with_clients(dict.fromkeys(names_of(n)))
     begun: list[float] = []
     if part:
@@ -115,8 +98,7 @@ def take_part(part: str, address: str, here: str, out: str, study: Any, n: int) 
         GrpcParticipation(
             address, identity, corpus, Policy(), Path(out) / part, on_event=clock
         ).run()
-        print(time.process_time() - begun[0])
-        return
+        return time.process_time() - begun[0]
     nodes: list[Node] = []
     ended: dict[str, float] = {}  # the last time of each event
 
@@ -127,10 +109,10 @@ def take_part(part: str, address: str, here: str, out: str, study: Any, n: int) 
     model = serve(plan, server, address, Path(out), on_event=note, on_listen=nodes.append)
     sent, received = nodes[0].traffic()
     found = {"seconds": ended["finished"] - ended["ready"], "words": len(model.vocabulary)}
-    print(json.dumps(found | {"up": received / 1e6 / n, "down": sent / 1e6 / n}))
+    return found | {"up": received / 1e6 / n, "down": sent / 1e6 / n}
 
 
-def measured(task: Task, here: Path, study: dict[str, Any], turns: int) -> dict[str, Any]:
+def compared(task: Task, here: Path, study: dict[str, Any], turns: int) -> dict[str, Any]:
     """Let a study with a bound and one without take turns; return medians of each."""
     runs: dict[str, list[dict[str, float]]] = {"masked": [], "private": []}
     for _ in range(turns):
@@ -154,7 +136,7 @@ def prepare(here: Path, data: Path | None, small: bool) -> dict[str, Any]:
         corpus = Corpus.pool(each.corpus() for each in drawn.training.values())
         method = {"n_components": len(drawn.beta), "words": list(drawn.words), "alpha": 0.1}
     else:
-        corpus = Corpus.of(pq.read_table(data / "20ng.parquet", columns=["text"]))
+        corpus = Corpus.of(pq.read_table(parquet(data, "20ng"), columns=["text"]))
         corpus = corpus.with_embeddings(document_embeddings(corpus, EmbeddingSettings()))
         method = {"n_components": 20}
         folder, words = cache_folder(), PrivateSettings().recipe.public_words(TextRules())
@@ -173,7 +155,7 @@ def prepare(here: Path, data: Path | None, small: bool) -> dict[str, Any]:
 
 def embedding_cost(data: Path) -> str:
     """Say what it costs to embed each text by itself, as private studies do, and not in batches."""
-    texts = pq.read_table(data / "20ng.parquet", columns=["text"])["text"]
+    texts = pq.read_table(parquet(data, "20ng"), columns=["text"])["text"]
     some, seconds = Corpus.of(texts[:SOME].to_pylist()), []
     for apart in (False, True):
         with tempfile.TemporaryDirectory() as cache:
@@ -201,15 +183,8 @@ def described(task: Task, row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet")
-    parser.add_argument("--part", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.part:
-        take_part(*json.loads(given.part))
-        return
-    folder, turns = results_of("private_cost", given.quick), 1 if given.quick else TURNS
-    kept = RowFile(folder / "private_cost.jsonl")
+    given = arguments(__doc__, "20ng.parquet", optional=True)
+    turns = 1 if given.quick else TURNS
     modes = ("words",) if given.data is None else MODES
     clients = CLIENTS[:1] if given.quick else CLIENTS
     name = DRAWN if given.data is None else TEXTS
@@ -220,20 +195,11 @@ def main() -> None:
         method = prepare(Path(here), given.data, given.quick) | {"name": "private"}
 
         def work(task: Task) -> dict[str, Any]:
-            return measured(task, Path(here), {"method": method | {"mode": task.mode}}, turns)
+            return compared(task, Path(here), {"method": method | {"mode": task.mode}}, turns)
 
-        kept.fill(
-            todo, Task._asdict, work, str,
-            lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
-        )  # fmt: skip
-    path = folder / "private_cost.jsonl"
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        measured(given, todo, work)
+    rows = kept_rows(given)
     lines = [described(Task(*(row[name] for name in Task._fields)), row) for row in rows]
     embedding = embedding_cost(given.data) if given.data else ""
     head = HEAD.format(turns=turns, cores=os.cpu_count(), embedding=embedding)
-    (folder / "private_cost.md").write_text(head + "\n".join(lines) + "\n", "utf-8")
-    print("\n".join(lines))
-
-
-if __name__ == "__main__":
-    main()
+    write(given, [head.rstrip(), *lines])

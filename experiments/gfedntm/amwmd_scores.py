@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.gfedntm.amwmd_claims import ALL_OTHERS, FEDERATED_TOPICS, OTHER_SEED, Scores
-from experiments.gfedntm.word_mover import amwmd
-from experiments.gfedntm.word_vectors import WordVectors
+from experiments.gfedntm.word_mover import WordVectors, amwmd
 from fedtopics.errors import DataError
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.corpus import Corpus
@@ -121,10 +120,7 @@ def _amwmd(
 ) -> list[float]:
     """Return the AMWMD of a client's own topics against each model, the mean over topics."""
     if not all(len(vectors.unit(topic)) for topic in own):
-        raise DataError(
-            f"The word vectors know no word of a topic of client {client!r}; give vectors of the "
-            "documents' language."
-        )
+        raise DataError(f"The word vectors know no word of a topic of client {client!r}.")
     return [
         float(np.mean([amwmd(own, topics, vectors).mean for topics in draws]))
         for draws in models.values()

@@ -1,34 +1,26 @@
 """Attacks on private runs beside masked and plain ones: on the model, and on all that leaves.
 
 The attacks are those of `fedtopics audit`: see `fedtopics.federation.audit`. Each study is trained
-several times, each time on half of the documents, at three clients. What has a row in
-``results/private_attacks.jsonl`` is not done again.
+several times, each time on half of the documents, at three clients.
 
-    python benchmarks/attacks/private_runs.py --data FOLDER [--seeds 1] [--part 0/2] [--quick]
 """
 
 from __future__ import annotations
 
-import json
-import platform
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.common import arguments, made_up_clients, measured, parquet, versions, write
 from fedtopics import Corpus, Study
 from fedtopics.errors import StudyError
 from fedtopics.federation.audit import FALSE, allowed, audit
-from fedtopics.files import Row, RowFile
+from fedtopics.files import Row
 from fedtopics.privacy import Privacy
-from quick import made_up_clients, parser_of, results_of
 
 CLIENTS = "one", "two", "three"
 SHADOWS = 8
@@ -73,7 +65,7 @@ who knows all other documents and, of a private run, the noise of a third of the
 are made-up documents of words that do not belong together. *epsilon allows* is the most that any attack finds (delta
 1e-6). An AUC is right within about .015 for what left, .02 for canaries, .005 for models; what is found at 1 % false
 ones within 2 or 3 percentage points. LDA of few documents is there to see that the attacks find something. Rows with
-seeds and versions: `private_attacks.jsonl`. Command: `make bench-private-attacks DATA=folder`."""  # noqa: E501
+seeds and versions: `private_attacks.jsonl`. Command: `make bench NAME=private-attacks DATA=folder`."""  # noqa: E501
 
 
 @cache
@@ -83,13 +75,13 @@ def texts(data: Path, embedded: bool) -> Corpus:
 
     from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 
-    corpus = Corpus.of(pq.read_table(data / "corpora" / "20ng.parquet", columns=["text"]))
+    corpus = Corpus.of(pq.read_table(parquet(data, "20ng"), columns=["text"]))
     if embedded:
         corpus = corpus.with_embeddings(document_embeddings(corpus, EmbeddingSettings()))
     return corpus.take(np.random.default_rng(0).permutation(len(corpus)))
 
 
-def measured(case: Case, seed: int, data: Path | None) -> Row:
+def attacked(case: Case, seed: int, data: Path | None) -> Row:
     """Attack a study; or say why there was none."""
     bound = {} if case.epsilon is None else {"privacy": {"epsilon": case.epsilon}}
     study = Study.make(seed=seed, method=case.method, secure=case.run != "plain", **bound)
@@ -108,8 +100,7 @@ def measured(case: Case, seed: int, data: Path | None) -> Row:
 
 def facts() -> Row:
     """Return what a row says of how it came about."""
-    names = "fedtopics", "numpy", "scipy", "dp-accounting"
-    return {"versions": {n: version(n) for n in names}, "python": platform.python_version()}
+    return {"versions": versions("fedtopics", "numpy", "scipy", "dp-accounting")}
 
 
 ATTACKS = "model", "model and others", "transcript", "all but one known"
@@ -165,29 +156,11 @@ def named(case: Case, seed: int) -> Row:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, help="folder of corpora/20ng.parquet")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--part", default="0/1", help="0/2 and 1/2: of two processes")
-    given = parser.parse_args()
-    if given.data is None and not given.quick:
-        parser.error("say where the Parquet files are: --data FOLDER")
-    number, of = map(int, given.part.split("/"))
-    chosen = QUICK if given.quick else CASES
-    tasks = [(case, seed) for seed in range(given.seeds) for case in chosen]
-    folder = results_of("private_attacks", given.quick)
-    path = folder / "private_attacks.jsonl"
-    RowFile(path).fill(
-        tasks[number::of], lambda task: json.loads(json.dumps(named(*task))),
-        lambda task: measured(*task, given.data), lambda task: named(*task)["name"],
-        lambda event: print(event["name"], flush=True),
-    )  # fmt: skip
-    rows = RowFile(path)
-    found = [row for task in tasks if (row := rows.find(json.loads(json.dumps(named(*task)))))]
-    text = "\n".join([INTRODUCTION, *tables(found), ""])
-    (folder / "private_attacks.md").write_text(text, "utf-8")
-    sys.stdout.write(text)
-
-
-if __name__ == "__main__":
-    main()
+    given = arguments(__doc__, "20ng.parquet", seeds=1)
+    seeds, chosen = range(given.seeds), QUICK if given.quick else CASES
+    cases = {(named(case, seed)["name"], seed): (case, seed) for seed in seeds for case in chosen}
+    tasks = [named(case, seed) for case, seed in cases.values()]
+    rows = measured(
+        given, tasks, lambda task: attacked(*cases[task["name"], task["seed"]], given.data)
+    )
+    write(given, [INTRODUCTION, *tables(rows)])
