@@ -134,25 +134,9 @@ class Task:
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[Scores]:
-    """Train what is not yet trained, and score it.
+    """Train what is not yet trained, and score it; return scores of each data set.
 
-    Parameters
-    ----------
-    settings : Settings
-    on_event : function
-        Called with {"event": "model", "name", "done", "models", "rounds"} after each model,
-        {"event": "embedding", "client", "done", "documents"}, and the events of training.
-
-    Returns
-    -------
-    list of Scores, one a data set
-
-    Raises
-    ------
-    FedTopicsError
-        If a package is missing.
-    DataError
-        If a file is missing or lacks a column, or the word vectors do not know the topics' words.
+    A FedTopicsError or DataError says which package, file or column is missing.
     """
     require(matplotlib="matplotlib", ot="POT")
     sentence_encoder(EmbeddingSettings().model)  # it may be missing: better said before work

@@ -35,23 +35,10 @@ def score(
     seeds: Sequence[int],
     vectors_of: Callable[[Sequence[str]], WordVectors],
 ) -> Scores:
-    """Hold each client's own topics against the topics of every model, seed by seed.
+    """Compare each client's own topics with the topics of every model, seed by seed.
 
-    Parameters
-    ----------
-    name : str
-        Of the data set.
-    clients : mapping of client name to Corpus
-    trained : mapping of (model, seed) to Trained
-        The clients' own models, "federated K" and "centralised K".
-    seeds : sequence of int
-    vectors_of : function of a list of words
-        Returns their vectors.
-
-    Raises
-    ------
-    DataError
-        If the vectors know no word of a client's topic.
+    `trained` has, by name and seed, the clients' own models, "federated K" and "centralised K". A
+    DataError says that the vectors know no word of a client's topic.
     """
     models = [
         [_models(client, list(clients), trained, seed) for client in clients] for seed in seeds

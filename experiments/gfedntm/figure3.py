@@ -116,20 +116,7 @@ def tasks(settings: Settings) -> Iterator[Task]:
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
-    """Train and score what is not yet there.
-
-    Parameters
-    ----------
-    settings : Settings
-    on_event : function
-        Called with {"event": "model", "name", "done", "models"} before each model, and with the
-        events of training.
-
-    Returns
-    -------
-    list of dict
-        A row a training or reference, with its scores.
-    """
+    """Train and score what is not yet there; return a row a training or reference."""
     require(matplotlib="matplotlib")
     kept = RowFile(settings.folder / "runs.jsonl")
     rows = _references(settings, kept)

@@ -48,21 +48,8 @@ def word_mover_distances(
     vectors, as in gensim's ``wmdistance``. Words without a vector, or with a vector of zeros, are
     left out.
 
-    Parameters
-    ----------
-    topics_a, topics_b : lists of n_a and n_b lists of words
-    vectors : WordVectors
-
-    Returns
-    -------
-    float64 array of shape (n_a, n_b)
-        From 0 to 2; nan where a topic has no word left. Unlike here, gensim returns infinity
-        there, and also for different words whose vectors are equal.
-
-    Raises
-    ------
-    FedTopicsError
-        If the package POT is not installed.
+    They are from 0 to 2, shape (n_a, n_b); nan where a topic has no word left. Unlike here, gensim
+    returns infinity there, and also for different words whose vectors are equal.
 
     References
     ----------
@@ -103,24 +90,8 @@ def amwmd(
 
     For each topic, the distance to the closest topic of the model being evaluated.
 
-    Parameters
-    ----------
-    topics : list of n_topics lists of words
-        Topics of a client's own model.
-    evaluated : list of lists of words
-        Topics of the model being evaluated.
-    vectors : WordVectors
-
-    Returns
-    -------
-    MinimumDistances
-        ``total``, the sum over topics, and ``mean``. Both are nan if one of `topics` has no word
-        with a vector; such a topic of `evaluated` is passed over.
-
-    Raises
-    ------
-    FedTopicsError
-        If the package POT is not installed.
+    Both numbers are nan if one of `topics`, which are of a client's own model, has no word with a
+    vector; such a topic of `evaluated`, the model to be compared, is passed over.
 
     References
     ----------
