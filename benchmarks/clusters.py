@@ -167,10 +167,10 @@ def small(corpus: Corpus, method: dict[str, Any], case: str, seed: int) -> list[
 def main() -> None:
     given = arguments(__doc__, ", ".join(f"{name}.parquet" for name in SETS), seeds=3)
     embed = Study.make(method={"name": "kmeans"}).embedded
-    large, splits, bounds = made_up(), list(SPLITS)[:2], (1,)
+    large, splits, bounds = made_up(), list(SPLITS)[:2], [1]
     if not given.quick:
         large = Corpus.of(pq.read_table(parquet(given.data, SETS[0])))
-        splits, bounds = list(SPLITS), (1, 10)
+        splits, bounds = list(SPLITS), [1, 10]
     corpus, lines = embed(large), []
     for method in METHODS:
         pooled: NDArray[Any] | None = None

@@ -61,7 +61,7 @@ def arguments(
         elif isinstance(default, (list, tuple, dict)):
             kind = type(next(iter(default)))
             chosen = {"choices": list(default)} if kind is str else {"type": kind}
-            parser.add_argument(option, nargs="+", default=list(default), **chosen)  # type: ignore[arg-type]
+            parser.add_argument(option, nargs="+", default=list(default), **chosen)
         else:
             kind = Path if default is None else type(default)
             parser.add_argument(option, type=kind, default=default)

@@ -104,9 +104,9 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     files = ", ".join(f"{name}.parquet" for name in SETS)
     given = arguments(__doc__, files, seeds=3, only=CONTESTANTS)
-    data, names, sets = given.data, given.only, SETS
+    data, names, sets = given.data, given.only, list(SETS)
     if given.quick:
-        data, names, sets = write_made_up(given.folder, ("m10",), 240), QUICK, SETS[:1]
+        data, names, sets = write_made_up(given.folder, ("m10",), 240), list(QUICK), [SETS[0]]
     seeds = range(1 if given.quick else given.seeds)
     tasks = [
         {"data": name, "name": contestant, "seed": seed}

@@ -13,6 +13,6 @@ def main() -> None:
     given = arguments(__doc__, "20ng.parquet", optional=True, only=NAMES)
     for name in given.only:
         module = import_module(f"benchmarks.attacks.{name}")
-        print(f"\n{module.__doc__.splitlines()[0]}")
+        print(f"\n{str(module.__doc__).splitlines()[0]}")
         for line in module.lines(given.data, given.quick):
             print(f"  {line}", flush=True)

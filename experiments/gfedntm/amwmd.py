@@ -83,14 +83,8 @@ DATA_SETS = (
 class Settings(FileSettings):
     """How the experiment is run; a quick run has the first data set and few rounds.
 
-    Parameters
-    ----------
-    data, out, seeds, quick
-        As in `FileSettings`; each trained model's topics go to the folder as well.
-    network : str
-        The paper's is CombinedTM.
-    preset : {"default", "paper"}
-        Of the network; "paper" with the paper's number of rounds.
+    The paper's network is CombinedTM; the preset "paper" has the paper's number of rounds. Each
+    trained model's topics go to the folder as well.
     """
 
     experiment: ClassVar[str] = "gfedntm-amwmd"

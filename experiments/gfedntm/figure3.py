@@ -54,16 +54,10 @@ QUICK: dict[str, Any] = {"max_rounds": 40}
 
 @dataclass(frozen=True)
 class Settings(ExperimentSettings):
-    """How the experiment is run.
+    """How the experiment is run, and which models are trained now.
 
-    Parameters
-    ----------
-    out, seeds, quick
-        As in `ExperimentSettings`; the seeds are LDA's, and NMF's in the first setting.
-    few_seeds : int
-        Of networks, and of NMF elsewhere; of networks with the second alpha there is one elsewhere.
-    models : tuple of str
-        Which to train now; by default all.
+    `seeds` are LDA's, and NMF's in the first setting; `few_seeds` those of networks, and of NMF
+    elsewhere; of networks with the second alpha there is one elsewhere.
     """
 
     experiment: ClassVar[str] = "gfedntm-figure3"
