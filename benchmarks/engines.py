@@ -25,6 +25,7 @@ from benchmarks.common import ROOT, apart, arguments, memory_mb, table, write
 from benchmarks.federated import free_port
 from benchmarks.rounds import (
     SIZES,
+    Block,
     certify,
     echo,
     echoing,
@@ -76,7 +77,7 @@ def grpc(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         certify(Path(name), CLIENTS)
         before = time.perf_counter()
-        blocks = [(1, 1), *((rounds, floats) for floats in SIZES.values())]
+        blocks: list[Block] = [(1, 1), *((rounds, floats) for floats in SIZES.values())]
         contestant = start_contestant("ours", CLIENTS, blocks, Path(name))
         contestant.ask()
         found: dict[str, Any] = {"start": time.perf_counter() - before}

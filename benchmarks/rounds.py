@@ -352,7 +352,8 @@ def cells_of(row: dict[str, Any]) -> list[object]:
 def load(clients: int, rounds: int, folder: Path) -> list[list[object]]:
     """Let many clients do rounds of 2 MB; return a line for every block of them."""
     block = rounds // 10
-    worker = start("ours", clients, 10 * [(block, SIZES["2 MB"])], folder)
+    blocks: list[Block] = 10 * [(block, SIZES["2 MB"])]
+    worker = start("ours", clients, blocks, folder)
     lines: list[list[object]] = []
     for done in range(block, rounds + 1, block):
         answer = worker.ask()
