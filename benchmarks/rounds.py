@@ -352,7 +352,7 @@ def cells_of(row: dict[str, Any]) -> list[object]:
 def load(clients: int, rounds: int, folder: Path) -> list[list[object]]:
     """Let many clients do rounds of 2 MB; return a line for every block of them."""
     block = rounds // 10
-    blocks: list[Block] = 10 * [(block, SIZES["2 MB"])]
+    blocks: list[Block] = [(block, SIZES["2 MB"]) for _ in range(10)]
     worker = start("ours", clients, blocks, folder)
     lines: list[list[object]] = []
     for done in range(block, rounds + 1, block):

@@ -149,7 +149,6 @@ def _significance(found: Found) -> Table:
 
 def _grids(found: Found) -> dict[str, Table]:
     """Return the tables of ACC / NMI of the parts but table 2."""
-    short, varied = ", short schedule", {name: sweep.values for name, sweep in SWEEPS.items()}
     starts: dict[str, Wanted] = {
         f"{of_start}: {of_variant}": {"start": start, "name": variant}
         for start, of_start in STARTS.items()
@@ -158,24 +157,21 @@ def _grids(found: Found) -> dict[str, Table]:
     weights = _methods("fsbert", "discriminative") | {
         f"{TITLES[name]}, lambda {value:g}": {"name": name, "alignment": value}
         for name in FORMS
-        for value in varied["lambda"]
+        for value in SWEEPS["lambda"].values
     }
     masses = _methods(*CONTROLS) | {
         f"{TITLES['fstc']}, masses {masses!r}": {"name": "fstc", "masses": masses}
         for masses in MASSES
     }
-    encoders: dict[str, Wanted] = {
-        f"{encoder}: {TITLES[name]}": {"name": name, "encoder": encoder}
-        for encoder in ENCODERS
-        for name in ENCODED
-    }
+    encoders: dict[str, Wanted] = {f"{encoder}: {TITLES[name]}": {"name": name, "encoder": encoder}
+                                   for encoder in ENCODERS for name in ENCODED}  # fmt: skip
     labels = {
         f"{data.title}, {labels}": {"data": data.name, "labels": labels}
         for data in data_sets(found, "skew")
         for labels in ("even", "skewed")
     }
-    by_m = {f"m = {m}": {"m": m} for m in varied["clients"]}
-    by_rho = {f"{5 + rho}:{5 - rho}": {"rho": rho} for rho in varied["shares"]}
+    by_m = {f"m = {m}": {"m": m} for m in SWEEPS["clients"].values}
+    by_rho = {f"{5 + rho}:{5 - rho}": {"rho": rho} for rho in SWEEPS["shares"].values}
     by_share = {f"{share:.0%}": {"damaged": share} for share in DAMAGED}
     swept, smallest = DATA_SETS[SWEPT].title, DATA_SETS[SMALLEST].title
     grids: dict[str, tuple[str, Mapping[str, Wanted], Mapping[str, Wanted] | None]] = {
@@ -198,7 +194,7 @@ def _grids(found: Found) -> dict[str, Table]:
         "encoders": ("Encoders", encoders, None),
     }  # fmt: skip
     return {
-        part: _grid(f"{title}{short}", found, part, lines, columns)
+        part: _grid(f"{title}, short schedule", found, part, lines, columns)
         for part, (title, lines, columns) in grids.items()
     }
 
