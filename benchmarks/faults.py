@@ -9,19 +9,22 @@ nobody missed a round.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from safetensors.numpy import load_file
 
-from benchmarks.common import Worker, arguments, table, versions, write
+from benchmarks.__main__ import sources
+from benchmarks.common import Worker, arguments, measured, table, versions, write
 from benchmarks.faults_stage import EARLY, ROUNDS, SIZES, Process, Stage
 from benchmarks.federated import relayed
 
@@ -30,10 +33,13 @@ INTERRUPTED = "fedtopics: Interrupted; type it again to go on"
 SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "SIGTERM": (signal.SIGTERM, 143)}
 
 
-def weights_of(folder: Path) -> dict[str, bytes] | None:
-    """Return the bytes of a model's weights, or None without a model."""
+def weights_of(folder: Path) -> str | None:
+    """Return a digest of a model's weights, or None without a model."""
     path = folder / "model" / "model.safetensors"
-    return {k: v.tobytes() for k, v in load_file(path).items()} if path.exists() else None
+    if not path.exists():
+        return None
+    weights = b"".join(array.tobytes() for _, array in sorted(load_file(path).items()))
+    return hashlib.sha256(weights).hexdigest()
 
 
 # The faults, a function each: what is started, what fails, what follows.
@@ -164,6 +170,7 @@ FAULTS = (
     client_sleeps, network_fails, server_cannot_write, client_cannot_write, peer_dies,
     all_peers_come_back, server_trains, client_trains, peer_trains, simulation_trains,
 )  # fmt: skip
+OTHERS = ("without a server", "simulation")  # rows that have no run without the fault
 QUICK = (nothing, client_dies, all_come_back, all_peers_come_back, server_trains)
 
 
@@ -211,7 +218,7 @@ def back_in_the_end(stage: Stage) -> None:
         stage.wrong.append("south is not in the last round")
 
 
-def judge(stage: Stage, usual: dict[str, bytes] | None) -> tuple[str, str, list[str]]:
+def judge(stage: Stage, usual: str | None) -> dict[str, Any]:
     """Return who missed rounds, what became of the model, and what is wrong."""
     wrong = [*stage.wrong]
     for path in stage.folder.rglob("*.jsonl"):
@@ -224,52 +231,55 @@ def judge(stage: Stage, usual: dict[str, bytes] | None) -> tuple[str, str, list[
     rounds = {event["round"]: event for event in stage.rounds()}
     if not {*range(1, ROUNDS + 1)} <= rounds.keys():
         wrong.append(f"events have {len(rounds)} rounds")
-    missed: dict[str, int] = {}
-    for event in rounds.values():
-        for name in event["missing"]:
-            missed[name] = missed.get(name, 0) + 1
+    missed = Counter(name for event in rounds.values() for name in event["missing"])
     model = weights_of(stage.folder / stage.teller)
     ended = [name for name, process in stage.started.items() if process.returncode == 0]
     others = (name for name in ended if name != "server")
     wrong += [f"{n} has another model" for n in others if weights_of(stage.folder / n) != model]
     again = any(event["attempts"] > 1 for event in rounds.values())
-    same = usual is None or model == usual
-    if model is None or not (same or missed or again):
+    if model is None or not (usual in (None, model) or missed or again):
         wrong.append("the model is missing" if model is None else "the model is another one")
-    who = ", ".join(f"{name} {number}" for name, number in sorted(missed.items())) or "nobody"
-    why = "rounds had other clients" if missed else "a repeated round draws other documents"
-    return who, "same bits as without the fault" if same else f"another: {why}", wrong
+    who = ", ".join(f"{name} {number}" for name, number in sorted(missed.items()))
+    return {"missed": who or "nobody", "weights": model, "again": again, "wrong": "; ".join(wrong)}
 
 
-def play(faults: tuple[Callable[[Stage], None], ...]) -> Iterator[tuple[str, ...]]:
-    """Play rows; whatever happens, their processes end and the table goes on."""
-    usual: dict[str, dict[str, bytes] | None] = {}
-    for fault in faults:
-        title = str(fault.__doc__)
-        kind = title.partition(":")[0] if title.startswith(("without", "simulation")) else "server"
-        begun = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="fedtopics-faults-") as folder:
-            stage = Stage(Path(folder))
-            try:
-                fault(stage)
-                stage.finish()
-            except (TimeoutError, LookupError, OSError) as error:
-                stage.wrong.append(str(error))
-            finally:
-                stage.stop()
-            who, model, wrong = judge(stage, usual.get(kind))
-            usual.setdefault(kind, weights_of(stage.folder / stage.teller))
-        print(
-            f"{time.monotonic() - begun:5.1f} s  {title}: {'; '.join(wrong) or 'well'}", flush=True
-        )
-        yield title, who, model, "; ".join(wrong) or "-"
+def play(fault: Callable[[Stage], None], usual: str | None) -> dict[str, Any]:
+    """Play a row; whatever happens, its processes end and the table goes on."""
+    with tempfile.TemporaryDirectory(prefix="fedtopics-faults-") as folder:
+        stage = Stage(Path(folder))
+        try:
+            fault(stage)
+            stage.finish()
+        except (TimeoutError, LookupError, OSError) as error:
+            stage.wrong.append(str(error))
+        finally:
+            stage.stop()
+        return judge(stage, usual)
+
+
+def cells_of(row: dict[str, Any], usual: str) -> list[str]:
+    """Return a line of the table."""
+    if row["weights"] == usual:
+        model = "same bits as without the fault"
+    elif row["fault"].startswith(OTHERS):
+        model = "one model"
+    else:
+        why = "rounds had other clients" if row["missed"] != "nobody" else "a round was repeated"
+        model = f"another: {why}"
+    return [row["fault"], row["missed"], model, row["wrong"] or "-"]
 
 
 def main() -> None:
-    given = arguments(__doc__)
+    given, state = arguments(__doc__), sources()
     # A shell lets what it starts in the background ignore Ctrl-C, and so would the processes here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    rows = list(play(QUICK if given.quick else FAULTS))
+    rows: list[dict[str, Any]] = []
+    for fault in QUICK if given.quick else FAULTS:
+        title = str(fault.__doc__)
+        usual = rows[0]["weights"] if rows and not title.startswith(OTHERS) else None
+        task = {"fault": title, "sources": state}
+        rows += measured(given, [task], lambda _, f=fault, u=usual: play(f, u))  # type: ignore[misc]
+        print(rows[-1]["wrong"] or "well", flush=True)
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio").items())
     write(given, [
         "What happens when something fails: processes with mutual TLS on one machine, LDA of "
@@ -277,10 +287,11 @@ def main() -> None:
         f"{used}. Each process that is asked to end (Ctrl-C, then SIGTERM) ends with its exit code "
         "and one sentence, and goes on when it is started again. Command: "
         "`make stress NAME=faults`.", "",
-        *table("fault | missed rounds | model | what was wrong", rows, left=4), "",
+        *table("fault | missed rounds | model | what was wrong",
+               [cells_of(row, rows[0]["weights"]) for row in rows], left=4), "",
         "A row is wrong if a process printed a traceback, hung or ended otherwise than it should; "
         "if a line of events or ledgers is no JSON, a round is missing or somebody has another "
         "model than the others; if weights differ from those without the fault although nobody "
-        f"missed a round. Wrong: {sum(row[-1] != '-' for row in rows) or 'none'}.",
+        f"missed a round. Wrong: {sum(bool(row['wrong']) for row in rows) or 'none'}.",
     ])  # fmt: skip
-    raise SystemExit(any(row[-1] != "-" for row in rows))
+    raise SystemExit(any(row["wrong"] for row in rows))
