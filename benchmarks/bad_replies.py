@@ -4,15 +4,11 @@ Five clients with made-up documents, of which one lies, in this process: in each
 first round, in all rounds, or at the end. Where nothing is wrong, a study ends with a model, all
 honest clients take part in it to the end, an event names the liar, and documents are as well
 divided as when the liar is away (purity of the honest clients' main topics).
-
-    python benchmarks/bad_replies.py
 """
 
 from __future__ import annotations
 
-import json
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,20 +19,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.common import arguments, doors_of, kept_rows, measured, write
+from benchmarks.poisoning import RULES, main_topics
 from fedtopics import Corpus, Study
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.files import RowFile
 from fedtopics.methods.core.aggregation import Named, Payload, Rows
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.core.outliers import Robust, Rule
 from fedtopics.methods.core.replies import LONGEST
 from fedtopics.metrics import purity
-from poisoning import RULES, doors_of, main_topics
-from quick import parser_of, results_of
 
 HONEST, LIAR = ("east", "north", "south", "west"), "liar"
 DOCUMENTS, THEMES, DIMENSION = 100, 5, 16  # of a client, of all, of embeddings
@@ -75,7 +70,7 @@ reply is refused, or as it is clipped (rule `clip` alone says so). \
 Then for each rule the worst loss of purity of the honest clients' documents, from the same study \
 without the liar or, if that is lower, where it does not lie, and in how many studies it is more \
 than {CLOSE}. The studies that ended, or did without somebody honest, and those that lost more \
-with `clip`, are listed below. Command: `make attacks`."""
+with `clip`, are listed below. Command: `make bench NAME=bad-replies`."""
 Reply = dict[str, Any]
 Change = Callable[[Any], Any]
 
@@ -352,23 +347,10 @@ def too_long(*_: Any) -> None:
 
 
 def main() -> None:
-    given = parser_of(__doc__).parse_args()
+    given = arguments(__doc__)
     signal.signal(signal.SIGALRM, too_long)
-    folder = results_of("bad_replies", given.quick)
-    kept = RowFile(folder / "bad_replies.jsonl")
     tasks = [Task(*each) for each in product(METHODS, RULES, LIES)]
     if given.quick:
         tasks = [task for task in tasks if (task.method, task.rule) == ("lda", "clip")]
-    kept.fill(
-        tasks, vars, measure,
-        lambda task: ", ".join(vars(task).values()),
-        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
-    )  # fmt: skip
-    rows = [json.loads(each) for each in (folder / "bad_replies.jsonl").read_text().splitlines()]
-    text = "\n".join([INTRODUCTION, *tables(rows)]) + "\n"
-    (folder / "bad_replies.md").write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
-
-
-if __name__ == "__main__":
-    main()
+    measured(given, tasks, measure)
+    write(given, [INTRODUCTION, *tables(kept_rows(given))])

@@ -1,19 +1,19 @@
-"""Clusters of short texts do not depend on how texts are spread: labels, bytes and seconds.
+"""Clusters of short texts: whether they depend on how texts are spread, and small ones.
 
-Twenty thousand texts at 1 client (pooled), 2, 10 and 50 of even size, and at 10 whose labels are
-skewed (Dirichlet 0.1). Labels are held against those of one client; k-means also against
-scikit-learn's from the same start. Policies ask for one document a sum, where the result is exact,
-and for ten, as by default. Bytes are of one client's reply in a round: as computed from its shape,
-and as sent between machines, with all that is around it.
+First, twenty thousand texts at 1 client (pooled), 2, 10 and 50 of even size, and at 10 whose labels
+are skewed (Dirichlet 0.1). Labels are compared with those of one client; k-means also with
+scikit-learn's from the same start. Policies require one document per sum, where the result is
+exact, and ten, as by default. Bytes are of one client's reply in a round: as computed from its
+shape, and as sent between machines, with all that is around it.
 
-    python benchmarks/clusters.py --data FOLDER  # with stackoverflow.parquet
+Then many small clusters at four clients: 44 subjects (AgNews, Biomedical, StackOverflow), 28 texts
+of each on average, as in the set Tweet of 89, from 283 down to 7. Policies are those by default: a
+cluster needs ten documents, of one client, or with secure aggregation of all, which is simulated.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,29 +24,38 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from benchmarks.common import arguments, parquet, table, write
 from fedtopics import Corpus, Policy, Study, train
 from fedtopics.datasets import split_clients
 from fedtopics.engines.grpc.frames import chunks
 from fedtopics.engines.values import pack
 from fedtopics.federation.door import Door
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import Moments
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.kmeans.lloyd import draw_centres
-from fedtopics.metrics import clustering_accuracy
+from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 
-NAME = "stackoverflow.parquet"
-RESULTS = Path(__file__).parent / "results" / "clusters.md"
 SPLITS: dict[str, dict[str, Any]] = {
-    "1 client": {"by": "even", "n_clients": 1},
-    "2 clients": {"by": "even", "n_clients": 2},
-    "10 clients": {"by": "even", "n_clients": 10},
-    "50 clients": {"by": "even", "n_clients": 50},
+    **{f"{n} client{'s' * (n > 1)}": {"by": "even", "n_clients": n} for n in (1, 2, 10, 50)},
     "10 clients, skewed": {"by": "dirichlet", "n_clients": 10, "alpha": 0.1},
 }
 METHODS = {"kmeans": "cluster_sums", "discriminative": "class_sums"}
 CHUNK = 1 << 20
-HEADER = "| method | texts at | min_documents | other labels | ACC | rounds | computed | sent | s |"
+SETS = "stackoverflow", "biomedical", "agnews"
+EACH, CLIENTS = 28, 4  # texts of a subject, on average
+SMALL: dict[str, dict[str, Any]] = {
+    "kmeans": {"name": "kmeans"},
+    "discriminative": {"name": "discriminative"},
+    "discriminative, free sizes": {"name": "discriminative", "sizes": "free"},
+}
+CASES: dict[str, tuple[int, Policy, bool]] = {  # clients, their policies, secure aggregation
+    "pooled, one document is enough": (1, OPEN_POLICY, False),
+    "pooled, ten": (1, Policy(), False),
+    "four clients, ten of each": (CLIENTS, Policy(), False),
+    "four clients with masks, ten of all": (CLIENTS, Policy(), True),
+}
 
 
 class Watched:
@@ -59,9 +68,8 @@ class Watched:
     def __call__(self, door: Door, function: str, payload: Any, moment: Moment) -> Any:
         reply = CALL(door, function, payload, moment)
         if function == self.function:
-            self.computed = sum(
-                value.nbytes for value in reply.values() if hasattr(value, "nbytes")
-            )
+            arrays = [value for value in reply.values() if hasattr(value, "nbytes")]
+            self.computed = sum(value.nbytes for value in arrays)
             packed = pack(reply)
             self.sent = packed.header.ByteSize() + sum(map(len, chunks(packed, CHUNK)))
         return reply
@@ -70,7 +78,7 @@ class Watched:
 CALL = Door.call
 
 
-def labels_of(corpus: Corpus, method: str, split: str, least: int) -> tuple[NDArray[Any], str]:
+def spread(corpus: Corpus, method: str, split: str, least: int) -> tuple[NDArray[Any], list[str]]:
     """Return the documents' clusters, and a row's numbers."""
     policy = Policy(min_documents=least)
     clients = split_clients(corpus, **SPLITS[split], seed=1)
@@ -80,11 +88,16 @@ def labels_of(corpus: Corpus, method: str, split: str, least: int) -> tuple[NDAr
     begun = time.perf_counter()
     model = train(study, clients, policies=dict.fromkeys(clients, policy))
     seconds = time.perf_counter() - begun
+    Door.call = CALL  # type: ignore[method-assign]
     labels = model.main_topics(corpus)
+    accuracy = 100 * clustering_accuracy(labels_of(corpus), labels)
+    sizes = f"{watched.computed:,}", f"{watched.sent:,}"
+    return labels, [f"{accuracy:.1f}", str(model.info["rounds"]), *sizes, f"{seconds:.0f}"]
+
+
+def labels_of(corpus: Corpus) -> list[Any]:
     known: Any = corpus.labels
-    accuracy = clustering_accuracy(known.to_pylist(), labels)
-    numbers = f"{model.info['rounds']} | {watched.computed:,} | {watched.sent:,} | {seconds:.0f} |"
-    return labels, f"{100 * accuracy:.1f} | {numbers}"
+    return list(known.to_pylist())
 
 
 def from_scikit_learn(corpus: Corpus) -> NDArray[Any]:
@@ -107,45 +120,91 @@ def made_up() -> Corpus:
     rng = np.random.default_rng(0)
     label = np.arange(400) % 20
     points = rng.normal(size=(20, 384))[label] + 0.5 * rng.normal(size=(400, 384))
-    table = pa.table({"text": [f"text about thing{i}" for i in label], "label": label})
-    return Corpus.of(table).with_embeddings(points.astype(np.float32))
+    file = pa.table({"text": [f"text about thing{i}" for i in label], "label": label})
+    return Corpus.of(file).with_embeddings(points.astype(np.float32))
+
+
+def of_subjects(data: Path) -> Corpus:
+    """Draw texts of each set's subjects: of the k-th one as many as its share by Zipf's law."""
+    tables = [pq.read_table(parquet(data, name)) for name in SETS]
+    rng = np.random.default_rng(0)
+    texts = [
+        (name, label, text)
+        for name, file in zip(SETS, tables, strict=True)
+        for label, text in zip(file["label"].to_pylist(), file["text"].to_pylist(), strict=True)
+    ]
+    subjects = sorted({(name, label) for name, label, _ in texts})
+    shares = 1 / np.arange(1, len(subjects) + 1)
+    sizes = np.ceil(EACH * len(subjects) * shares / shares.sum()).astype(int)
+    found: dict[str, list[Any]] = {"text": [], "label": []}
+    for number, place in enumerate(rng.permutation(len(subjects))):
+        own = [text for name, label, text in texts if (name, label) == subjects[place]]
+        found["text"] += rng.choice(own, sizes[number], replace=False).tolist()
+        found["label"] += [int(place)] * int(sizes[number])
+    return Corpus.of(pa.table(found))
+
+
+def small(corpus: Corpus, method: dict[str, Any], case: str, seed: int) -> list[float]:
+    """Train; return a row's numbers."""
+    n, policy, secure = CASES[case]
+    truth = labels_of(corpus)
+    clients = split_clients(corpus, by="even", n_clients=n, seed=seed)
+    clusters = {"n_components": len(set(truth)), "coherence": "nothing"}
+    study = Study.make(method=method | clusters, secure=secure, seed=seed)
+    begun = time.perf_counter()
+    model = train(study, clients, policies=dict.fromkeys(clients, policy))
+    seconds = time.perf_counter() - begun
+    labels = model.main_topics(corpus)
+    own = np.array([np.bincount(model.main_topics(each), minlength=model.n_topics)
+                    for each in clients.values()])  # fmt: skip
+    others, least = own.sum(0) - own, policy.min_documents
+    few = ((others > 0) & (others < least) & (own.sum(0) >= least)).any(0).sum()
+    agreement = 100 * normalised_mutual_information(truth, labels)
+    accuracy = 100 * clustering_accuracy(truth, labels)
+    return [accuracy, agreement, len(set(labels.tolist())), float(few), seconds]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of stackoverflow.parquet")
-    parser.add_argument("--quick", action="store_true", help="see that it runs; no file")
-    given = parser.parse_args()
-    if not given.quick and given.data is None:
-        parser.error("say where stackoverflow.parquet is: --data FOLDER; or --quick")
-    corpus = made_up() if given.quick else Corpus.of(pq.read_table(given.data / NAME))
-    corpus = Study.make(method={"name": "kmeans"}).embedded(corpus)
-    splits, bounds = (list(SPLITS)[:2], (1,)) if given.quick else (list(SPLITS), (1, 10))
-    threads = os.environ.get("OMP_NUM_THREADS", "all")
-    lines = [
-        f"Clusters of {len(corpus):,} texts (`python benchmarks/clusters.py`; threads: {threads}).",
-        "Other labels: documents in another cluster than with all texts at one client. Bytes: of "
-        "one client's reply in a late round.",
-        "",
-        HEADER,
-        "| --- | --- |" + " ---: |" * 7,
-    ]
+    given = arguments(__doc__, ", ".join(f"{name}.parquet" for name in SETS), seeds=3)
+    embed = Study.make(method={"name": "kmeans"}).embedded
+    large, splits, bounds = made_up(), list(SPLITS)[:2], [1]
+    if not given.quick:
+        large = Corpus.of(pq.read_table(parquet(given.data, SETS[0])))
+        splits, bounds = list(SPLITS), [1, 10]
+    corpus, lines = embed(large), []
     for method in METHODS:
         pooled: NDArray[Any] | None = None
         for least in bounds:
             for split in splits:
-                labels, numbers = labels_of(corpus, method, split, least)
+                labels, numbers = spread(corpus, method, split, least)
                 pooled = labels if pooled is None else pooled
-                other = int((labels != pooled).sum())
-                lines.append(f"| {method} | {split} | {least} | {other:,} | {numbers}")
-                sys.stderr.write(lines[-1] + "\n")
+                other = f"{int((labels != pooled).sum()):,}"
+                lines.append([method, split, str(least), other, *numbers])
+                print(lines[-1], flush=True)
         if method == "kmeans":
-            other = int((from_scikit_learn(corpus) != pooled).sum())
-            lines.append(f"| scikit-learn's k-means | pooled | | {other:,} | | | | | |")
-    if not given.quick:
-        RESULTS.write_text("\n".join(lines) + "\n")
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+            other = f"{int((from_scikit_learn(corpus) != pooled).sum()):,}"
+            lines.append(["scikit-learn's k-means", "pooled", "", other, *[""] * 5])
+    head = "method | texts at | min_documents | other labels | ACC | rounds | computed | sent | s"
+    write(given, [
+        f"Clusters of {len(corpus):,} texts (`make bench NAME=clusters DATA=folder`; threads: "
+        f"{os.environ['OMP_NUM_THREADS']}).",
+        "Other labels: documents in another cluster than with all texts at one client. Bytes: of "
+        "one client's reply in a late round.", "", *table(head, lines, left=2),
+    ])  # fmt: skip
+    corpus = embed(made_up() if given.quick else of_subjects(given.data))
+    sizes = np.unique(labels_of(corpus), return_counts=True)[1]
+    seeds = 1 if given.quick else given.seeds
+    lines = []
+    for name, settings in list(SMALL.items())[: 1 if given.quick else None]:
+        for case in CASES:
+            mean = np.mean([small(corpus, settings, case, seed) for seed in range(seeds)], axis=0)
+            lines.append([name, case, *(f"{x:.1f}" for x in mean)])
+            print(lines[-1], flush=True)
+    head = "method | documents | ACC | NMI | clusters used | of few others | s"
+    write(given, [
+        f"{len(corpus):,} texts of {len(sizes)} subjects ({sizes.min()} to {sizes.max()} of each) "
+        f"in as many clusters, mean of {seeds} ways of dealing them out to four clients "
+        "(`make bench NAME=clusters DATA=folder`, simulated). Used: clusters that texts are in. Of "
+        "few others: clusters of ten texts or more, of which all clients but one have 1 to 9 "
+        "together: with masks that one can read the sum of these.", "", *table(head, lines, left=2),
+    ], "small_groups")  # fmt: skip

@@ -2,28 +2,24 @@
 
 The synthetic experiment's corpus (K' = 10, eta = 0.01), a server and five client processes over
 mutual TLS. Each model is trained with more and more rounds until its topics have the wanted
-similarity to the true ones (TSS). Bytes are a client's: what left by its ledger,
-and what the server sent it. Results are kept in ``benchmarks/results/cost.jsonl``.
-
-    PYTHONPATH=. python benchmarks/cost.py    # it takes its models from experiments/
+similarity to the true ones (TSS). Bytes are a client's: those that left by its ledger, and those
+that the server sent it.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import arguments, measured, table, write
+from benchmarks.federated import NAMES, events_of, prepare, run
 from experiments.gfedntm.figure3 import RECIPES
-from federated import NAMES, events_of, prepare, run
 from fedtopics import TopicModel
 from fedtopics.datasets import SyntheticClients, synthetic_lda
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.metrics import topic_similarity
-from quick import parser_of, results_of
 
 WANTED = 44.0  # TSS of 50
 ROUNDS = {
@@ -73,57 +69,32 @@ def summarise(out: Path, drawn: SyntheticClients) -> dict[str, Any]:
     }
 
 
-def measure(
-    folder: Path, drawn: SyntheticClients, results: Path, plan: Mapping[str, tuple[int, ...]]
-) -> list[dict[str, Any]]:
-    """Train what was not trained yet, each model until it is good enough."""
-    lines = results.read_text().splitlines() if results.exists() else []
-    found = [json.loads(line) for line in lines]
-    for model, numbers in plan.items():
-        for rounds in numbers:
-            rows = [r for r in found if (r["model"], r["rounds"]) == (model, rounds)]
-            if not rows:
-                out = run(folder, study(model, rounds))
-                rows = [{"model": model, "rounds": rounds} | summarise(out, drawn)]
-                found += rows
-                with results.open("a") as file:
-                    file.write(json.dumps(rows[0]) + "\n")
-            sys.stderr.write(f"{rows[0]}\n")
-            if rows[0]["tss"] >= WANTED:
-                break
-    return found
-
-
-def report(found: list[dict[str, Any]]) -> str:
-    """Return the table."""
-    lines = [
-        f"To a TSS of {WANTED:g} of 50, five clients of 10,000 documents, 5,000 words, 50 topics, "
-        "seed 0. MB of one client. Command: `make bench-cost`.",
-        "",
-        "| model | rounds | TSS | out, before | out, rounds | in, rounds | out, at the end |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in found:
-        sizes = (row[part] / 1e6 for part in ("once", "rounds_out", "rounds_in", "end"))
-        cells = " | ".join(f"{size:,.1f}" for size in sizes)
-        lines.append(
-            f"| {RECIPES[row['model']].title} | {row['rounds']:,} | {row['tss']:.2f} | {cells} |"
-        )
-    return "\n".join(lines) + "\n"
+def cells_of(row: dict[str, Any]) -> list[str]:
+    """Return a line of the table."""
+    sizes = [f"{row[part] / 1e6:,.1f}" for part in ("once", "rounds_out", "rounds_in", "end")]
+    return [RECIPES[row["model"]].title, f"{row['rounds']:,}", f"{row['tss']:.2f}", *sizes]
 
 
 def main() -> None:
-    quick = parser_of(__doc__).parse_args().quick
-    results = results_of("cost", quick) / "cost.jsonl"
-    small: dict[str, Any] = SMALL if quick else {}
+    given = arguments(__doc__)
+    small: dict[str, Any] = SMALL if given.quick else {}
     drawn = synthetic_lda(n_validation=1, **small)
     bags = dict(zip(NAMES, (docs.counts for docs in drawn.training.values()), strict=True))
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), bags)
-        table = report(measure(Path(folder), drawn, results, QUICK if quick else ROUNDS))
-    results.with_suffix(".md").write_text(table)
-    sys.stdout.write(table)
 
+        def measure(task: dict[str, Any]) -> dict[str, Any]:
+            return summarise(run(Path(folder), study(**task)), drawn)
 
-if __name__ == "__main__":
-    main()
+        for model, numbers in (QUICK if given.quick else ROUNDS).items():
+            for rounds in numbers:
+                rows += measured(given, [{"model": model, "rounds": rounds}], measure)
+                if rows[-1]["tss"] >= WANTED:
+                    break
+    head = "model | rounds | TSS | out, before | out, rounds | in, rounds | out, at the end"
+    write(given, [
+        f"To a TSS of {WANTED:g} of 50, five clients of 10,000 documents, 5,000 words, 50 topics, "
+        "seed 0. MB of one client. Command: `make bench NAME=cost`.", "",
+        *table(head, map(cells_of, rows)),
+    ])  # fmt: skip

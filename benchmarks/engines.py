@@ -3,40 +3,70 @@
 An exchange gets an array from each client and brings the sum to all, by door, ledger and checks.
 Local: one process. gRPC: a server and five processes, mutual TLS, loopback. Flower: SuperLink and
 five SuperNodes with TLS and keys. FLARE: its simulator, a process a site. One engine after the
-other; Flower's and FLARE's in environments of their own (`make test-flower`, `make test-flare`).
-
-    python benchmarks/engines.py --flower .venv-flower/bin/python --flare .venv-flare/bin/python
+other; those of Flower and FLARE in environments of their own, and left out where these are missing.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from echo import SIZES, echo, echoing, latencies, peak_megabytes
+from benchmarks.common import ROOT, apart, arguments, memory_mb, table, write
+from benchmarks.federated import free_port
+from benchmarks.rounds import (
+    SIZES,
+    Block,
+    certify,
+    echo,
+    echoing,
+    latencies,
+    leading,
+    name_of,
+    names_of,
+    take_part,
+)
+from benchmarks.rounds import start as start_contestant
+from fedtopics.engines.answering import CarriedParticipant
+from fedtopics.engines.carried import CarriedTransport, Carrier
+from fedtopics.engines.exchange import Exchange
 from fedtopics.engines.local import LocalClients
-from quick import HERE, parser_of, results_of
-from rounds import Contestant, certify
+from fedtopics.engines.resident_process import answer_messages, ask
+from fedtopics.engines.transport import Transport
 
 CLIENTS = 5
-HEADER = f"""\
-{CLIENTS} clients; median of 20 exchanges (Flower: 5). *Start*: until all clients answer. *Memory*:
-the most that a client's processes have had; local: all clients and the server. Command:
-`make bench-engines`.
-
-| engine | start, s | {" | ".join(f"{size}, ms" for size in SIZES)} | memory, MB |
-| --- | ---: | {" | ".join("---:" for _ in SIZES)} | ---: |"""
+LONGEST = 900.0  # seconds for everything
+APP = """
+[project]
+name = "rounds"
+version = "1.0.0"
+description = "A benchmark"
+license = "Apache-2.0"
+dependencies = []
+[tool.flwr.app]
+publisher = "fedtopics"
+[tool.flwr.app.components]
+serverapp = "server_app:app"
+clientapp = "client_app:app"
+[tool.flwr.app.config]
+out = ""
+rounds = 5
+"""
 
 
 def local(rounds: int) -> dict[str, Any]:
     before = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        names = [f"client-{number}" for number in range(CLIENTS)]
+        names = names_of(CLIENTS)
         clients = LocalClients({n: echoing(n, Path(folder) / f"{n}.jsonl") for n in names})
         echo(clients, 1)
         start = time.perf_counter() - before
@@ -45,49 +75,220 @@ def local(rounds: int) -> dict[str, Any]:
 
 def grpc(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        certify(folder, CLIENTS)
+        certify(Path(name), CLIENTS)
         before = time.perf_counter()
-        blocks = [(1, 1), *((rounds, floats) for floats in SIZES.values())]
-        contestant = Contestant("ours", CLIENTS, folder, blocks)
-        contestant.run()
+        blocks: list[Block] = [(1, 1), *((rounds, floats) for floats in SIZES.values())]
+        contestant = start_contestant("ours", CLIENTS, blocks, Path(name))
+        contestant.ask()
         found: dict[str, Any] = {"start": time.perf_counter() - before}
-        for size in SIZES:
-            found[size] = statistics.median(contestant.run()["seconds"])
-        found["client_mb"] = max(map(peak_megabytes, contestant.children()))
+        found |= {size: statistics.median(contestant.ask()["seconds"]) for size in SIZES}
+        found["client_mb"] = max(map(memory_mb, children(contestant.process.pid)))
         contestant.close()
         return found
 
 
-def elsewhere(engine: str, python: str, rounds: int) -> dict[str, Any]:
-    command = [python, str(HERE / f"engines_{engine}.py"), "--clients", str(CLIENTS)]
-    done = subprocess.run([*command, "--rounds", str(rounds)], check=True, stdout=subprocess.PIPE)
-    return dict(json.loads(done.stdout))
+def children(process: int) -> list[str]:
+    """Return the processes that a process has started."""
+    return Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
+
+
+# Over an engine that carries messages: its server's side, and a client's.
+
+
+def led(carrier: Carrier, rounds: int, folder: Path) -> dict[str, Any]:
+    """Measure over an engine's carrier; return what it took."""
+    with leading(CarriedTransport(carrier), CLIENTS, folder) as clients:
+        echo(clients, 1)
+        return {"began": time.time(), **latencies(clients, rounds)}
+
+
+def answering(name: str, rounds: int, folder: Path) -> Callable[[bytes], bytes]:
+    """Return what answers a client's bundles."""
+
+    def program(clients: Exchange) -> None:
+        echo(clients, 1)
+        latencies(clients, rounds)
+
+    def live(transport: Transport) -> None:
+        take_part(transport, name, CLIENTS, folder, program)
+
+    return CarriedParticipant(name, live).answer
+
+
+def flare(rounds: int) -> dict[str, Any]:
+    """Do the rounds in NVIDIA FLARE's simulator; runs in its environment."""
+    from benchmarks.engines_flare import Client, Server  # as the sites' processes import them
+    from fedtopics.integrations.flare_jobs import make_job, simulate
+
+    clients = {name: dict[str, str]() for name in names_of(CLIENTS)}
+    with tempfile.TemporaryDirectory() as folder:
+        workspace, result = Path(folder), Path(folder) / "result.json"
+        (workspace / "study.toml").write_text("")
+        server, client = Server(str(result), rounds), Client(rounds)
+        job = make_job("benchmark", server, client, clients, workspace / "study.toml")
+        before = time.time()
+        simulate(job, list(clients), workspace)
+        found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    return {"start": found.pop("began") - before, **found}
+
+
+def server_app() -> Any:
+    """Do the rounds, write what they took: Flower's ServerApp."""
+    from flwr.serverapp import ServerApp
+
+    from fedtopics.integrations.flower_carrier import GridCarrier
+
+    def work(grid: Any, context: Any) -> None:
+        out = Path(context.run_config["out"])
+        result = led(GridCarrier(grid), context.run_config["rounds"], out.parent)
+        out.write_text(json.dumps(result), encoding="utf-8")
+
+    app = ServerApp()
+    app.main()(work)
+    return app
+
+
+def client_app() -> Any:
+    """Ask the resident process, which sends back what comes: Flower's ClientApp."""
+    from flwr.clientapp import ClientApp
+
+    from fedtopics.integrations.flower_carrier import answer, unwrapped
+
+    def reply(message: Any, context: Any) -> Any:
+        folder, rounds = context.node_config["out"], context.run_config["rounds"]
+        command = [sys.executable, "-m", "benchmarks.worker", "engines", "be_a_client"]
+        command.append(json.dumps([folder, rounds]))
+        return answer(message, ask(Path(folder), unwrapped(message), command))
+
+    app = ClientApp()
+    app.query()(reply)
+    return app
+
+
+def be_a_client(folder: str, rounds: int) -> None:
+    """Be the resident process of a SuperNode."""
+    place = Path(folder)
+    answer_messages(place, answering(place.name, rounds, place), lambda: 30.0)
+
+
+class Flower:
+    """SuperLink and SuperNodes in a folder; runs in Flower's environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.environment = os.environ | {
+            "FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }  # fmt: skip
+
+    def start(self, *command: str) -> None:
+        """Start a process of its own group."""
+        name = f"{Path(command[0]).name}-{len(self.processes)}.log"
+        with (self.folder / name).open("wb") as log:
+            process = subprocess.Popen(
+                command, cwd=self.folder, env=self.environment, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        self.processes.append(process)
+
+    def run(self, *command: str) -> None:
+        """Run a command to its end."""
+        subprocess.run(
+            command, cwd=self.folder, env=self.environment, check=True, capture_output=True
+        )
+
+    def begin(self) -> None:
+        """Start all, with certificates and keys."""
+        address = f"127.0.0.1:{self.port}"
+        self.run("fedtopics", "pki", "create", "pki", "--server", "127.0.0.1")
+        (self.folder / "flwr").mkdir()
+        (self.folder / "flwr/config.toml").write_text(
+            f'[superlink.ours]\naddress = "{address}"\n'
+            f'root-certificates = "{self.folder}/pki/ca.crt"\n'
+        )
+        own = "pki/server/"
+        self.start(
+            "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port),
+            "--ssl-ca-certfile", f"{own}ca.crt", "--ssl-certfile", f"{own}server.crt",
+            "--ssl-keyfile", f"{own}server.key", "--enable-supernode-auth",
+            "--disable-runtime-dependency-installation",
+        )  # fmt: skip
+        for number in range(CLIENTS):
+            key, place = f"key-{number}", self.folder / name_of(number)
+            self.run("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", key)
+            self.run("flwr", "supernode", "register", f"{key}.pub", "ours")
+            self.start(
+                "flower-supernode", "--superlink", address,
+                "--root-certificates", "pki/ca.crt", "--auth-supernode-private-key", key,
+                "--port", str(free_port()), "--node-config", f'out="{place}"',
+            )  # fmt: skip
+
+    def end(self) -> None:
+        """End all processes that were started, and those that they began."""
+        mine = f"FLWR_HOME={self.environment['FLWR_HOME']}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mine in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
+        for started in self.processes:
+            started.wait()
+
+
+def flower(rounds: int) -> dict[str, Any]:
+    """Do the rounds over Flower; runs in its environment."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, result = Path(name), Path(name) / "result.json"
+        app = folder / "app"
+        app.mkdir()
+        (app / "pyproject.toml").write_text(APP)
+        for side in ("server_app", "client_app"):
+            text = f"from benchmarks.engines import {side}\n\napp = {side}()\n"
+            (app / f"{side}.py").write_text(text)
+        federation = Flower(folder)
+        try:
+            before = time.time()
+            federation.begin()
+            config = f'out="{result}" rounds={rounds}'
+            federation.run("flwr", "run", "app", "ours", "--run-config", config)
+            while not result.exists() and time.time() < before + LONGEST:
+                time.sleep(0.2)
+            node = federation.processes[1].pid
+            own = sum(map(memory_mb, (str(node), *children(node))))
+            found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        finally:
+            federation.end()
+    found["client_mb"] += own
+    return {"start": found.pop("began") - before, **found}
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--flower", help="Python of the environment with Flower")
-    parser.add_argument("--flare", help="Python of the environment with FLARE")
-    parser.add_argument("--rounds", type=int, default=20)
-    given = parser.parse_args()
+    given = arguments(__doc__, rounds=20)
     rounds = 2 if given.quick else given.rounds
-    lines = [HEADER]
     rows = {"local": local(rounds), "gRPC": grpc(rounds)}
-    if given.flare:
-        rows["NVIDIA FLARE"] = elsewhere("flare", given.flare, rounds)
-    if given.flower:
-        rows["Flower"] = elsewhere("flower", given.flower, min(rounds, 5))
-    for name, row in rows.items():
-        times = " | ".join(f"{1e3 * row[size]:,.1f}" for size in SIZES)
-        lines.append(f"| {name} | {row['start']:.1f} | {times} | {row['client_mb']:,.0f} |")
-        print(lines[-1])
-    absent = [option for option in ("--flare", "--flower") if not getattr(given, option[2:])]
-    lines += [f"\nLeft out, for want of {' and '.join(absent)}."] if absent else []
-    (results_of("engines", given.quick) / "engines.md").write_text(
-        "\n".join(lines) + "\n", encoding="utf-8"
-    )
-
-
-if __name__ == "__main__":
-    main()
+    missing = []
+    for name, measure, environment in (
+        ("NVIDIA FLARE", flare, ".venv-flare"), ("Flower", flower, ".venv-flower"),
+    ):  # fmt: skip
+        python = ROOT / environment / "bin/python"
+        if python.exists() and not given.quick:
+            number = min(rounds, 5) if name == "Flower" else rounds
+            rows[name] = apart(measure, number, python=str(python))
+        else:
+            missing.append(name)
+    lines = [
+        (name, f"{row['start']:.1f}", *(f"{1e3 * row[size]:,.1f}" for size in SIZES),
+         f"{row['client_mb']:,.0f}")
+        for name, row in rows.items()
+    ]  # fmt: skip
+    sizes = " | ".join(f"{size}, ms" for size in SIZES)
+    write(given, [
+        f"{CLIENTS} clients; median of 20 exchanges (Flower: 5). *Start*: until all clients "
+        "answer. *Memory*: the most that a client's processes have had; local: all clients and "
+        "the server. Command: `make bench NAME=engines`.", "",
+        *table(f"engine | start, s | {sizes} | memory, MB", lines),
+        f"\nLeft out: {' and '.join(missing)}." if missing else "",
+    ])  # fmt: skip

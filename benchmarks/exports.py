@@ -2,15 +2,11 @@
 
 LDA of three clients' synthetic documents is exported; the libraries, which run in the peers'
 environment, are handed the exports alone, and for coherence the documents. A line a score.
-
-    python benchmarks/exports.py --peer .venv-peers/bin/python
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from quick import parser_of
+from benchmarks.common import apart, arguments
 
 TOPICS = 8
 WORDS = 10
@@ -98,8 +94,9 @@ LIBRARIES: dict[str, Callable[[Any], Scores]] = {
 }
 
 
-def answer(folder: Path) -> None:
-    """Let each library take the exports; keep what it says, or why it says nothing."""
+def answer(name: str) -> dict[str, Any]:
+    """Let each library take the exports; return what it says, or why it says nothing."""
+    folder = Path(name)
     exported = json.loads((folder / "exports.json").read_text())
     with np.load(folder / "exports.npz") as arrays:
         exported["pyldavis"] |= {name: arrays[name] for name in ARRAYS}
@@ -110,7 +107,7 @@ def answer(folder: Path) -> None:
             said[name] = ask(exported) | {"version": version(name)}
         except ImportError as error:
             said[name] = {"missing": str(error)}
-    (folder / "said.json").write_text(json.dumps(said))
+    return said
 
 
 def export(folder: Path, rounds: int) -> tuple[Any, list[list[str]]]:
@@ -181,20 +178,9 @@ def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> list[str]
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--peer", default=sys.executable, help="Python that has the libraries")
-    parser.add_argument("--answer", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.answer:
-        answer(arguments.answer)
-        return
+    given = arguments(__doc__, peers=True)
+    python = given.peers if given.peers and not given.quick else sys.executable
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        model, texts = export(folder, 5 if arguments.quick else 60)
-        subprocess.run([arguments.peer, __file__, "--answer", name], check=True)
-        said = json.loads((folder / "said.json").read_text())
-    sys.stdout.write("\n".join(lines(model, texts, said)) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        model, texts = export(Path(name), 5 if given.quick else 60)
+        said = apart(answer, name, python=python)
+    print("\n".join(lines(model, texts, said)))

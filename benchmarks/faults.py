@@ -1,161 +1,297 @@
-"""What happens when participants, servers, networks and disks fail: a table, a row a fault.
+"""What happens when a process dies, sleeps, is asked to end, or cannot write: a row a fault.
 
-Each row is a server and three clients, or five participants without a server: processes of this
-machine with mutual TLS, with made-up documents, in a folder of their own. A row is a defect if a
-process prints a traceback or hangs, ends otherwise than it should, has no model; if a round that
-somebody has completed is lost or is another one elsewhere; if the model's weights are not those of
-the rounds' clients, bit by bit; if events or the report do not say who was left out. Results go to
-``benchmarks/results/faults.md``.
-
-    python benchmarks/faults.py [--rows killed,nan | --quick] [--anew]
-
-What was played is kept in ``runs/faults`` and not played again until the sources change, so a run
-that was interrupted goes on.
+A server and three clients, or three participants without a server, are processes of this machine
+with mutual TLS and synthetic documents. A row is wrong if a process prints a traceback, hangs or
+ends otherwise than it should; if a line of events or ledgers is no JSON, a round is missing, or
+somebody has another model than the others; if weights differ from those without a fault although
+nobody missed a round.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import platform
-import shutil
-import sys
+import json
+import resource
+import signal
+import socket
 import tempfile
 import time
-from dataclasses import asdict
-from importlib.metadata import version
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from faults_peers import PEER_ROWS
-from faults_rows import ROWS, Row
-from faults_stage import Ground, NotHereError, TookTooLongError
-from faults_verdict import Verdict, judge
-from fedtopics.files import RowFile
+from safetensors.numpy import load_file
 
-HERE = Path(__file__).resolve().parent
-RESULT = HERE / "results" / "faults.md"
-PLAYED = HERE.parent / "runs" / "faults" / "rows.jsonl"
-LIMIT = 300.0  # seconds of a row
-HEAD = ("fault", "what the server did", "what the client saw", "rounds lost", "model")
-PEER_HEAD = ("fault", "what the others did", "what the participant saw", *HEAD[3:])
-WHERE = {
-    False: "A server and three clients (north, south, west).",
-    True: "Five participants without a server (north, south, west, east, centre).",
-}
+from benchmarks.__main__ import sources
+from benchmarks.common import Worker, arguments, measured, table, versions, write
+from benchmarks.faults_stage import EARLY, ROUNDS, SIZES, Process, Stage
+from benchmarks.federated import relayed
+
+FULL = 200  # bytes that a file may have on a disk that is full
+INTERRUPTED = "fedtopics: Interrupted; type it again to go on"
+SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "SIGTERM": (signal.SIGTERM, 143)}
 
 
-def play(row: Row, ground: Ground, folder: Path) -> Verdict:
-    """Play a row; whatever happens, its processes end and the table goes on."""
-    folder.mkdir()
-    stage = row.stage(ground, folder, LIMIT)
+def weights_of(folder: Path) -> str | None:
+    """Return a digest of a model's weights, or None without a model."""
+    path = folder / "model" / "model.safetensors"
+    if not path.exists():
+        return None
+    weights = b"".join(array.tobytes() for _, array in sorted(load_file(path).items()))
+    return hashlib.sha256(weights).hexdigest()
+
+
+# The faults, a function each: what is started, what fails, what follows.
+
+
+def nothing(stage: Stage) -> None:
+    """none"""
+    stage.begin()
+
+
+def client_dies(stage: Stage) -> None:
+    """client killed"""
+    stage.begin()
+    stage.kill("south")
+    stage.codes["south"] = -signal.SIGKILL
+
+
+def client_comes_back(stage: Stage) -> None:
+    """client killed and started again"""
+    stage.begin()
+    stage.kill("south")
+    stage.client("south")
+    back_in_the_end(stage)
+
+
+def server_comes_back(stage: Stage) -> None:
+    """server killed and started again with --resume"""
+    stage.begin()
+    stage.kill("server")
+    stage.server("--resume")
+
+
+def all_come_back(stage: Stage) -> None:
+    """server and all clients killed and started again"""
+    stage.begin()
+    stage.kill("server", *SIZES)
+    stage.server("--resume")
+    for name in SIZES:
+        stage.client(name)
+
+
+def client_sleeps(stage: Stage) -> None:
+    """client stopped (SIGSTOP) for 15 s, longer than the deadline"""
+    stage.begin(deadline=8)
+    sleep(stage.started["south"])
+    back_in_the_end(stage)
+
+
+def network_fails(stage: Stage) -> None:
+    """network of a client silent for 15 s"""
+    stage.study(deadline=8)
+    stage.server()
+    stage.until(lambda: listens(stage.port), "the server")
+    relay = Worker(relayed, stage.port, 0.0)
+    stage.client("south", port=relay.answer())
+    for name in ("north", "west"):
+        stage.client(name)
+    stage.until_round(EARLY)
+    sleep(relay.process)
+    back_in_the_end(stage)
+    stage.finish()
+    relay.close()
+
+
+def server_cannot_write(stage: Stage) -> None:
+    """server cannot write any more; then it can, and --resume"""
+    stage.begin()
+    fill(stage, "server")
+    stage.server("--resume")
+
+
+def client_cannot_write(stage: Stage) -> None:
+    """client cannot write any more; then it can, and is started again"""
+    stage.begin()
+    fill(stage, "south")
+    stage.client("south")
+    back_in_the_end(stage)
+
+
+def peer_dies(stage: Stage) -> None:
+    """without a server: each participant killed and started again, one after the other"""
+    stage.begin_peers()
+    for name in SIZES:
+        stage.kill(name)
+        stage.peer(name)
+        done = max(event["round"] for event in stage.rounds())
+        stage.until_round(min(done + 5, ROUNDS))
+
+
+def all_peers_come_back(stage: Stage) -> None:
+    """without a server: all killed and started again"""
+    stage.begin_peers()
+    stage.kill(*SIZES)
+    for name in SIZES:
+        stage.peer(name)
+
+
+def server_trains(stage: Stage) -> None:
+    """server asked to end in training"""
+    stage.begin()
+    interrupt(stage, "server", lambda: stage.server("--resume"))
+
+
+def client_trains(stage: Stage) -> None:
+    """client asked to end in training"""
+    stage.begin()
+    interrupt(stage, "south", lambda: stage.client("south"))
+
+
+def peer_trains(stage: Stage) -> None:
+    """without a server: participant asked to end in training"""
+    stage.begin_peers()
+    interrupt(stage, "south", lambda: stage.peer("south"))
+
+
+def simulation_trains(stage: Stage) -> None:
+    """simulation (`fedtopics run`) asked to end in training"""
+    stage.study("files")
+    stage.teller = "run"
+    command = ("run", "study.toml", "--out", "run")
+    stage.start("run", *command)
+    stage.until_round(EARLY)
+    interrupt(stage, "run", lambda: stage.start("run", *command, "--resume"))
+
+
+FAULTS = (
+    nothing, client_dies, client_comes_back, server_comes_back, all_come_back,
+    client_sleeps, network_fails, server_cannot_write, client_cannot_write, peer_dies,
+    all_peers_come_back, server_trains, client_trains, peer_trains, simulation_trains,
+)  # fmt: skip
+OTHERS = ("without a server", "simulation")  # rows that have no run without the fault
+QUICK = (nothing, client_dies, all_come_back, all_peers_come_back, server_trains)
+
+
+def interrupt(stage: Stage, who: str, again: Callable[[], Process]) -> None:
+    """Ask somebody to end, by either signal; it says so in a sentence, and is started again."""
+    for name, (number, code) in SIGNALS.items():
+        process, before = stage.started[who], max(e["round"] for e in stage.rounds())
+        process.send_signal(number)
+        stage.until(lambda p=process: p.poll() is not None, f"the end of {who}")  # type: ignore[misc]
+        last = (stage.folder / f"{who}.log").read_text("utf-8", "replace").splitlines()[-1]
+        if process.returncode != code or not last.startswith(INTERRUPTED):
+            stage.wrong.append(f"{name}: {who} ended with {process.returncode}, saying {last!r}")
+        again()
+        stage.until_round(min(before + 10, ROUNDS))
+
+
+def sleep(process: Any) -> None:
+    """Stop a process for a while."""
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(15)
+    process.send_signal(signal.SIGCONT)
+
+
+def fill(stage: Stage, who: str) -> None:
+    """Let a process write no more, and wait until it has ended."""
+    process = stage.started[who]
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FULL, FULL))
+    stage.until(lambda: process.poll() is not None, f"the end of {who}")
+    if process.returncode != 1:
+        stage.wrong.append(f"{who}, which could not write, ended with {process.returncode}")
+
+
+def listens(port: int) -> bool:
     try:
+        socket.create_connection(("localhost", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def back_in_the_end(stage: Stage) -> None:
+    """Wait for the end; south is to be in the last round."""
+    stage.finish()
+    if "south" not in stage.rounds()[-1]["clients"]:
+        stage.wrong.append("south is not in the last round")
+
+
+def judge(stage: Stage, usual: str | None) -> dict[str, Any]:
+    """Return who missed rounds, what became of the model, and what is wrong."""
+    wrong = [*stage.wrong]
+    for path in stage.folder.rglob("*.jsonl"):
         try:
-            row.play(stage)
+            [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        except ValueError:
+            wrong.append(f"{path.name} has half a line")
+    if any("Traceback" in log.read_text("utf-8", "replace") for log in stage.folder.glob("*.log")):
+        wrong.append("there is a traceback")
+    rounds = {event["round"]: event for event in stage.rounds()}
+    if not {*range(1, ROUNDS + 1)} <= rounds.keys():
+        wrong.append(f"events have {len(rounds)} rounds")
+    missed = Counter(name for event in rounds.values() for name in event["missing"])
+    model = weights_of(stage.folder / stage.teller)
+    ended = [name for name, process in stage.started.items() if process.returncode == 0]
+    others = (name for name in ended if name != "server")
+    wrong += [f"{n} has another model" for n in others if weights_of(stage.folder / n) != model]
+    again = any(event["attempts"] > 1 for event in rounds.values())
+    if model is None or not (usual in (None, model) or missed or again):
+        wrong.append("the model is missing" if model is None else "the model is another one")
+    who = ", ".join(f"{name} {number}" for name, number in sorted(missed.items()))
+    return {"missed": who or "nobody", "weights": model, "again": again, "wrong": "; ".join(wrong)}
+
+
+def play(fault: Callable[[Stage], None], usual: str | None) -> dict[str, Any]:
+    """Play a row; whatever happens, its processes end and the table goes on."""
+    with tempfile.TemporaryDirectory(prefix="fedtopics-faults-") as folder:
+        stage = Stage(Path(folder))
+        try:
+            fault(stage)
             stage.finish()
-        except TookTooLongError as error:
-            hung = ", ".join(stage.stop()) or "nobody"
-            stage.defects.append(f"waited in vain for {error}; still running: {hung}")
-        except (LookupError, ValueError, OSError) as error:  # after something else went wrong
-            stage.defects.append(f"the row came to an end before its time: {error!r}")
-        stage.stop()
-        return judge(stage)
-    except NotHereError as error:
-        return Verdict(skipped=str(error))
-    finally:
-        stage.stop()
-        stage.leave()
+        except (TimeoutError, LookupError, OSError) as error:
+            stage.wrong.append(str(error))
+        finally:
+            stage.stop()
+        return judge(stage, usual)
 
 
-def versions() -> str:
-    """Name what ran here."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("fedtopics", "grpcio", "torch"))
-    return f"{packages}, Python {platform.python_version()}, {platform.system()}"
-
-
-def sources() -> str:
-    """Return a digest of what a row depends on."""
-    paths = [*(HERE.parent / "src").rglob("*.py"), *HERE.glob("fault*")]
-    content = b"".join(path.read_bytes() for path in sorted(paths))
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def play_all(rows: list[Row], folder: Path, anew: bool) -> list[tuple[Row, Verdict]]:
-    """Play rows that have not been played yet, say so, and return what came of all."""
-    ground, kept, digest = Ground(folder), RowFile(PLAYED), sources()
-    verdicts = []
-    for number, row in enumerate(rows, 1):
-        key = {"row": row.name, "sources": digest}
-        found = None if anew else kept.find(key)
-        if found is None:
-            before = time.monotonic()
-            verdict = play(row, ground, folder / row.name)
-            seconds = time.monotonic() - before
-            found = key | {"seconds": seconds, "verdict": asdict(verdict)}
-            if not verdict.defects:
-                kept.keep(found)
-        verdict = Verdict(**found["verdict"])
-        verdicts.append((row, verdict))
-        sys.stderr.write(
-            f"{number:>2}/{len(rows)} {found['seconds']:5.1f} s  {verdict.title:<7} {row.fault}\n"
-        )
-        for defect in verdict.defects:
-            sys.stderr.write(f"      {defect}\n")
-    return verdicts
-
-
-def table(verdicts: list[tuple[Row, Verdict]], head: tuple[str, ...]) -> list[str]:
-    """Write the table in Markdown."""
-    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
-    for row, verdict in verdicts:
-        cells = (row.fault, *verdict.cells)
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    return lines
-
-
-def written(verdicts: list[tuple[Row, Verdict]]) -> list[str]:
-    """Write what came of all rows in Markdown."""
-    defects = [defect for _, verdict in verdicts for defect in verdict.defects]
-    skipped = sum(bool(verdict.skipped) for _, verdict in verdicts)
-    lines = [
-        "What happens when something fails: processes with mutual TLS on one machine; "
-        f"{versions()}. {len(verdicts)} rows, {skipped or 'none'} skipped. Command: `make faults`.",
-        "",
-    ]
-    for peers, where in WHERE.items():
-        part = [(row, verdict) for row, verdict in verdicts if row.peers == peers]
-        if part:
-            lines += [where, "", *table(part, PEER_HEAD if peers else HEAD), ""]
-    return [
-        *lines,
-        "A row is a defect if a process printed a traceback or hung, ended otherwise than it "
-        "should, has no model; if a round that somebody had completed is lost, or is another one "
-        "at somebody else; if the models differ, or the weights are not, bit by bit, those of the "
-        "rounds worked again in one process by exactly the clients that the run's events name; if "
-        f"events or report do not name who was missing. Defects: {len(defects) or 'none'}.",
-    ]
+def cells_of(row: dict[str, Any], usual: str) -> list[str]:
+    """Return a line of the table."""
+    if row["weights"] == usual:
+        model = "same bits as without the fault"
+    elif row["fault"].startswith(OTHERS):
+        model = "one model"
+    else:
+        why = "rounds had other clients" if row["missed"] != "nobody" else "a round was repeated"
+        model = f"another: {why}"
+    return [row["fault"], row["missed"], model, row["wrong"] or "-"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rows", help="names of rows, with commas between them")
-    parser.add_argument("--quick", action="store_true", help="a few of them, as in CI")
-    parser.add_argument("--anew", action="store_true", help="play again what was played")
-    given = parser.parse_args()
-    wanted = given.rows.split(",") if given.rows else [row.name for row in (*ROWS, *PEER_ROWS)]
-    rows = [row for row in (*ROWS, *PEER_ROWS) if row.name in wanted]
-    if given.quick:
-        rows = [row for row in rows if row.quick]
-    folder = Path(tempfile.mkdtemp(prefix="fedtopics-faults-"))
-    verdicts = play_all(rows, folder, given.anew)
-    lines = written(verdicts)
-    sys.stdout.write("\n".join(lines) + "\n")
-    if not given.rows and not given.quick:
-        RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    if any(verdict.defects for _, verdict in verdicts):
-        sys.stderr.write(f"The processes' output is in {folder}\n")
-        sys.exit(1)
-    shutil.rmtree(folder)
-
-
-if __name__ == "__main__":
-    main()
+    given, state = arguments(__doc__), sources()
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would the processes here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    rows: list[dict[str, Any]] = []
+    for fault in QUICK if given.quick else FAULTS:
+        title = str(fault.__doc__)
+        usual = rows[0]["weights"] if rows and not title.startswith(OTHERS) else None
+        task = {"fault": title, "sources": state}
+        rows += measured(given, [task], lambda _, f=fault, u=usual: play(f, u))  # type: ignore[misc]
+        print(rows[-1]["wrong"] or "well", flush=True)
+    used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio").items())
+    write(given, [
+        "What happens when something fails: processes with mutual TLS on one machine, LDA of "
+        f"{ROUNDS} rounds, a server and three clients or three participants without a server; "
+        f"{used}. Each process that is asked to end (Ctrl-C, then SIGTERM) ends with its exit code "
+        "and one sentence, and goes on when it is started again. Command: "
+        "`make stress NAME=faults`.", "",
+        *table("fault | missed rounds | model | what was wrong",
+               [cells_of(row, rows[0]["weights"]) for row in rows], left=4), "",
+        "A row is wrong if a process printed a traceback, hung or ended otherwise than it should; "
+        "if a line of events or ledgers is no JSON, a round is missing or somebody has another "
+        "model than the others; if weights differ from those without the fault although nobody "
+        f"missed a round. Wrong: {sum(bool(row['wrong']) for row in rows) or 'none'}.",
+    ])  # fmt: skip
+    raise SystemExit(any(row["wrong"] for row in rows))

@@ -1,215 +1,290 @@
-"""A million frames and more against who reads them; nothing but a refusal may come of any.
+"""A million damaged and forged frames: nothing but a refusal may come of any.
 
-In three parts, of blocks whose number is the seed of all that is drawn in them: frames against the
-decoder; messages of the right shape with any values against the nodes of a server, a client and a
-peer, in one process; frames against a real port, while an honest study runs beside them to its
-total. A finding is an exception that is no refusal, a frame that takes over a second, or memory
-that stays. What was played is kept in ``runs/fuzz`` until the sources change; the table is in
-``benchmarks/results/fuzz.md``.
-
-    python benchmarks/fuzz.py [--frames 1000000]
+In blocks whose number is the seed of all that is drawn in them: frames for the decoder, and frames
+on a real port, while an honest study runs to its total. A finding is an exception that is not a
+refusal, a frame that takes over a second, memory that stays, or a study that is harmed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import resource
-import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import numpy as np
 
+from benchmarks.__main__ import sources
+from benchmarks.common import arguments, each_group, measured, table, write
+from fedtopics.engines import log_messages, messages
+from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.carried import unbundled
-from fedtopics.engines.messages import Replicated, read_bytes
+from fedtopics.engines.grpc.frames import SERVICE
+from fedtopics.engines.log import Entry
+from fedtopics.engines.messages import LENGTH, Message, Outgoing, Replicated, read_bytes
 from fedtopics.engines.states import read as read_state
-from fedtopics.engines.values import loads
+from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FederationError
-from fedtopics.files import RowFile
-from fuzz_frames import damaged, grown, said
-from fuzz_nodes import Stage, port_of_a_study
-from quick import parser_of, results_of
+from fedtopics.methods.core.aggregation import Named, Rows
+from tests.helpers.programs import adding, federation, rounds
+from tests.helpers.sockets import Sockets
 
-HERE = Path(__file__).resolve().parent
-BLOCK = 10_000  # frames
-ON_PORT = 500  # frames of a block on a real port
+BLOCKS = {"decoder": (100, 10_000), "port": (20, 500)}  # how many, of how many frames
+QUICK = {"decoder": (2, 10_000), "port": (1, 200)}
 LARGEST = 1 << 24  # bytes of a message, as a study may say
 SLOWEST = 1.0  # seconds of a frame
 ROOM = 64.0  # megabytes by which a block may raise the peak
+ROUNDS, SLOW = 20, 0.01  # of the honest study; seconds of a round, so that frames come in all
 PARTS = {
     "decoder": "frames, real ones damaged and drawn ones, against the decoder",
-    "node": "messages of the right shape with any values, against a server's, a client's, a peer's",
     "port": "frames against a real port, beside an honest study",
 }
+INTEGERS = (0, 1, -1, 2, 3, 7, 63, 64, 255, 2**31, 2**32, 2**53, 2**63 - 1, -(2**63))
+REALS = (0.0, -0.0, 1.5, -512.0, 1e30, 1.7e308, float("inf"), float("-inf"), float("nan"))
+TEXTS = ("", "a", "b", "c", "@server", "oak", "\x1b[2J", "\u202egpj", "x" * 300, "🌳", "\0", "_id")
+OCTETS = (b"", b"\0", b"run", bytes(32), b"\xff" * 64, b"-----BEGIN CERTIFICATE-----\nAAAA\n")
+DTYPES = ("bool", "uint8", "int32", "uint64", "int64", "float32", "float64", "object", "<U1", "")
+SIZES = (0, 1, 2, 8, 9, 16, 2**20, 2**40, 2**63)
+Generator = np.random.Generator
 
 
-@dataclass
-class Block:
-    """What came of a block's frames."""
+def real_frames() -> list[bytes]:
+    """Return a frame of each kind that participants send."""
+    sparse, digest = np.zeros((600, 8), np.float32), bytes(range(32))
+    sparse[::37] = 0.5
+    reply = {
+        "documents": 52, "loss": 813.5, "gradients": {"topics": np.ones((4, 40)), "bias": sparse},
+        "rows": Rows(np.array([1, 7]), np.ones((2, 3)), 9),
+        "words": Named([f"word{i}" for i in range(40)], np.ones((40, 3), np.int64)),
+    }  # fmt: skip
+    entry = Entry("added", dumps({"index": 3, "missing": {}, "again": False, "signatures": {}}))
+    state = log_messages.State(4, digest, dumps({"state": {"round": 50}}))
+    study = {"method": {"name": "lda", "n_components": 4}, "clients": ["a", "b", "c"], "seed": 0}
+    logged: list[log_messages.Message] = [
+        log_messages.Position(1, 1, 3, (digest, digest), 9),
+        log_messages.Begin(1, 3, digest, digest, 3, 3, 0, state),
+        log_messages.Append(1, 3, digest, (entry, entry), 3),
+    ]
+    sent: list[Message] = [
+        messages.Offer("0.1.0", 3, "lda", 1, study, "f00d", "", b"run", 1.7e9, bytes(16)),
+        messages.Accept("b", "f00d", b"process1", 2, OCTETS[-1], bytes(72)),
+        messages.Welcome("@server", OCTETS[-1]),
+        messages.Refusal("Its policy forbids it.", False),
+        messages.Announced(4, 1 << 20),
+        messages.Reply(4, digest, bytes(72), 0.25, reply),
+        messages.Failure(4, "policy", True),
+        *map(Replicated.of, logged),
+    ]
+    return [Outgoing.of(message).bytes() for message in sent]
 
-    seed: int
-    outcomes: Counter[str] = field(default_factory=Counter)
-    slowest: float = 0.0
-    findings: list[str] = field(default_factory=list)
 
-    def play(self, what: str, work: Callable[..., str], *given: Any) -> None:
-        """Do something with a frame; anything but a refusal is a finding."""
-        begun = time.perf_counter()
+REAL = real_frames()
+
+
+def pick(rng: Generator, choices: Any) -> Any:
+    return choices[rng.integers(len(choices))]
+
+
+def damaged(rng: Generator) -> bytes:
+    """Return a real frame with some damage, most of it where its structure is."""
+    raw = bytearray(pick(rng, REAL))
+    for _ in range(rng.integers(1, 5)):
+        near = len(raw) if rng.random() < 0.3 else min(len(raw), 400)
+        place, kind = int(rng.integers(near or 1)), rng.integers(5)
+        if kind == 0 and raw:
+            raw[min(place, len(raw) - 1)] ^= int(rng.integers(1, 256))
+        elif kind == 1:
+            del raw[place : place + int(rng.integers(1, 9))]
+        elif kind == 2:
+            raw[place:place] = rng.bytes(int(rng.integers(1, 9)))
+        elif kind == 3:
+            raw[place:place] = raw[place : place + int(rng.integers(1, 60))]
+        else:
+            other = pick(rng, REAL)
+            raw[place:] = other[min(place, len(other)) :]
+    return bytes(raw)
+
+
+def grown(rng: Generator) -> bytes:
+    """Return a frame of a known kind whose structure was drawn, wherever that leads."""
+    structure = value(rng, 0).SerializeToString()
+    data = rng.bytes(int(pick(rng, (0, 0, 64, 128, 640))))
+    body = structure + bytes(-len(structure) % 64) + data
+    header = wire.Body(structure=len(structure), data=len(data), small=body)
+    kind = pick(rng, [*messages.KINDS, "other"])
+    head = wire.Frame(message=wire.Message(kind=kind, body=header)).SerializeToString()
+    return len(head).to_bytes(LENGTH, "little") + head
+
+
+def value(rng: Generator, depth: int) -> wire.Value:
+    """Draw a value."""
+    inner = [value(rng, depth + 1) for _ in range(rng.integers(3))] if depth < 5 else []
+    texts = wire.Texts(lengths=tensor(rng), characters=tensor(rng))
+    entries = [wire.Entry(name=pick(rng, TEXTS), value=each) for each in inner]
+    drawn: tuple[Callable[[], wire.Value], ...] = (
+        wire.Value,
+        lambda: wire.Value(integer=pick(rng, INTEGERS)),
+        lambda: wire.Value(real=pick(rng, REALS)),
+        lambda: wire.Value(text=pick(rng, TEXTS)),
+        lambda: wire.Value(octets=pick(rng, OCTETS)),
+        lambda: wire.Value(tensor=tensor(rng)),
+        lambda: wire.Value(rows=tensor(rng)),
+        lambda: wire.Value(texts=texts),
+        lambda: wire.Value(named=wire.Named(names=texts, values=tensor(rng))),
+        lambda: wire.Value(list=wire.List(values=inner)),
+        lambda: wire.Value(map=wire.Map(entries=entries)),
+    )
+    found: wire.Value = pick(rng, drawn)()
+    return found
+
+
+def tensor(rng: Generator) -> wire.Tensor:
+    """Draw what announces an array."""
+    shape = [pick(rng, SIZES) for _ in range(rng.integers(4))]
+    present = pick(rng, (b"", b"\0", b"\xff", b"\x81", bytes(1 << 12)))
+    return wire.Tensor(dtype=pick(rng, DTYPES), shape=shape, present=present)
+
+
+def decode(raw: bytes, place: int) -> None:
+    """Read bytes as a frame; some also as what is within frames: a bundle, a state."""
+    if place % 10 == 1:
+        unbundled(raw, LARGEST)
+    elif place % 10 == 2:
+        read_state(loads(raw, LARGEST))
+    else:
+        message = read_bytes(raw, LARGEST)
+        if isinstance(message, Replicated):
+            message.read()
+
+
+def decoder(rng: Generator, frames: int) -> tuple[Counter[str], float, list[str]]:
+    """Give frames to the decoder; return what came of them, the slowest, and findings."""
+    outcomes, slowest, findings = Counter[str](), 0.0, []
+    for place in range(frames):
+        raw, begun = grown(rng) if place % 3 == 0 else damaged(rng), time.perf_counter()
         try:
-            self.outcomes[work(*given)] += 1
+            decode(raw, place)
+            outcomes["read"] += 1
         except FederationError:
-            self.outcomes["refused"] += 1
+            outcomes["refused"] += 1
+        except ValueError as error:
+            if place % 10 != 2:  # a state's readers say so
+                findings.append(f"frame {place}: {error!r}")
         except Exception as error:
-            self.findings.append(f"seed {self.seed}, {what}: {error!r}")
+            findings.append(f"frame {place}: {error!r}")
         seconds = time.perf_counter() - begun
         if seconds > SLOWEST:
-            self.findings.append(f"seed {self.seed}, {what}: {seconds:.1f} s")
-        self.slowest = max(self.slowest, seconds)
+            findings.append(f"frame {place}: {seconds:.1f} s")
+        slowest = max(slowest, seconds)
+    return outcomes, slowest, findings
 
 
-def decode(raw: bytes) -> str:
-    """Read a frame as all readers do that it can come to."""
-    message = read_bytes(raw, LARGEST)
-    if isinstance(message, Replicated):
-        message.read()
-    return "read"
+def port(rng: Generator, frames: int) -> tuple[Counter[str], float, list[str]]:
+    """Send frames to the port of a server, beside its study, over some connections.
 
-
-def decode_pieces(raw: bytes, kind: int) -> str:
-    """Read bytes as what is within frames: a bundle of them, plain data, a state."""
-    if kind == 0:
-        unbundled(raw, LARGEST)
-    else:
-        try:
-            read_state(loads(raw, LARGEST))
-        except ValueError:
-            return "no state"
-    return "read"
-
-
-def decoder(block: Block, frames: int) -> None:
-    rng = np.random.default_rng(block.seed)
-    for place in range(frames):
-        raw = grown(rng) if place % 3 == 0 else damaged(rng)
-        block.play(f"frame {place}", decode, raw)
-        if place % 10 == 0:
-            block.play(f"pieces of {place}", decode_pieces, raw, place % 20)
-
-
-def node(block: Block, frames: int) -> None:
-    rng = np.random.default_rng([block.seed, 1])
-    stage = Stage()
-    for place in range(frames):
-        link, message = stage.draw(rng, said(rng))
-        what = f"{stage.name} of message {place}, a {message.kind}"
-        block.play(what, stage.take, link, message)
-        stage.next()
-
-
-def port(block: Block, frames: int) -> None:
-    rng = np.random.default_rng([block.seed, 2])
-
-    def drawn() -> Iterator[list[bytes]]:
-        left = frames
-        while left > 0:
-            number = min(left, int(rng.integers(1, 12)))
-            left -= number
-            yield [rng.bytes(40) if rng.random() < 0.2 else raw_frame(rng) for _ in range(number)]
-
+    No frame says that it is of one of the study's two clients: without certificates, it would be.
+    """
+    streams, left = [], frames
+    while left > 0:
+        number = min(left, int(rng.integers(1, 12)))
+        left -= number
+        streams.append([rng.bytes(40) if rng.random() < 0.2 else damaged(rng)[8:]
+                        for _ in range(number)])  # fmt: skip
+    findings: list[str] = []
+    before = threading.excepthook
+    threading.excepthook = lambda problem: findings.append(repr(problem.exc_value))
     try:
-        block.outcomes["connections"] += port_of_a_study(drawn())
+        findings += beside_a_study(streams)
     except Exception as error:
-        block.findings.append(f"seed {block.seed}, the study beside them: {error!r}")
+        findings.append(f"the study beside them: {error!r}")
+    finally:
+        threading.excepthook = before
+    return Counter(connections=len(streams)), 0.0, findings
 
 
-def raw_frame(rng: np.random.Generator) -> bytes:
-    """Return a frame as a stream carries it: without what says its length."""
-    return (grown(rng) if rng.random() < 0.3 else damaged(rng))[8:]
+def beside_a_study(streams: Iterable[list[bytes]]) -> list[str]:
+    """Run an honest study of two clients meanwhile; return what went wrong."""
+    errors: list[str] = []
+    hub: Any = Sockets()
+    with federation("ac", hub=hub) as f:
+        transport: Any = f.node._transport
+        transport._loop.set_exception_handler(
+            lambda _, context: errors.append(str(context.get("exception", context["message"])))
+        )
+        slowly = threading.Event()
+        program = rounds(*range(1, ROUNDS + 1), before=lambda _: slowly.wait(SLOW))
+        work = f.lead(program)
+        members = [f.member(n, adding(x), program) for n, x in (("a", 1.0), ("c", 100.0))]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda raws: connect(hub.port, raws), streams))
+        found = [total for total, _ in work.result()]
+        for member in members:
+            member.work.result()
+    return errors + ([] if found == [101.0] * ROUNDS else [f"the honest study came to {found}"])
 
 
-PLAYS = {"decoder": decoder, "node": node, "port": port}
+def connect(port: int, raws: list[bytes]) -> None:
+    """Send frames over a connection; an error if the server fails."""
+    sent = threading.Event()
+
+    def frames() -> Iterator[bytes]:
+        yield from raws
+        sent.wait(0.02)  # or the end would overtake them
+
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        try:
+            for _ in channel.stream_stream(f"/{SERVICE}/Join")(frames(), timeout=1.0):
+                pass
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNKNOWN:
+                raise FederationError("the server failed") from None
 
 
-def played(part: str, seed: int, frames: int) -> dict[str, Any]:
-    """Play a block; return its row."""
+def block(task: dict[str, Any]) -> dict[str, Any]:
+    """Play a block of frames; return its row."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    block, begun = Block(seed), time.monotonic()
-    PLAYS[part](block, frames)
+    begun, rng = time.monotonic(), np.random.default_rng([task["seed"], len(task["part"])])
+    play = decoder if task["part"] == "decoder" else port
+    outcomes, slowest, findings = play(rng, task["frames"])
     grew = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-    if grew > ROOM and seed > 0:  # the first one loads what all use
-        block.findings.append(f"seed {seed}: {grew:.0f} MB more")
+    if grew > ROOM and task["seed"] > 0:  # the first one loads what all use
+        findings.append(f"{grew:.0f} MB more")
     return {
-        "frames": frames, "outcomes": dict(block.outcomes), "slowest": block.slowest,
-        "megabytes": grew, "seconds": time.monotonic() - begun, "findings": block.findings[:20],
+        "outcomes": dict(outcomes), "slowest": slowest, "megabytes": grew,
+        "seconds": time.monotonic() - begun, "findings": findings[:20],
     }  # fmt: skip
 
 
-def sources() -> str:
-    """Return a digest of what a frame can come to."""
-    paths = [*(HERE.parent / "src/fedtopics/engines").rglob("*.py"), *HERE.glob("fuzz*.py")]
-    content = b"".join(path.read_bytes() for path in sorted(paths))
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--frames", type=int, default=1_000_000, help="of the decoder")
-    given = parser.parse_args()
-    total = 2 * BLOCK if given.quick else given.frames
-    sizes = {
-        "decoder": (total, BLOCK),
-        "node": (total // 2, BLOCK),
-        "port": (total // 100, ON_PORT),
-    }
-    folder = results_of("fuzz", given.quick)
-    kept = RowFile((folder if given.quick else HERE.parent / "runs" / "fuzz") / "blocks.jsonl")
-    lines: list[str] = []
-    wrong, version = 0, sources()
-    for part, (frames, size) in sizes.items():
-        rows: list[dict[str, Any]] = []
-        for seed in range(max(1, frames // size)):
-            name = {"part": part, "seed": seed, "sources": version}
-            found = kept.find(name)
-            row = found or kept.keep(name | played(part, seed, min(size, frames)))
-            rows.append(row)
-            wrong += len(row["findings"])
-            for finding in row["findings"]:
-                sys.stdout.write(f"{part}: {finding}\n")
-        lines.append(line(part, rows))
-        sys.stdout.write(lines[-1] + "\n")
-        sys.stdout.flush()
-    head = (
-        "Frames against who reads them, on one machine. All that is drawn in a block follows from "
-        "its number, from 0 on, which is its seed. A finding is an exception that is no refusal, "
-        f"a frame of over {SLOWEST:g} s, memory that grows by {ROOM:g} MB in a block, or a study "
-        f"beside them that does not come to its total. Command: `make fuzz`. Findings: "
-        f"{wrong or 'none'}."
-    )
-    columns = "| what | frames | blocks | read | refused | slowest, ms | most memory, MB | s |"
-    table = [head, "", columns, "| --- |" + " ---: |" * 7, *lines]
-    (folder / "fuzz.md").write_text("\n".join(table) + "\n", encoding="utf-8")
-    sys.exit(bool(wrong))
-
-
-def line(part: str, rows: list[dict[str, Any]]) -> str:
-    """Write a part's row of the table."""
-    outcomes: Counter[str] = Counter()
-    for row in rows:
-        outcomes.update(row["outcomes"])
-    refused = outcomes.pop("refused", 0)
-    slowest = "" if part == "port" else f"{1000 * max(row['slowest'] for row in rows):.1f}"
-    cells = (
-        PARTS[part], f"{sum(row['frames'] for row in rows):,}", str(len(rows)),
-        "" if part == "port" else f"{outcomes.total():,}", "" if part == "port" else f"{refused:,}",
-        slowest, f"{max(row['megabytes'] for row in rows):.0f}",
-        f"{sum(row['seconds'] for row in rows):.0f}",
-    )  # fmt: skip
-    return f"| {' | '.join(cells)} |"
-
-
-if __name__ == "__main__":
-    main()
+    given, version = arguments(__doc__), sources()
+    rows = measured(given, [
+        {"part": part, "seed": seed, "frames": frames, "sources": version}
+        for part, (number, frames) in (QUICK if given.quick else BLOCKS).items()
+        for seed in range(number)
+    ], block)  # fmt: skip
+    lines = []
+    for (part,), own in each_group(rows, "part"):
+        outcomes = sum((Counter(row["outcomes"]) for row in own), Counter[str]())
+        cells = [""] * 3
+        if part == "decoder":
+            slowest = f"{1000 * max(row['slowest'] for row in own):.1f}"
+            cells = [f"{outcomes['read']:,}", f"{outcomes['refused']:,}", slowest]
+        frames, most = sum(row["frames"] for row in own), max(row["megabytes"] for row in own)
+        seconds = sum(row["seconds"] for row in own)
+        numbers = [f"{frames:,}", len(own), *cells, f"{most:.0f}", f"{seconds:.0f}"]
+        lines.append([PARTS[part], *numbers])
+    findings = [f"{row['part']}, seed {row['seed']}: {f}" for row in rows for f in row["findings"]]
+    head = "what | frames | blocks | read | refused | slowest, ms | most memory, MB | s"
+    write(given, [
+        "Damaged and forged frames, on one machine. All that is drawn in a block follows from its "
+        "number, from 0 on. A finding is an exception that is not a refusal, a frame of over "
+        f"{SLOWEST:g} s, memory that grows by {ROOM:g} MB in a block, or a study that does not "
+        "come to its total. Command: `make stress NAME=fuzz`. Findings: "
+        f"{len(findings) or 'none'}.",
+        "", *table(head, lines), "", *findings,
+    ])  # fmt: skip
+    raise SystemExit(bool(findings))

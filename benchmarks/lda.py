@@ -3,29 +3,22 @@
 The corpus is the synthetic experiment's (50 topics, 5,000 words, 200 words a document). Contestants
 take turns, each in a process of its own with two threads; the table has medians. A document counts
 each time it is looked at; TSS says how far one look at each document brings the topics.
-
-    python benchmarks/lda.py --peer .venv-peers/bin/python
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from quick import parser_of, results_of
+from benchmarks.common import apart, arguments, table, versions, write
 
 THREADS = 2
 TOPICS = 50
@@ -105,72 +98,43 @@ CONTESTANTS: dict[str, Callable[[sparse.csr_array, int], Found]] = {
 }
 
 
-def answer(name: str, corpus: str, out: str, seed: int) -> None:
-    """Run one contestant and keep what it found."""
-    counts = sparse.csr_array(sparse.load_npz(corpus))
-    seconds, beta = CONTESTANTS[name](counts, seed)
-    np.savez(out, beta=beta, seconds=seconds)
-
-
-def measure(peer: str | None, turns: int, n_documents: int) -> str:
-    """Let the contestants take turns; return the table."""
-    from fedtopics.datasets import synthetic_lda
-    from fedtopics.metrics import topic_similarity
-
-    drawn = synthetic_lda(n_documents=n_documents // N_CLIENTS, n_validation=1, seed=7)
-    counts = sparse.vstack([docs.counts for docs in drawn.training.values()], format="csr")
-    pythons = {
-        name: peer if name.startswith("tomotopy") else sys.executable for name in CONTESTANTS
-    }
-    found: dict[str, list[tuple[float, float]]] = {n: [] for n, python in pythons.items() if python}
-    with tempfile.TemporaryDirectory() as folder:
-        corpus, out = Path(folder) / "corpus.npz", Path(folder) / "found.npz"
-        sparse.save_npz(corpus, sparse.csr_matrix(counts))
-        for turn in range(turns):
-            for name in found:
-                job = json.dumps([name, str(corpus), str(out), turn])
-                call = [str(pythons[name]), __file__, "--answer", job]
-                threads = {"OMP_NUM_THREADS": str(THREADS), "OPENBLAS_NUM_THREADS": "1"}
-                subprocess.run(call, check=True, env=os.environ | threads)
-                result = np.load(out)
-                speed = counts.shape[0] / float(result["seconds"])
-                found[name].append((speed, topic_similarity(drawn.beta, result["beta"])))
-                sys.stderr.write(
-                    f"{name}: {speed:,.0f} documents/s, TSS {found[name][-1][1]:.2f}\n"
-                )
-    medians = {name: statistics.median(speed for speed, _ in rows) for name, rows in found.items()}
-    first, *_ = medians.values()
-    lines = [
-        f"{counts.shape[0]:,} documents, {counts.shape[1]:,} words, {TOPICS} topics, {THREADS} "
-        f"threads, medians of {turns} turns; one look at each document. scikit-learn "
-        f"{version('scikit-learn')}. Command: `make bench-lda`.",
-        "",
-        "| | documents/s | ours / theirs | TSS of 50 |",
-        "| --- | ---: | ---: | ---: |",
-    ]
-    for name, speed in medians.items():
-        tss = statistics.median(score for _, score in found[name])
-        lines.append(f"| {name} | {speed:,.0f} | {first / speed:.2g} | {tss:.2f} |")
-    return "\n".join(lines) + "\n"
+def timed(name: str, corpus: str, out: str, seed: int) -> float:
+    """Run one contestant; keep its topics and return its seconds."""
+    seconds, beta = CONTESTANTS[name](sparse.csr_array(sparse.load_npz(corpus)), seed)
+    np.save(out, beta)
+    return seconds
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--peer", help="Python that has tomotopy; none leaves it out")
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--documents", type=int, default=20_000)
-    parser.add_argument("--answer", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.answer:
-        answer(*json.loads(arguments.answer))
-        return
-    if arguments.quick:
-        arguments.turns, arguments.documents = 1, 1000
-    table = measure(arguments.peer, arguments.turns, arguments.documents)
-    table += "" if arguments.peer else "\nWithout tomotopy: no --peer.\n"
-    (results_of("lda", arguments.quick) / "lda.md").write_text(table)
-    sys.stdout.write(table)
+    from fedtopics.datasets import synthetic_lda
+    from fedtopics.metrics import topic_similarity
 
-
-if __name__ == "__main__":
-    main()
+    given = arguments(__doc__, peers=True, turns=3, documents=20_000)
+    turns, documents = (1, 1000) if given.quick else (given.turns, given.documents)
+    drawn = synthetic_lda(n_documents=documents // N_CLIENTS, n_validation=1, seed=7)
+    counts = sparse.vstack([docs.counts for docs in drawn.training.values()], format="csr")
+    peers = None if given.quick else given.peers
+    pythons = {n: peers if n.startswith("tomotopy") else sys.executable for n in CONTESTANTS}
+    found: dict[str, list[tuple[float, float]]] = {n: [] for n, python in pythons.items() if python}
+    with tempfile.TemporaryDirectory() as folder:
+        corpus, out = f"{folder}/corpus.npz", Path(folder) / "beta.npy"
+        sparse.save_npz(corpus, sparse.csr_matrix(counts))
+        for turn in range(turns):
+            for name in found:
+                how = {"python": pythons[name], "threads": THREADS}
+                speed = counts.shape[0] / apart(timed, name, corpus, str(out), turn, **how)
+                found[name].append((speed, topic_similarity(drawn.beta, np.load(out))))
+    medians = {
+        n: [statistics.median(each) for each in zip(*f, strict=True)] for n, f in found.items()
+    }
+    first = medians["fedtopics, five clients"][0]
+    write(given, [
+        f"{counts.shape[0]:,} documents, {counts.shape[1]:,} words, {TOPICS} topics, {THREADS} "
+        f"threads, medians of {turns} turns; one look at each document. scikit-learn "
+        f"{versions('scikit-learn')['scikit-learn']}. Command: `make bench NAME=lda`.", "",
+        *table(" | documents/s | ours / theirs | TSS of 50", [
+            (name, f"{speed:,.0f}", f"{first / speed:.2g}", f"{tss:.2f}")
+            for name, (speed, tss) in medians.items()
+        ]),
+        "" if peers else "\nWithout tomotopy: the peers' environment is missing.",
+    ])  # fmt: skip

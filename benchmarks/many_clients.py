@@ -2,19 +2,12 @@
 
 Each client has a hundred documents of 60 words, of few of ten topics (its own mixture, drawn from a
 Dirichlet distribution: skewed). All clients train in each round, or twenty that are drawn. Each
-study runs in a process of its own; what is in ``results/many_clients.jsonl`` is not run again.
-
-    python benchmarks/many_clients.py
+study runs in a process of its own.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedtopics.files import RowFile
-from quick import HERE, parser_of, results_of
+from benchmarks.common import ROOT, apart, arguments, measured, memory_mb, table, write
 
 CLIENTS, QUICK = (10, 100, 1000), (3,)
 DRAWN = 20
@@ -42,10 +34,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "FSTC, 10 local steps": {"name": "fstc", "local_steps": 10, "max_rounds": 2},
 }  # fmt: skip
 EMBEDDED = ("k-means", "FSTC, 10 local steps")
-HEADER = """\
-| method | clients | in a round | until the first round, s | a round, s \
-| peak MB |
-| --- | ---: | ---: | ---: | ---: | ---: |"""
+HEAD = "method | clients | in a round | until the first round, s | a round, s | peak MB"
 
 
 class Task(NamedTuple):
@@ -84,10 +73,11 @@ def corpora(n_clients: int, embedded: bool) -> dict[str, Any]:
     return found
 
 
-def run(task: Task) -> dict[str, Any]:
+def run(*named: Any) -> dict[str, Any]:
     """Run a study; return what it cost."""
     from fedtopics import Study, train
 
+    task = Task(*named)
     embedded = task.method in EMBEDDED
     method = METHODS[task.method] | {
         "n_components": N_TOPICS,
@@ -97,7 +87,7 @@ def run(task: Task) -> dict[str, Any]:
     if embedded:
         method["embedding"] = {"dimension": DIMENSION}
     documents = corpora(task.clients, embedded)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    before = memory_mb()
     starts: list[float] = []
     rounds: list[float] = []
 
@@ -112,15 +102,9 @@ def run(task: Task) -> dict[str, Any]:
     return {
         "start": starts[0] - begun,
         "round": statistics.median(rounds),
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "peak_mb": memory_mb(),
         "documents_mb": before,
     }
-
-
-def measured(task: Task) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--run", json.dumps(task)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    return dict(json.loads(done.stdout))
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
@@ -146,32 +130,14 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--run", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.run:
-        sys.stdout.write(json.dumps(run(Task(*json.loads(given.run)))))
-        return
-    results = results_of("many_clients", given.quick)
-    kept = RowFile(results / "many_clients.jsonl")
+    given = arguments(__doc__)
     todo = list(tasks(QUICK if given.quick else CLIENTS))
-    kept.fill(
-        todo, Task._asdict, run if given.quick else measured,
-        lambda t: f"{t.method}, {t.clients} clients, {t.drawn}",
-        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
-    )  # fmt: skip
-    rows = [row for task in todo if (row := kept.find(task._asdict()))]
-    lines = [HEADER]
-    for row in rows:
-        drawn = row["drawn"] or row["clients"]
-        lines.append(
-            f"| {row['method']} | {row['clients']:,} | {drawn:,} | {row['start']:.1f} "
-            f"| {row['round']:.2f} | {row['peak_mb']:,.0f} |"
-        )
-    (results / "many_clients.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    figures = results if given.quick else HERE.parent / "docs" / "figures"
+    rows = measured(given, todo, lambda task: run(*task) if given.quick else apart(run, *task))
+    lines = [
+        (row["method"], f"{row['clients']:,}", f"{row['drawn'] or row['clients']:,}",
+         f"{row['start']:.1f}", f"{row['round']:.2f}", f"{row['peak_mb']:,.0f}")
+        for row in rows
+    ]  # fmt: skip
+    write(given, table(HEAD, lines))
+    figures = given.folder if given.quick else ROOT / "docs" / "figures"
     picture(rows, figures / "many-clients.png")
-
-
-if __name__ == "__main__":
-    main()

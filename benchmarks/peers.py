@@ -1,20 +1,15 @@
-"""One peer of the quality benchmark on prepared documents: its topics, as JSON.
+"""One peer of the quality benchmark on prepared documents: its topics.
 
-Runs in the peers' environment (``make bench-peers``), one process a peer, so that the clock and
-the memory are that peer's own. No peer encodes documents: the embeddings are in the file, as are
-each document's words of the vocabulary. Settings are the library's own unless a comment says why.
-
-    OMP_NUM_THREADS=1 .venv-peers/bin/python benchmarks/peers.py NAME DOCUMENTS.parquet \
-        VOCABULARY.json --topics 20 --seed 0 --out RESULT.json
+Runs in the peers' environment, one process a peer, so that the clock and the memory are that peer's
+own. No peer encodes documents: the embeddings are in the file, as are each document's words of the
+vocabulary. Settings are the library's own unless a comment says why.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from benchmarks.common import memory_mb
 
 OUTLIER = -1
 TOP = 25
@@ -244,51 +241,31 @@ PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("name", choices=PEERS)
-    for argument in ("documents", "vocabulary", "--out"):
-        parser.add_argument(argument, type=Path)
-    for option, default in (("--topics", 20), ("--seed", 0)):
-        parser.add_argument(option, type=int, default=default)
-    given = parser.parse_args()
-    if THREADS < 1:
-        parser.error("set OMP_NUM_THREADS, the number of threads the peer may use")
-    os.environ["HF_HUB_OFFLINE"] = "1"
+def trained(name: str, documents: str, words: str, topics: int, seed: int) -> dict[str, Any]:
+    """Train a peer; return its topics and each document's, or which package is missing."""
     import torch
 
     # topmost and transformers import torchvision and use nothing of it here. PyPI has it for CUDA
     # only: beside another torch its library does not load, and then it lacks these operators.
-    for name in ("nms", "qnms") if torch.version.cuda is None else ():
+    for operator in ("nms", "qnms") if torch.version.cuda is None else ():
         schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-        torch.library.define(f"torchvision::{name}", schema)
-    data = Prepared(given.documents, given.vocabulary)
+        torch.library.define(f"torchvision::{operator}", schema)
+    data = Prepared(Path(documents), Path(words))
     # Global random state: these libraries draw from it.
-    random.seed(given.seed)
-    np.random.seed(given.seed)
-    torch.manual_seed(given.seed)
-    run, packages = PEERS[given.name]
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    run, packages = PEERS[name]
     try:
-        found = run(data, given.topics, given.seed)
+        found = run(data, topics, seed)
     except ImportError as error:
-        sys.stderr.write(f"{given.name} does not import: {error}\n")
-        sys.exit(os.EX_UNAVAILABLE)  # quality.py tells it from a run that failed
+        return {"failed": "ImportError", "missing": str(error)}
     if len(found.assigned) != len(data.texts):
         raise RuntimeError(f"{len(found.assigned)} topics for {len(data.texts)} documents")
-    # Not ru_maxrss, which begins with what the process that started this one held.
-    peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
-    result = {
-        "name": given.name,
-        "versions": {name: version(name) for name in [*packages, "torch", "numpy"]},
+    return {
+        "versions": {package: version(package) for package in [*packages, "torch", "numpy"]},
         **found._asdict(),
         "assigned": found.assigned.tolist(),
-        "peak_mb": int(peak) // 1024,
+        "peak_mb": int(memory_mb()),
         "threads": THREADS,
-        "seed": given.seed,
-        "n_topics": len(found.topics),
     }
-    (given.out or Path(f"{given.name}.json")).write_text(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main()

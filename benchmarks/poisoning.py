@@ -13,15 +13,11 @@ document).
 References
 ----------
 Gonzalez and others, ByzFL: Research Framework for Robust Federated Learning, 2025.
-
-    python benchmarks/poisoning.py --data FOLDER  # with 20ng.parquet
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -33,24 +29,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from benchmarks.common import (
+    arguments,
+    doors_of,
+    kept_rows,
+    made_up_clients,
+    measured,
+    parquet,
+    write,
+)
 from fedtopics import Corpus, Study, TopicModel
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
-from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.files import RowFile
 from fedtopics.methods.core.aggregation import Payload, Rows
 from fedtopics.methods.core.events import BadReply, Event
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.core.outliers import Robust, Rule
-from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.replies import Field, Template
 from fedtopics.metrics import coherence_of, purity, topic_similarity
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.tables import Columns
-from quick import made_up_clients, parser_of, results_of
 
 GROUPS = (
     "rec.sport.hockey", "sci.space", "talk.politics.mideast", "comp.windows.x", "sci.med",
@@ -90,7 +91,7 @@ replies are added up, a document. First, differences in purity and NPMI: where n
 adding up, on average; where somebody does, from adding up the honest clients' replies alone \
 ("liars are away"), over nine attacks, both splits and both numbers of liars: the median, the \
 worst, and how many lose no more than {CLOSE} of either. A study that ends with an error has a \
-purity of 0 and an NPMI of -1. Command: `make bench-poisoning DATA=folder`."""
+purity of 0 and an NPMI of -1. Command: `make bench NAME=poisoning DATA=folder`."""
 Vectors = NDArray[np.float64]  # (n_clients, n_numbers): what a document adds, on average
 
 
@@ -379,16 +380,6 @@ class Bench:
         return self._references[honest]
 
 
-def doors_of(study: Study, clients: Mapping[str, Corpus], policy: Policy) -> dict[str, Door]:
-    """Return the doors of a study's clients, by name."""
-    found = {}
-    for name, corpus in clients.items():
-        site = Site(name, corpus, policy, secret=Secret.from_seed(study.seed, name))
-        ledger = Ledger(study.method.method_name, study.fingerprint)
-        found[name] = Door(name, study.client_half(site), policy, ledger)
-    return found
-
-
 def main_topics(model: TopicModel, corpora: list[Corpus]) -> NDArray[np.int64]:
     """Return the largest topic of each document."""
     return np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora])
@@ -425,7 +416,7 @@ def read(data: Path | None) -> Corpus:
         corpus = replace(Corpus.of(texts), labels=pa.chunked_array([labels]))
         vectors = np.random.default_rng(0).standard_normal((len(texts), 384), np.float32)
     else:
-        table = pq.read_table(data / "20ng.parquet", filters=[("label", "in", GROUPS)])
+        table = pq.read_table(parquet(data, "20ng"), filters=[("label", "in", GROUPS)])
         corpus = Corpus.of(table, Columns(text="text", tokens="tokens", label="label"))
         groups, rng = np.array(table["label"].to_pylist()), np.random.default_rng(0)
         most = DOCUMENTS // min(n for n, _ in LIARS.values())
@@ -494,17 +485,8 @@ def cell(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=list(SPLITS))
-    parser.add_argument("--liars", nargs="+", choices=LIARS, default=list(LIARS))
-    given = parser.parse_args()
-    if not given.quick and given.data is None:
-        parser.error("say where 20ng.parquet is: --data FOLDER; or --quick")
-    folder = results_of("poisoning", given.quick)
-    kept = RowFile(folder / "poisoning.jsonl")
-    bench = Bench(read(given.data), given.quick)
+    given = arguments(__doc__, "20ng.parquet", methods=METHODS, splits=SPLITS, liars=LIARS)
+    bench = Bench(read(None if given.quick else given.data), given.quick)
     grid = product(range(SEEDS), given.methods, given.splits, given.liars, CASES, RULES)
     todo = [
         Task(method, split, liars, attack, rule, seed)
@@ -512,18 +494,8 @@ def main() -> None:
         if (seed == 0 or attack == NOBODY) and (rule == "none" or attack != AWAY)
     ]
     if given.quick:
-        todo = [
-            task for task in todo if (task.seed, task.split, task.liars) == (0, "even", "1 of 5")
-        ]
-    kept.fill(
-        todo, vars, bench.measure, lambda task: " ".join(map(str, vars(task).values())),
-        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
-    )  # fmt: skip
-    rows = [json.loads(line) for line in (folder / "poisoning.jsonl").read_text().splitlines()]
-    lines = [INTRODUCTION, "", *summary(rows), *tables(rows)]
-    (folder / "poisoning.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    sys.stdout.write("\n".join(summary(rows)) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        wanted = 0, "even", "1 of 5"
+        todo = [task for task in todo if (task.seed, task.split, task.liars) == wanted]
+    measured(given, todo, bench.measure)
+    rows = kept_rows(given)
+    write(given, [INTRODUCTION, "", *summary(rows), *tables(rows)])

@@ -6,15 +6,10 @@ ones. All documents are at one client: sums do not depend on it, but of n client
 missing, so when all are there the noise is up to 1.5 times the variance (--clients 3). The control
 are public words, clustered by their vectors and weighted by how often they occur, with noise: no
 document is clustered. What is in ``results/private.jsonl`` is not run again.
-
-    python benchmarks/private.py --data FOLDER [--seeds 3] [--clients 1] [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -24,11 +19,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.common import arguments, kept_rows, measured, parquet, write
 from fedtopics import Corpus, Study, train
 from fedtopics.datasets import split_clients, synthetic_lda
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.files import RowFile
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.bounded.estimates import centred_words, first_centres
 from fedtopics.metrics import (
@@ -41,7 +36,6 @@ from fedtopics.metrics import (
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
-from quick import results_of
 
 EPSILONS: tuple[float | None, ...] = None, 8.0, 3.0, 1.0
 SHOWN = 10
@@ -53,9 +47,9 @@ DRAWING_QUICK = DRAWING | {
 }  # fmt: skip
 BY_WORDS, BY_EMBEDDINGS = ("lda", "nmf"), ("kmeans", "discriminative")
 FILES: dict[str, tuple[str, int, dict[str, Any]]] = {
-    "20ng": ("corpora/20ng.parquet", 20, {}),
-    "news_outlets": ("corpora/news_outlets.parquet", 10, {"nearest_words": 16}),
-    "agnews": ("short_text/agnews.parquet", 4, {}),
+    "20ng": ("20ng", 20, {}),
+    "news_outlets": ("news_outlets", 10, {"nearest_words": 16}),
+    "agnews": ("agnews", 4, {}),
 }
 SETS: dict[str, tuple[str, dict[str, Any]]] = {
     f"{data}, {name}": (
@@ -73,7 +67,7 @@ budget's shares, numbers of rounds and the reading of topics were chosen by hand
 news_outlets (one seed) and drawn documents; the rest are as found. Without noise it is the \
 method's own training, with all its rounds. "refused" are seeds for which the study says that \
 noise hides too much. Seconds are of training, with embeddings that are there, on a busy machine. \
-Command: `make bench-private DATA=folder`."""
+Command: `make bench NAME=private DATA=folder`."""
 
 
 @cache
@@ -166,20 +160,11 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the corpora")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--clients", type=int, default=1)
     every = [*SETS, DRAWN]
-    parser.add_argument("--sets", choices=every, nargs="+", default=every)
-    parser.add_argument("--quick", action="store_true", help="few drawn documents")
-    given = parser.parse_args()
-    if given.data is None and not given.quick:
-        parser.error("say where the Parquet files are: --data FOLDER")
-    results = results_of("private", given.quick)
-    sets, epsilons, seeds = given.sets, EPSILONS, range(given.seeds)
+    given = arguments(__doc__, "the Parquet files", seeds=3, clients=(1, 3), sets=every)
+    sets, epsilons, seeds, clients = given.sets, EPSILONS, range(given.seeds), given.clients
     if given.quick:
-        sets, epsilons, seeds = [DRAWN], (None, 100.0), range(1)
+        sets, epsilons, seeds, clients = [DRAWN], (None, 100.0), range(1), [1]
 
     def work(task: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -187,25 +172,14 @@ def main() -> None:
                 scores = of_drawn(task, DRAWING_QUICK if given.quick else DRAWING)
             else:
                 file, method = SETS[task["data"]]
-                scores = of_texts(given.data / file, method, task)
+                scores = of_texts(parquet(given.data, file), method, task)
         except StudyError:
             return {"refused": True}
         return {"refused": False, **scores}
 
     tasks = [
-        {"data": data, "epsilon": epsilon, "seed": seed, "clients": given.clients}
-        for data in sets for epsilon in epsilons for seed in seeds
+        {"data": data, "epsilon": epsilon, "seed": seed, "clients": n}
+        for n in clients for data in sets for epsilon in epsilons for seed in seeds
     ]  # fmt: skip
-    path = results / "private.jsonl"
-    RowFile(path).fill(
-        tasks, dict, work, str,
-        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
-    )  # fmt: skip
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    text = "\n".join(tables(rows)) + "\n"
-    (results / "private.md").write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
-
-
-if __name__ == "__main__":
-    main()
+    measured(given, tasks, work)
+    write(given, tables(kept_rows(given)))

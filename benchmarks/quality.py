@@ -1,20 +1,17 @@
 """Coherence, diversity and agreement with labels: our models beside what people use today.
 
 Every contestant gets the same words and the same embeddings of the same documents; every one runs
-in a process of its own, those of other libraries in the peers' environment. A run that is in
-``results/quality.jsonl`` is not run again, so the benchmark can be done in pieces.
-
-    python benchmarks/quality.py --data DIR --peers .venv-peers/bin/python [--sets m10] [--seeds 3]
+in a process of its own, those of other libraries in the peers' environment. A run that has a row is
+not run again, so the benchmark can be done in pieces.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +19,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks import peers
+from benchmarks.common import (
+    WORK,
+    apart,
+    arguments,
+    each_group,
+    kept_rows,
+    measured,
+    memory_mb,
+    parquet,
+    write,
+)
+from experiments.made_up import write as write_made_up
+from fedtopics import Columns, Corpus, Study, __version__, train
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.metrics import coherence_of, normalised_mutual_information, unique_words
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.rules import TextRules
-from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import VocabularyLimits, agree, count_words, tokens
-from quick import HERE, made_up_clients, parser_of, results_of
 
-WORK = HERE.parent / ".bench"  # prepared documents: they are not ours to keep in the repository
 SETTINGS = (("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50))
 OURS = ("zeroshottm", "combinedtm", "prodlda", "lda", "nmf", "mixture")
 CLIENTS = ("pooled", "node", "even")
@@ -39,14 +47,10 @@ PEERS = (
     "bertopic-merged", "bertopic-merged-even", "fastopic", "topmost-prodlda", "ctm-combined",
     "ctm-zeroshot",
 )  # fmt: skip
+NOT_NETWORKS = ("lda", "nmf", "mixture")
 ORDERLESS = {"20ng"}  # bags of words: words of a document occur together, not of a window
 COLUMNS = ("npmi", "npmi_by_probability", "c_v", "top10", "top25", "nmi")
-SHOWN = 10
-LIMIT = 7200  # seconds for one run
-WHY = {
-    "TimeoutExpired": f"no result within {LIMIT // 60} minutes",
-    "ImportError": "does not install",
-}
+SHOWN, MOST, EVEN = 10, 25, 5  # words; clients of the even split
 INTRODUCTION = """\
 Quality on real text: mean and deviation over seeds. Our topics are read as the model chooses: by \
 NPMI on the clients' own documents, which are the documents scored here, among readings with nine \
@@ -56,20 +60,10 @@ reduced to the number of topics on the pooled documents, which favours it, and m
 windows of 10 and 110 words); top10, top25: share of different words; NMI of each document's main \
 topic with its label (outliers count as one topic). Seconds of training (without embeddings) and \
 peak memory are those of the runs, with the threads named. Command: \
-`make bench-quality DATA=folder`."""
+`make bench NAME=quality DATA=folder`."""
 HEADER = """\
 | model | documents | seeds | NPMI | by probability | c_v | top10 | top25 | NMI | s | MB | threads |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where documents are, where prepared ones go, and who runs."""
-
-    data: Path
-    work: Path = WORK
-    peers: str = ""  # Python of their environment
-    rounds: int | None = None  # of our models, if not their own number
 
 
 @dataclass(frozen=True)
@@ -87,23 +81,20 @@ def jobs(sets: list[str], seeds: int) -> Iterator[Job]:
     """List the runs, a seed after the other, so that the table fills evenly."""
     for seed in range(seeds):
         for data, topics in SETTINGS:
-            if data not in sets:
-                continue
-            for name in OURS:
-                yield from (Job(data, topics, name, clients, seed) for clients in CLIENTS)
-            for name in PEERS:
-                yield Job(data, topics, name, "peer", seed)
+            if data in sets:
+                for name in OURS:
+                    yield from (Job(data, topics, name, clients, seed) for clients in CLIENTS)
+                yield from (Job(data, topics, name, "peer", seed) for name in PEERS)
 
 
-def prepare(place: Place, name: str) -> tuple[Path, Path]:
+def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
     """Write the documents and the vocabulary that all contestants get."""
-    documents, words = place.work / f"{name}.parquet", place.work / f"{name}.json"
+    documents, words = work / f"{name}.parquet", work / f"{name}.json"
     if not documents.exists():
-        place.work.mkdir(exist_ok=True)
-        table = pq.read_table(place.data / f"{name}.parquet")
-        tokenised = "tokens" in table.column_names
-        columns = Columns(text="text", tokens="tokens" if tokenised else None, label="label")
-        corpus = Corpus.of(table, columns)
+        work.mkdir(exist_ok=True)
+        table = pq.read_table(parquet(data, name))
+        tokenised = "tokens" if "tokens" in table.column_names else None
+        corpus = Corpus.of(table, Columns(text="text", tokens=tokenised, label="label"))
         rules = TextRules()
         rarest = 1 if tokenised else 5  # tokenised sets were pruned by those who made them
         named, counts = count_words(corpus, rules).named(rarest)
@@ -115,7 +106,7 @@ def prepare(place: Place, name: str) -> tuple[Path, Path]:
             for batch in tokens(corpus, rules)
             for document in batch
         ]
-        vectors = document_embeddings(corpus, EmbeddingSettings(), on_progress=progress)
+        vectors = document_embeddings(corpus, EmbeddingSettings())
         flat = pa.array(vectors.reshape(-1))
         content = {
             "tokens": pa.array(split, pa.list_(pa.string())),
@@ -128,50 +119,74 @@ def prepare(place: Place, name: str) -> tuple[Path, Path]:
     return documents, words
 
 
-def progress(done: int, total: int) -> None:
-    sys.stderr.write(f"embedded {done:,} of {total:,} documents\n")
-
-
-def run(job: Job, place: Place) -> dict[str, Any]:
-    """Run a contestant and score what it found; say what went wrong where it does."""
-    documents, words = prepare(place, job.data)
-    out = place.work / f"result-{os.getpid()}.json"  # two may run side by side
-    out.unlink(missing_ok=True)
-    within = "documents" if job.data in ORDERLESS else "windows"
-    if job.clients == "peer":
-        name, even = job.name.removesuffix("-even"), job.name.endswith("-even")
-        program = [place.peers, str(HERE / "peers.py"), name]
-        documents = evenly(documents, job.seed) if even else documents
-        extra = []
+def spread_over(corpus: Corpus, nodes: list[str], clients: str, seed: int) -> dict[str, Corpus]:
+    """Spread the documents over clients: by node, evenly, or not at all."""
+    if clients == "pooled":
+        return {"all": corpus}
+    if clients == "even":
+        owner = np.random.default_rng(seed).permutation(len(corpus)) % EVEN
     else:
-        program = [sys.executable, str(HERE / "ours.py"), job.name]
-        extra = ["--clients", job.clients, "--within", within]
-        extra += [] if place.rounds is None else ["--rounds", str(place.rounds)]
-    numbers = ["--topics", str(job.topics), "--seed", str(job.seed), "--out", str(out)]
-    threads = os.environ.get("OMP_NUM_THREADS", "2")
+        owner = np.unique(nodes, return_inverse=True)[1]
+    return {f"client{i}": corpus.take(np.flatnonzero(owner == i)) for i in range(owner.max() + 1)}
+
+
+def ours(
+    name: str, documents: str, topics: int, seed: int, clients: str, within: str, rounds: int | None
+) -> dict[str, Any]:
+    """Train one of our models; return topics, assignments, seconds and memory."""
+    table = pq.read_table(documents)
+    vectors = table["embedding"].combine_chunks().flatten().to_numpy()
+    corpus = Corpus.of(table["tokens"])
+    corpus = corpus.with_embeddings(vectors.reshape(len(corpus), -1))
+    parts = spread_over(corpus, table["node"].to_pylist(), clients, seed)
+    method: dict[str, Any] = {"name" if name in NOT_NETWORKS else "network": name}
+    method |= {"n_components": topics, "coherence": within}
+    method |= {} if rounds is None else {"max_rounds": rounds}
+    limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1}
+    study = Study.make(seed=seed, method=method, vocabulary=limits)
+    start = time.perf_counter()
+    model = train(study, parts, policies=dict.fromkeys(parts, OPEN_POLICY))
+    seconds = time.perf_counter() - start
+    return {
+        "versions": {"fedtopics": __version__},
+        "topics": model.topics(MOST),
+        "assigned": model.transform(corpus).argmax(1).tolist(),
+        "seconds": seconds,
+        "rounds": model.info["rounds"],
+        "peak_mb": memory_mb(),
+        "threads": int(os.environ["OMP_NUM_THREADS"]),
+        "reading": [model.reading.lambda_, model.reading.by_sums],
+        "by_probability": model.topics(MOST, lambda_=1.0),
+    }
+
+
+def run(job: Job, data: Path, work: Path, python: str, rounds: int | None) -> dict[str, Any]:
+    """Run a contestant and score what it found; say what went wrong where it does."""
+    documents, words = prepare(data, work, job.data)
+    within = "documents" if job.data in ORDERLESS else "windows"
+    threads = int(os.environ["OMP_NUM_THREADS"])
     try:
-        subprocess.run(
-            [*program, str(documents), str(words), *numbers, *extra],
-            check=True,
-            timeout=LIMIT,
-            env=os.environ | {"OMP_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1"},
-        )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired, OSError) as error:
-        missing = getattr(error, "returncode", None) == os.EX_UNAVAILABLE  # so says peers.py
-        return asdict(job) | {"failed": "ImportError" if missing else type(error).__name__}
-    result = json.loads(out.read_text())
+        if job.clients == "peer":
+            name = job.name.removesuffix("-even")
+            own = evenly(documents, job.seed) if job.name != name else documents
+            given: tuple[Any, ...] = name, str(own), str(words), job.topics, job.seed
+            result = apart(peers.trained, *given, python=python, threads=threads)
+        else:
+            given = job.name, str(documents), job.topics, job.seed, job.clients, within, rounds
+            result = apart(ours, *given, threads=threads)
+    except SystemExit as error:
+        result = {"failed": str(error)}
+    if "failed" in result:
+        return {"failed": result["failed"]}
     kept = ("versions", "seconds", "peak_mb", "threads", "rounds", "reading", "notes")
-    return (
-        asdict(job)
-        | score(result, documents, within)
-        | {key: result[key] for key in kept if key in result}
-    )
+    row: dict[str, Any] = {key: result[key] for key in kept if key in result}
+    return score(result, documents, within) | row
 
 
 def evenly(documents: Path, seed: int) -> Path:
     """Write the documents with clients drawn evenly."""
     table = pq.read_table(documents)
-    owner = np.random.default_rng(seed).permutation(len(table)) % 5
+    owner = np.random.default_rng(seed).permutation(len(table)) % EVEN
     path = documents.with_suffix(".even.parquet")
     nodes = pa.array([f"client{i}" for i in owner])
     pq.write_table(table.set_column(table.column_names.index("node"), "node", nodes), path)
@@ -195,48 +210,33 @@ def score(result: dict[str, Any], documents: Path, within: str) -> dict[str, flo
     assigned = np.array(result["assigned"])
     return scores | {
         "top10": unique_words(shown, SHOWN),
-        "top25": unique_words(result["topics"], 25),
+        "top25": unique_words(result["topics"], MOST),
         "nmi": normalised_mutual_information(table["label"].to_pylist(), assigned),
         "outliers": float((assigned < 0).mean()),
     }
 
 
-def known(results: Path) -> list[dict[str, Any]]:
-    if not results.exists():
-        return []
-    return [json.loads(line) for line in results.read_text().splitlines()]
-
-
-def is_done(job: Job, results: Path) -> bool:
-    """Look again each time: another process may have finished it in the meantime."""
-    return any(asdict(job).items() <= row.items() for row in known(results))
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the tables, a data set after the other: mean and deviation over seeds."""
-    lines = [INTRODUCTION]
+def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the tables, a data set after the other: a line a contestant, ours first."""
+    order = [(name, clients) for name in OURS for clients in CLIENTS]
+    order += [(name, "peer") for name in PEERS]
+    yield INTRODUCTION
     for data, topics in SETTINGS:
         chosen = [r for r in rows if (r["data"], r["topics"]) == (data, topics)]
         if chosen:
-            lines += ["", f"**{data}, {topics} topics**", "", HEADER, *lines_of(chosen)]
-    return "\n".join(lines) + "\n"
+            yield f"\n**{data}, {topics} topics**\n\n{HEADER}"
+        found = dict(each_group(chosen, "name", "clients"))
+        for name, clients in filter(found.__contains__, order):
+            cells = " | ".join(cells_of(found[name, clients]))
+            yield f"| {name} | {place(name, clients)} | {cells} |"
 
 
-def lines_of(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Return a line a contestant: ours first, then the peers."""
-    ours = [(name, clients) for name in OURS for clients in CLIENTS]
-    for name, clients in [*ours, *((name, "peer") for name in PEERS)]:
-        these = [r for r in rows if (r["name"], r["clients"]) == (name, clients)]
-        if these:
-            yield f"| {name} | {place(name, clients)} | {' | '.join(cells(these))} |"
-
-
-def cells(rows: list[dict[str, Any]]) -> list[str]:
+def cells_of(rows: list[dict[str, Any]]) -> list[str]:
     """Return the scores of a contestant, or why it has none."""
     good = [r for r in rows if "failed" not in r]
     if not good:
         why = rows[0]["failed"]
-        return [WHY.get(why, f"failed: {why}")]
+        return ["does not install" if why == "ImportError" else f"failed: {why}"]
     scores = [spread([r[column] for r in good if column in r]) for column in COLUMNS]
     middle = [f"{np.mean([r[c] for r in good]):,.0f}" for c in ("seconds", "peak_mb")]
     threads = "/".join(sorted({str(r["threads"]) for r in good}))
@@ -259,50 +259,17 @@ def spread(values: list[float]) -> str:
     return f"{np.mean(values):.3f}{deviation}".replace("0.", ".")
 
 
-def made_up(folder: Path) -> Path:
-    """Write documents that look like m10's; return their folder."""
-    clients = made_up_clients(n_documents=12)
-    tokens = [text for corpus in clients.values() for text in corpus.documents.to_pylist()]
-    names = [name for name, corpus in clients.items() for _ in range(len(corpus))]
-    texts = [" ".join(words) for words in tokens]
-    content = {"text": texts, "tokens": tokens, "label": names, "node": names}
-    pq.write_table(pa.table(content), folder / "m10.parquet")
-    return folder
-
-
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, help="folder of the Parquet files")
-    parser.add_argument("--peers", default="", help="Python of the peers' environment")
-    parser.add_argument("--sets", nargs="+", default=[data for data, _ in SETTINGS])
-    parser.add_argument("--names", nargs="+", default=[*OURS, *PEERS])
-    parser.add_argument("--seeds", type=int, default=3)
-    arguments = parser.parse_args()
-    folder = results_of("quality", arguments.quick)
-    if arguments.quick:
-        place = Place(made_up(folder), folder / "work", rounds=2)
+    sets = dict.fromkeys(data for data, _ in SETTINGS)
+    files = ", ".join(f"{data}.parquet" for data in sets)
+    given = arguments(__doc__, files, peers=True, sets=sets, names=(*OURS, *PEERS), seeds=3)
+    data, work, rounds = given.data, WORK, None
+    todo = [job for job in jobs(given.sets, given.seeds) if job.name in given.names]
+    if given.quick:
+        data, work, rounds = write_made_up(given.folder, ("m10",), 60), given.folder / "work", 2
         todo = [Job("m10", 20, name, "node", 0) for name in ("lda", "zeroshottm")]
-    elif arguments.data is None:
-        parser.error("say where the Parquet files are: --data FOLDER; or --quick")
-    else:
-        place = Place(arguments.data, peers=arguments.peers)
-        todo = list(jobs(arguments.sets, arguments.seeds))
-    results = folder / "quality.jsonl"
-    for job in todo:
-        skip = job.name not in arguments.names or (job.clients == "peer" and not arguments.peers)
-        if skip or is_done(job, results):
-            continue
-        row = run(job, place)
-        if arguments.quick and "failed" in row:
-            sys.exit(f"{job.name} failed: {row['failed']}")
-        with results.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        sys.stderr.write(json.dumps({k: row.get(k) for k in ("data", "topics", "name", "clients",
-            "seed", "npmi", "c_v", "top10", "nmi", "seconds", "failed")}) + "\n")  # fmt: skip
-    text = table(known(results))
-    (folder / "quality.md").write_text(text)
-    sys.stdout.write(text)
-
-
-if __name__ == "__main__":
-    main()
+    todo = [job for job in todo if given.peers or job.clients != "peer"]
+    rows = measured(given, todo, lambda job: run(job, data, work, given.peers, rounds))
+    write(given, tables(kept_rows(given)))
+    if given.quick and any("failed" in row for row in rows):
+        raise SystemExit("A contestant failed.")

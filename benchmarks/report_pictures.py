@@ -3,27 +3,21 @@
 The study is made up: letters to five offices of a city over two years (`tests/helpers/letters.py`).
 Each picture shows one view side by side at 390, 768 and 1280 pixels, light and dark; one more is
 the printed page, and one the beginning of the report.
-
-    python benchmarks/report_pictures.py
 """
 
 from __future__ import annotations
 
 import io
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from fedtopics.cli.report import write  # noqa: E402
-from quick import parser_of, results_of  # noqa: E402
-from tests.helpers.letters import letters_run  # noqa: E402
+from benchmarks.common import ROOT, arguments
+from fedtopics.cli.report import write
+from tests.helpers.letters import letters_run
 
 FIGURES = ROOT / "docs" / "figures"
 SCREENS = (390, "light"), (390, "dark"), (768, "light"), (1280, "dark")
@@ -84,10 +78,10 @@ def save(picture: Image.Image, folder: Path, name: str) -> None:
 
 
 def main() -> None:
-    arguments = parser_of(__doc__).parse_args()
-    out = results_of("report_pictures", True) if arguments.quick else FIGURES
+    given = arguments(__doc__)
+    out = given.folder if given.quick else FIGURES
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        page = write(letters_run(Path(name), part=0.2 if arguments.quick else 1.0))
+        page = write(letters_run(Path(name), part=0.2 if given.quick else 1.0))
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )

@@ -1,173 +1,390 @@
-"""What an exchange costs: our engine beside a bare gRPC stream, both over mutual TLS on loopback.
+"""What an exchange costs: our engine beside a bare gRPC stream, and a hundred clients at once.
 
-An exchange gets so many bytes from every client and brings as many to it. Ours also checks, signs,
-writes ledgers (with SHA-256) and the log of totals, sums in float64 in the order of the names, and
-bounds its memory; the bare stream looks at nothing. The two take turns in blocks of exchanges, so
-that a noisy machine disturbs both. Results go to ``benchmarks/results/rounds.md``; what is there
-already is not measured again.
-
-    python benchmarks/rounds.py [--quick]
+An exchange gets so many bytes from every client and brings as many to it, over mutual TLS on
+loopback. Ours is the whole engine without a method: all execute one program; clients' replies pass
+door and ledger and are signed, the server sums in float64 in the order of the names, and keeps each
+total in its log on disk. The bare stream looks at nothing. The two take turns in blocks of
+exchanges, so that a noisy machine disturbs both. Of a hundred clients, ten a process, each of 200
+rounds checks that the sum holds each client once.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import asyncio
+import queue
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-from echo import SIZES, Block, name_of
+import grpc
+import numpy as np
+
+from benchmarks.common import Worker, arguments, measured, memory_mb, table, write
 from fedtopics import pki
+from fedtopics.engines.adder import Rules
+from fedtopics.engines.disk_log import DiskLog
+from fedtopics.engines.exchange import Exchange
+from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
+from fedtopics.engines.grpc.frames import CHUNK
+from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
+from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
+from fedtopics.engines.links import SERVER
+from fedtopics.engines.log import Log
+from fedtopics.engines.node import Node
+from fedtopics.engines.replica import Replica
+from fedtopics.engines.transport import Transport
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.participant import ALONE
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.methods.core.interfaces import Clients
+from fedtopics.methods.core.replies import COUNT, Field
+from fedtopics.pki import Identity, Signer
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "rounds.jsonl"
-CLIENTS = (5, 50)
+SIZES = {"4 KB": 1 << 10, "2 MB": 1 << 19, "8 MB": 1 << 21}  # floats
+CLIENTS, MANY = (5, 50), 100
 BLOCKS, QUICK = 8, 4
 EXCHANGES = {5: 12, 50: 4}  # of a block
 WARMING = 3
-ORIENTATION = """
-For orientation, not measured here: the published gFedNTM code sleeps 3 s a client and step, 15 s
-with five clients; design notes of this project give NVIDIA FLARE 2.9 (collab) 170-260 ms and
-Flower 1.41 (deployment) 3-6 s for a round of 2 MB with five clients."""
+A_PROCESS = 10  # clients
+LONGEST = 900.0  # seconds
+PROPOSAL, RUN, PATH = Proposal("0", "gfedntm", 1, {}, "benchmark"), b"benchmark", "/bare/Talk"
+Block = Sequence[int]
+"""How many exchanges, of how many floats: one round."""
+HEAD = """clients | size | ours, ms (90 %) | bare, ms (90 %) | ours / bare | server at start, MB \
+| at its peak, MB | bare at its peak, MB"""
 
 
-class Contestant:
-    """A server with its clients, in processes that wait for the next of their blocks."""
+class Echo:
+    """A client's side that gives back what it gets, and says how much memory its process has."""
 
-    def __init__(self, kind: str, clients: int, folder: Path, blocks: Sequence[Block]) -> None:
-        command: list[str | Path] = [
-            HERE / "round_contestant.py",
-            kind,
-            str(clients),
-            json.dumps(blocks),
-            folder,
-        ]
-        self._process = subprocess.Popen(
-            [sys.executable, *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    method = "gfedntm"
+    published = ("echo", "memory")
+    attempt, summed, noisy = 1, 0, False
 
-    def run(self) -> dict[str, Any]:
-        """Do the next block."""
-        stdin, stdout = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
-        stdin.write("\n")
-        stdin.flush()
-        answer: dict[str, Any] = json.loads(stdout.readline())
-        return answer
+    def echo(self, values: Any) -> dict[str, Any]:
+        return {"values": values, "documents": 100}
 
-    def children(self) -> list[str]:
-        """Return the clients' processes."""
-        own = self._process.pid
-        return Path(f"/proc/{own}/task/{own}/children").read_text(encoding="utf-8").split()
-
-    def close(self) -> None:
-        cast("IO[str]", self._process.stdin).close()
-        self._process.wait()
+    def memory(self) -> dict[str, Any]:
+        return {"megabytes": int(memory_mb()), "documents": 100}
 
 
-def measure(clients: int, floats: int, folder: Path, turns: int = BLOCKS) -> dict[str, Any]:
-    """Let the two take turns; fresh processes, so that their peak of memory is this size's."""
-    blocks = [(WARMING, floats), *turns * [(EXCHANGES[clients], floats)]]
-    contestants = {
-        kind: Contestant(kind, clients, new_folder(folder, kind), blocks)
-        for kind in ("bare", "ours")
+def echoing(name: str, ledger: Path) -> Door:
+    side: Any = Echo()
+    return Door(name, side, OPEN_POLICY, Ledger("gfedntm", "benchmark", ledger))
+
+
+class Forgetting(Exchange):
+    """A server's, which forgets decisions as one with checkpoints does."""
+
+    def round(self, number: int, *rest: Any) -> Any:
+        """Do a round; forget those before."""
+        self._node.cut(self.index)
+        return super().round(number, *rest)
+
+
+@contextmanager
+def leading(
+    transport: Transport, n_clients: int, folder: Path, signatures: Signatures | None = None
+) -> Iterator[Exchange]:
+    """Give a server's program its clients, at the other ends of a transport."""
+    names = names_of(n_clients)
+    introduction = Introduction(SERVER, PROPOSAL, RUN, signatures or Unsigned())
+    node = Node(SERVER, names, transport, introduction, lambda _: None)
+    log = DiskLog(folder / "log", RUN)
+    exchange = Forgetting(node, Rules(n_clients, LONGEST, LONGEST, LONGEST), lambda _: None)
+    node.start(Replica(SERVER, [SERVER], names, log, now=node.now()))
+    try:
+        yield exchange
+        node.wait_until_done(LONGEST)
+    finally:
+        node.stop()
+        log.close()
+
+
+def take_part(
+    transport: Transport, name: str, n_clients: int, folder: Path,
+    program: Callable[[Exchange], Any], signatures: Signatures | None = None,
+) -> None:  # fmt: skip
+    """Execute the program as a client."""
+    signed = signatures or Unsigned()
+    unknown = Introduction(name, PROPOSAL, b"", signed)
+    node = Node(name, (), transport, unknown, lambda _: None, keeps=False)
+    node.start()
+    try:
+        link, offer = node.offered()
+        names = names_of(n_clients)
+        replica = Replica(name, [SERVER], names, Log(RUN), now=node.now())
+        door = echoing(name, folder / f"{name}.jsonl")
+        exchange = Exchange(node, ALONE, lambda _: None, name, door)
+        node.join(link, offer, names, Introduction(name, PROPOSAL, offer.run, signed), replica)
+        program(exchange)
+        node.done()
+    finally:
+        node.stop()
+
+
+def name_of(number: int) -> str:
+    return f"client-{number:03d}"
+
+
+def names_of(n_clients: int) -> list[str]:
+    return [name_of(number) for number in range(n_clients)]
+
+
+def echo(clients: Clients, floats: int, exchanges: int = 1) -> list[float]:
+    """Do a round: so many floats from each client, and their sum to each; return the seconds.
+
+    An exchange lasts from the total before it until its own total: its clients get the one before,
+    and answer. So the first one of the round is not measured, but for a single one.
+    """
+    values = np.ones(floats, np.float32)
+    template = {"values": Field((floats,), dtype="float32"), "documents": COUNT}
+
+    def work() -> list[float]:
+        times = [time.perf_counter()]
+        for _ in range(exchanges + 1 if exchanges > 1 else 1):
+            total = clients.sum("echo", template, values=values)
+            times.append(time.perf_counter())
+            if total["values"][0] != len(clients.names):
+                raise ValueError(total["values"][0])
+        return [after - before for before, after in pairwise(times)][-exchanges:]
+
+    return clients.round(1, work)[0]
+
+
+def latencies(clients: Clients, rounds: int) -> dict[str, Any]:
+    """Return the median seconds of exchanges of each size, and a client's memory after them."""
+    found: dict[str, Any] = {
+        size: statistics.median(echo(clients, floats, rounds)) for size, floats in SIZES.items()
     }
+    memory = clients.call("memory")
+    return found | {"client_mb": statistics.median(r["megabytes"] for r in memory.values())}
+
+
+# The two contestants: a server with its clients, in processes.
+
+
+def our_clients(numbers: list[int], port: int, folder: str, n: int, blocks: list[Block]) -> None:
+    """Be some of the clients, a thread each."""
+    place = Path(folder)
+
+    def program(clients: Exchange) -> None:
+        for exchanges, floats in blocks:
+            echo(clients, floats, exchanges)
+
+    def client(number: int) -> None:
+        name = name_of(number)
+        identity = Identity.load(place / "pki" / "clients" / name)
+        address = Address(f"localhost:{port}", channel_credentials(identity), "")
+        transport = GrpcTransport(None, [address], 1, lambda _: None)
+        take_part(transport, name, n, place, program, Signer(identity))
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def bare_clients(numbers: list[int], port: int, folder: str, *_: Any) -> None:
+    """Be some of the clients: send back what comes."""
+
+    async def talk(number: int) -> None:
+        identity = Identity.load(Path(folder) / "pki" / "clients" / name_of(number))
+        credentials = channel_credentials(identity)
+        async with grpc.aio.secure_channel(f"localhost:{port}", credentials) as channel:
+            stream = channel.stream_stream(PATH)()
+            await stream.write(b"here")
+            while (head := await stream.read()) is not grpc.aio.EOF:
+                chunks = [await stream.read() for _ in range(int.from_bytes(head, "little"))]
+                for chunk in chunks:
+                    await stream.write(chunk)
+
+    async def talk_all() -> None:
+        with suppress(grpc.aio.AioRpcError):  # the server ends
+            await asyncio.gather(*map(talk, numbers))
+
+    asyncio.run(talk_all())
+
+
+def start_clients(
+    be: Callable[..., None], n: int, blocks: list[Block], port: int, folder: Path
+) -> list[Worker]:
+    """Start the clients, several a process where there are many."""
+    each = A_PROCESS if n > A_PROCESS else 1
+    groups = [list(range(first, min(first + each, n))) for first in range(0, n, each)]
+    return [Worker(be, group, port, str(folder), n, blocks) for group in groups]
+
+
+@contextmanager
+def ours(n: int, blocks: list[Block], folder: Path) -> Iterator[Callable[[Block], list[float]]]:
+    """Start our server and its clients; give what does a block of exchanges."""
+    identity = Identity.load(folder / "pki" / "server")
+    listening = Listening("localhost:0", server_credentials(identity))
+    transport = GrpcTransport(listening, (), n, lambda _: None)
+    with leading(transport, n, folder, Signer(identity)) as clients:
+        workers = start_clients(our_clients, n, blocks, transport.port, folder)
+        yield lambda block: echo(clients, block[1], block[0])
+    for worker in workers:
+        worker.close()
+
+
+@contextmanager
+def bare(n: int, blocks: list[Block], folder: Path) -> Iterator[Callable[[Block], list[float]]]:
+    """Start a bare stream and its clients; give what sends so many floats to all and back."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    streams: list[Any] = []
+    here: queue.SimpleQueue[None] = queue.SimpleQueue()
+    done = threading.Event()
+
+    async def talk(_: Any, context: Any) -> None:
+        await context.read()
+        streams.append(context)
+        here.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, done.wait)
+
+    async def listen() -> tuple[Any, int]:
+        server = grpc.aio.server()
+        handlers = {"Talk": grpc.stream_stream_rpc_method_handler(talk)}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare", handlers),))
+        identity = Identity.load(folder / "pki" / "server")
+        port = server.add_secure_port("localhost:0", server_credentials(identity))
+        await server.start()
+        return server, port
+
+    async def send(chunks: list[bytes]) -> None:
+        async def one(stream: Any) -> None:
+            await stream.write(len(chunks).to_bytes(4, "little"))
+            for chunk in chunks:
+                await stream.write(chunk)
+            for _ in chunks:
+                await stream.read()
+
+        await asyncio.gather(*map(one, streams))
+
+    server, port = asyncio.run_coroutine_threadsafe(listen(), loop).result()
+    workers = start_clients(bare_clients, n, blocks, port, folder)
+    for _ in range(n):
+        here.get(timeout=600)
+
+    def exchange(floats: int) -> float:
+        data = bytes(4 * floats)
+        before = time.perf_counter()
+        chunks = [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
+        asyncio.run_coroutine_threadsafe(send(chunks), loop).result()
+        return time.perf_counter() - before
+
+    yield lambda block: [exchange(block[1]) for _ in range(block[0])]
+    done.set()
+    asyncio.run_coroutine_threadsafe(server.stop(0), loop).result()
+    for worker in workers:
+        worker.process.kill()
+
+
+def contestant(
+    kind: str, n: int, blocks: list[Block], folder: str
+) -> Generator[dict[str, Any], None, None]:
+    """Do a block of exchanges for each line; yield its seconds and the server's memory."""
+    with (ours if kind == "ours" else bare)(n, blocks, Path(folder)) as exchanged:
+        start = memory_mb()
+        for block, _ in zip(blocks, sys.stdin, strict=False):
+            seconds = exchanged(block)
+            used = {"start": start, "now": memory_mb(kind="VmRSS"), "megabytes": memory_mb()}
+            yield {"seconds": seconds} | used
+
+
+def start(kind: str, n: int, blocks: list[Block], folder: Path) -> Worker:
+    """Start a contestant, with a folder for ledgers and a log, and the certificates."""
+    own = Path(tempfile.mkdtemp(prefix=kind, dir=folder))
+    (own / "pki").symlink_to(folder / "pki")
+    return Worker(contestant, kind, n, blocks, str(own))
+
+
+def compare(clients: int, floats: int, folder: Path, turns: int) -> dict[str, Any]:
+    """Let the two take turns; fresh processes, so that their peak of memory is this size's."""
+    blocks: list[Block] = [(WARMING, floats), *turns * [(EXCHANGES[clients], floats)]]
+    contestants = {kind: start(kind, clients, blocks, folder) for kind in ("bare", "ours")}
     seconds: dict[str, list[float]] = {kind: [] for kind in contestants}
     memory = {}
-    for contestant in contestants.values():
-        contestant.run()
+    for each in contestants.values():
+        each.ask()
     for _ in range(turns):
-        for kind, contestant in contestants.items():
-            answer = contestant.run()
+        for kind, each in contestants.items():
+            answer = each.ask()
             seconds[kind] += answer["seconds"]
             memory[kind] = answer["start"], answer["megabytes"]
-    for contestant in contestants.values():
-        contestant.close()
-    row: dict[str, Any] = {"clients": clients, "floats": floats}
+    for each in contestants.values():
+        each.close()
+    row: dict[str, Any] = {}
     for kind, times in seconds.items():
         row[kind] = [1e3 * statistics.median(times), 1e3 * statistics.quantiles(times, n=10)[-1]]
         row[f"{kind} MB"] = memory[kind]
     return row
 
 
-def new_folder(folder: Path, kind: str) -> Path:
-    """Make a folder for ledgers and a log, with the certificates."""
-    found = Path(tempfile.mkdtemp(prefix=kind, dir=folder))
-    (found / "pki").symlink_to(folder / "pki")
-    return found
-
-
 def certify(folder: Path, clients: int) -> None:
     """Make certificates."""
     pki.create(folder / "pki", ["localhost"])
-    for number in range(clients):
-        pki.issue(folder / "pki", name_of(number))
+    for name in names_of(clients):
+        pki.issue(folder / "pki", name)
 
 
-def rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row a setting, those of earlier runs first."""
-    RESULTS.parent.mkdir(exist_ok=True)
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    known = {(row["clients"], row["floats"]): row for row in map(json.loads, lines)}
-    certify(folder, max(CLIENTS))
-    for clients, floats in product(CLIENTS, SIZES.values()):
-        row = known.get((clients, floats))
-        if row is None:
-            row = measure(clients, floats, folder)
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-        yield row
-
-
-def table(found: Iterator[dict[str, Any]]) -> Iterator[str]:
-    """Yield the table's lines."""
+def cells_of(row: dict[str, Any]) -> list[object]:
+    """Return a line of the table."""
     names = {floats: name for name, floats in SIZES.items()}
-    yield (
-        "| clients | size | ours, ms (90 %) | bare, ms (90 %) | ours / bare | server at start, MB "
-        "| at its peak, MB | bare at its peak, MB |"
-    )
-    yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for row in found:
-        ours, bare = row["ours"], row["bare"]
-        yield (
-            f"| {row['clients']} | {names[row['floats']]} | {ours[0]:.1f} ({ours[1]:.1f}) "
-            f"| {bare[0]:.1f} ({bare[1]:.1f}) | {ours[0] / bare[0]:.2f} "
-            f"| {row['ours MB'][0]:.0f} | {row['ours MB'][1]:.0f} | {row['bare MB'][1]:.0f} |"
-        )
+    ours, bare = row["ours"], row["bare"]
+    times = [f"{median:.1f} ({slow:.1f})" for median, slow in (ours, bare)]
+    memory = [*row["ours MB"], row["bare MB"][1]]
+    ratio = f"{ours[0] / bare[0]:.2f}"
+    return [row["clients"], names[row["floats"]], *times, ratio, *(f"{mb:.0f}" for mb in memory)]
+
+
+def load(clients: int, rounds: int, folder: Path) -> list[list[object]]:
+    """Let many clients do rounds of 2 MB; return a line for every block of them."""
+    block = rounds // 10
+    blocks: list[Block] = [(block, SIZES["2 MB"]) for _ in range(10)]
+    worker = start("ours", clients, blocks, folder)
+    lines: list[list[object]] = []
+    for done in range(block, rounds + 1, block):
+        answer = worker.ask()
+        numbers = statistics.median(answer["seconds"]), answer["now"], answer["megabytes"]
+        lines.append([done, f"{numbers[0]:.2f}", *(f"{mb:.0f}" for mb in numbers[1:])])
+        print(lines[-1], flush=True)
+    worker.close()
+    return lines
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="2 MB, five clients; writes nothing")
-    if parser.parse_args().quick:
-        with tempfile.TemporaryDirectory() as folder:
-            certify(Path(folder), CLIENTS[0])
-            row = measure(CLIENTS[0], SIZES["2 MB"], Path(folder), QUICK)
-        sys.stdout.writelines(f"{line}\n" for line in table(iter([row])))
-        return
-    lines = [
-        "An exchange over mutual TLS on loopback, median and 90th percentile; clients are "
-        f"processes of their own (of 50, ten a process). gRPC {version('grpcio')}. Command: "
-        "`make bench-rounds`.",
-        "",
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        for line in table(rows(Path(folder))):
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
-            lines.append(line)
-    lines += ORIENTATION.splitlines()
-    RESULTS.with_suffix(".md").write_text("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    given = arguments(__doc__)
+    sizes = (SIZES["2 MB"],) if given.quick else SIZES.values()
+    counts, turns = ((5,), QUICK) if given.quick else (CLIENTS, BLOCKS)
+    many, rounds = (11, 10) if given.quick else (MANY, 200)
+    tasks = [{"clients": n, "floats": floats} for n, floats in product(counts, sizes)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        certify(folder, many if given.quick else MANY)
+        rows = measured(given, tasks, lambda task: compare(**task, folder=folder, turns=turns))
+        write(given, [
+            "An exchange over mutual TLS on loopback, median and 90th percentile; clients are "
+            f"processes of their own (of 50, ten a process). gRPC {version('grpcio')}. Command: "
+            "`make bench NAME=rounds`.", "", *table(HEAD, map(cells_of, rows), left=0),
+        ])  # fmt: skip
+        begin = time.monotonic()
+        lines = load(many, rounds, folder)
+        write(given, [
+            f"{many} clients, ten a process, 2 MB to each and back in every round, mutual TLS on "
+            "loopback. Nothing was lost: every round's sum holds each client once. Command: "
+            "`make bench NAME=rounds`.", "",
+            *table("rounds | seconds a round, median | resident, MB | peak, MB", lines, left=0),
+            "", f"{time.monotonic() - begin:.0f} s in all.",
+        ], "load")  # fmt: skip

@@ -6,16 +6,14 @@ it finds in documents. It imports names of ``fedtopics.__all__`` alone and calls
 so that it runs on any layout of modules. Compare digests of one computer only: another processor
 or version of torch may round otherwise.
 
-    python benchmarks/same_bits.py --out before.json    # then change the code
-    python benchmarks/same_bits.py --out after.json --compare before.json
+The first run keeps the digests in build/same_bits.json; later ones, after a change of the code, are
+compared with these. Delete the file to begin anew.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -30,6 +28,15 @@ import numpy as np
 import torch
 
 import fedtopics
+from benchmarks.common import ROOT, arguments
+from benchmarks.same_bits_studies import (
+    CLIENTS,
+    DIMENSION,
+    STUDIES,
+    documents,
+    study_file,
+    write_documents,
+)
 from fedtopics import (
     FLDA,
     LDA,
@@ -46,11 +53,9 @@ from fedtopics import (
     ZeroShotTM,
     train,
 )
-from same_bits_studies import CLIENTS, DIMENSION, STUDIES, documents, study_file, write_documents
 
 Cases = dict[str, Callable[[Path], TopicModel]]  # each has an empty folder of its own
 
-ALONE = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}  # of all processes
 PATIENCE = 120  # seconds for a federation
 FIRST = (
     "lda/stochastic", "flda/default", "mixture/default", "kmeans/default", "discriminative/default",
@@ -258,14 +263,12 @@ def compare(found: Mapping[str, str], known: Mapping[str, str], complete: bool) 
 
 
 def main() -> int:
-    """Train the cases that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--out", type=Path, help="JSON file for the digests")
-    parser.add_argument("--only", default="", help="cases whose names hold this")
-    parser.add_argument("--compare", type=Path, metavar="FILE", help="digests from before")
-    parser.add_argument("--quick", action="store_true", help="a dozen cases")
-    options = parser.parse_args()
-    known = json.loads(options.compare.read_text()) if options.compare else None
+    """Train the cases that are asked for; compare them with those of before, if there are any."""
+    given = arguments(__doc__, only="", compare=None, out=None)
+    before = given.compare or ROOT / "build/same_bits.json"
+    quick = given.quick and not given.compare
+    known = json.loads(before.read_text()) if before.exists() and not quick else None
+    out = given.out or (before if known is None else ROOT / "build/same_bits_after.json")
     print(f"fedtopics of {Path(str(fedtopics.__file__)).parent}")
     found: dict[str, str] = {}
     begun = time.perf_counter()
@@ -274,21 +277,15 @@ def main() -> int:
         write_documents(place)
         corpus = documents(place)["east"]
         for name, case in all_cases(place).items():
-            if options.only in name and (name in QUICK or not options.quick):
+            if given.only in name and (name in QUICK or not given.quick):
                 start = time.perf_counter()
                 found[name] = measure(case, corpus)
                 seconds = time.perf_counter() - start
                 print(f"{found[name][:24]:24}  {seconds:5.1f} s  {name}", flush=True)
     print(f"{len(found)} cases, {time.perf_counter() - begun:.0f} s")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    complete = not options.only and not options.quick
-    return 0 if known is None else int(compare(found, known, complete) > 0)
-
-
-if __name__ == "__main__":
-    if any(os.environ.get(name) != value for name, value in ALONE.items()):
-        again = subprocess.run([sys.executable, *sys.argv], env=os.environ | ALONE, check=False)
-        sys.exit(again.returncode)
-    sys.exit(main())
+    errors = sum(digest.startswith("error") for digest in found.values())
+    complete = not given.only and not given.quick
+    if complete or given.out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return errors if known is None else int(compare(found, known, complete) > 0)

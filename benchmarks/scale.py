@@ -2,21 +2,14 @@
 
 Five clients' Parquet files of 100-word texts are read, counted, agreed on and trained on (20,000
 words, 25 topics; the largest experiment of the gFedNTM paper has as many documents); words are
-those that five documents of a client have. Beside them scikit-learn's mini-batch NMF and tomotopy's
-LDA on all files at once, with the words of five documents. Each contestant runs in a process of its
-own, whose peak memory is what the operating system says. What is in ``results/scale.jsonl`` is not
-run again.
-
-    python benchmarks/scale.py [--sizes 22000 220000] [--methods lda nmf]
+those that five documents of a client have. Compared with scikit-learn's mini-batch NMF and
+tomotopy's LDA on all files at once, with the words of five documents. Each contestant runs in a
+process of its own, whose peak memory is what the operating system says.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -29,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fedtopics.files import RowFile
-from quick import parser_of, results_of
+from benchmarks.common import apart, arguments, kept_rows, measured, memory_mb, table, write
 
 SIZES, QUICK = (22_000, 220_000, 2_200_000), (1_000,)
 N_CLIENTS, N_WORDS, LENGTH, N_TOPICS, RAREST = 5, 20_000, 100, 25, 5
 MOST = 3.0  # GB
+GB = 1.024 / 1000  # of a megabyte of 1024 times 1024 bytes, as the system counts
 OURS: dict[str, dict[str, Any]] = {
     "prodlda": {"batch_size": 64 * N_CLIENTS, "max_rounds": 100},
     "lda": {"name": "lda", "max_rounds": 100},
@@ -43,6 +36,8 @@ OURS: dict[str, dict[str, Any]] = {
 Found = dict[str, Any]
 CHUNK = 20_000
 LETTERS = np.array(list("abcdefghijklmnopqrst"))
+HEAD = """documents | | words | reading and counting | training | inference | needed | with files \
+| threads"""
 
 
 def write_client(path: Path, documents: int, seed: int) -> None:
@@ -61,16 +56,10 @@ def write_client(path: Path, documents: int, seed: int) -> None:
             writer.write_table(pa.table({"text": pc.binary_join(lists, " ")}))
 
 
-def memory_gb(kind: str) -> float:
-    """Return what the system says of this process's memory."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.split(f"{kind}:")[1].split()[0]) / 1e6
-
-
 def watch(most: list[float]) -> None:
     """Note the most memory of this process that is no copy of a file, twenty times a second."""
     while True:
-        most[0] = max(most[0], memory_gb("RssAnon"))
+        most[0] = max(most[0], memory_mb(kind="RssAnon"))
         time.sleep(0.05)
 
 
@@ -110,10 +99,8 @@ def ours(method: str, folder: Path) -> Found:
 
 def texts_of(folder: Path) -> list[str]:
     """Read all files."""
-    texts: list[str] = []
-    for path in sorted(folder.glob("*.parquet")):
-        texts += pq.read_table(path)["text"].to_pylist()
-    return texts
+    paths = sorted(folder.glob("*.parquet"))
+    return [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
 
 
 def scikit_learn(folder: Path) -> Found:
@@ -122,9 +109,8 @@ def scikit_learn(folder: Path) -> Found:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     start = time.perf_counter()
-    texts = texts_of(folder)
     weights = TfidfVectorizer(min_df=RAREST, max_features=N_WORDS, dtype=np.float32)
-    bag = weights.fit_transform(texts)
+    bag = weights.fit_transform(texts_of(folder))
     counted = time.perf_counter()
     model = MiniBatchNMF(N_TOPICS, batch_size=1024, max_iter=1, random_state=0).fit(bag)
     trained = time.perf_counter()
@@ -143,17 +129,16 @@ def tomotopy(folder: Path) -> Found:
 
     start = time.perf_counter()
     model = tp.LDAModel(k=N_TOPICS, min_df=RAREST, seed=0)
-    documents = 0
-    for text in texts_of(folder):
+    texts = texts_of(folder)
+    for text in texts:
         model.add_doc(text.split())
-        documents += 1
     model.train(0)
     counted = time.perf_counter()
-    model.train(1, workers=int(os.environ.get("OMP_NUM_THREADS", "2")))
+    model.train(1, workers=int(os.environ["OMP_NUM_THREADS"]))
     return {
-        "documents": documents, "words": len(model.used_vocabs),
-        "reading": documents / (counted - start),
-        "training": documents / (time.perf_counter() - counted),
+        "documents": len(texts), "words": len(model.used_vocabs),
+        "reading": len(texts) / (counted - start),
+        "training": len(texts) / (time.perf_counter() - counted),
     }  # fmt: skip
 
 
@@ -163,77 +148,49 @@ PEERS: dict[str, Callable[[Path], Found]] = {
 }
 
 
-def answer(name: str, folder: Path) -> Found:
+def answer(name: str, folder: str) -> Found:
     """Run one contestant in this process."""
     most = [0.0]
     threading.Thread(target=watch, args=(most,), daemon=True).start()
     try:
-        found = PEERS[name](folder) if name in PEERS else ours(name, folder)
+        found = PEERS[name](Path(folder)) if name in PEERS else ours(name, Path(folder))
     except ImportError as error:
         return {"missing": str(error)}
-    return found | {"own_gb": most[0], "peak_gb": memory_gb("VmHWM")}
+    return found | {"own_gb": most[0] * GB, "peak_gb": memory_mb() * GB}
 
 
-def measure(size: int, names: list[str], kept: RowFile) -> None:
-    """Let the contestants that have no row yet run on so many documents, one after the other."""
-    threads = os.environ.get("OMP_NUM_THREADS", "2")
-    keys = [{"size": size, "name": name, "threads": threads} for name in names]
-    todo = [key for key in keys if kept.find(key) is None]
-    with tempfile.TemporaryDirectory() as folder:
-        for client in range(N_CLIENTS if todo else 0):
-            write_client(Path(folder) / f"client{client}.parquet", size // N_CLIENTS, client)
-        for key in todo:
-            command = [sys.executable, __file__, "--answer", str(key["name"]), folder]
-            environment = os.environ | {"OMP_NUM_THREADS": threads}
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
-            row = kept.keep(key | json.loads(done.stdout))
-            sys.stderr.write(f"{line_of(row)}\n")
-
-
-def line_of(row: Found) -> str:
+def cells_of(row: Found) -> tuple[str, ...]:
     """Return a contestant's line of the table."""
     if "missing" in row:
-        return f"| {row['size']:,} | {row['name']} | left out: {row['missing']} | | | | | | |"
+        return f"{row['size']:,}", row["name"], f"left out: {row['missing']}", *[""] * 6
     speeds = [f"{row[part]:,.0f}" if part in row else "-" for part in ("training", "inference")]
     over = f" (above {MOST:g})" if row["own_gb"] > MOST else ""
-    return (
-        f"| {row['documents']:,} | {row['name']} | {row['words']:,} | {row['reading']:,.0f} "
-        f"| {' | '.join(speeds)} | {row['own_gb']:.2f}{over} | {row['peak_gb']:.2f} "
-        f"| {row['threads']} |"
-    )
+    numbers = f"{row['words']:,}", f"{row['reading']:,.0f}", *speeds, f"{row['own_gb']:.2f}{over}"
+    return f"{row['documents']:,}", row["name"], *numbers, f"{row['peak_gb']:.2f}", row["threads"]
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="documents")
-    parser.add_argument("--methods", nargs="+", default=[*OURS, *PEERS], help="contestants")
-    parser.add_argument("--answer", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.answer:
-        sys.stdout.write(json.dumps(answer(given.answer[0], Path(given.answer[1]))))
-        return
-    folder = results_of("scale", given.quick)
-    kept = RowFile(folder / "scale.jsonl")
-    sizes = QUICK if given.quick else given.sizes
-    for size in sizes:
-        measure(size, given.methods, kept)
-    rows = [json.loads(line) for line in (folder / "scale.jsonl").read_text().splitlines()]
+    given = arguments(__doc__, sizes=SIZES, methods=(*OURS, *PEERS))
+    threads = int(os.environ["OMP_NUM_THREADS"])
+    for size in QUICK if given.quick else given.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+
+            def measure(task: Found, size: int = size, folder: str = folder) -> Found:
+                for client in range(N_CLIENTS):
+                    path = Path(folder) / f"client{client}.parquet"
+                    if not path.exists():
+                        write_client(path, size // N_CLIENTS, client)
+                return dict(apart(answer, task["name"], folder, threads=threads))
+
+            tasks = [{"size": size, "name": n, "threads": str(threads)} for n in given.methods]
+            measured(given, tasks, measure)
+    rows = sorted(kept_rows(given), key=lambda row: (row["size"], row["name"]))
     rounds = ", ".join(f"{name} {method['max_rounds']}" for name, method in OURS.items())
-    lines = [
+    write(given, [
         f"Five clients, up to {N_WORDS:,} words, {N_TOPICS} topics; peers have all documents in "
         f"one place. Documents per second; in training each look at one counts (rounds: {rounds}; "
         "of networks 320 documents each, of lda 1,024, of nmf all; peers: one pass). Of the peak "
         "memory (GB), files that the system keeps in memory while there is room are no part of "
-        "what a process needs. Command: `make bench-scale`.",
-        "",
-        "| documents | | words | reading and counting | training | inference | needed | with files "
-        "| threads |",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        *map(line_of, sorted(rows, key=lambda row: (row["size"], row["name"]))),
-    ]
-    (folder / "scale.md").write_text("\n".join(lines) + "\n")
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        "what a process needs. Command: `make bench NAME=scale`.", "",
+        *table(HEAD, map(cells_of, rows)),
+    ])  # fmt: skip

@@ -2,8 +2,6 @@
 
 Processor time, one thread, the median of a few turns. The targets are those for masking and
 checking together at 0.8 million numbers.
-
-    OMP_NUM_THREADS=1 python benchmarks/secure.py [--quick]
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.common import arguments, write
 from fedtopics.secure import field, keys, masks, shares
 from fedtopics.secure.check import challenge, digest, products
-from quick import parser_of, results_of
 
 TARGETS = {(5, 800_000): 40, (50, 800_000): 140}  # milliseconds
 CASES = [(n, size) for size in (800_000, 2_000_000) for n in (5, 50)]
@@ -96,7 +94,7 @@ def described(n: int, size: int, row: Row) -> str:
 
 HEAD = """# Masked sums: processor time
 
-`OMP_NUM_THREADS=1 python benchmarks/secure.py`: milliseconds of one participant's processor, one thread, medians of
+`make bench NAME=secure`: milliseconds of one participant's processor, one thread, medians of
 {turns} turns. *Together*: masking and checking, which are masks, digest, challenge and products. *Adding* is that of all
 replies, at who adds; *keys* are those of all pairs; a mask of one's own, *split* and *combine*, of one secret, are
 for exchanges in which members may be lost.
@@ -107,15 +105,7 @@ for exchanges in which members may be lost.
 
 
 def main() -> None:
-    options = parser_of(__doc__).parse_args()
-    cases = [(5, 10_000)] if options.quick else CASES
-    lines = []
-    for case in cases:
-        lines.append(described(*case, measured(*case)))
-        print(lines[-1], flush=True)
-    page = HEAD.format(turns=TURNS) + "\n".join(lines) + "\n"
-    (results_of("secure", options.quick) / "secure.md").write_text(page, "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    given = arguments(__doc__)
+    cases = [(5, 10_000)] if given.quick else CASES
+    lines = [described(*case, measured(*case)) for case in cases]
+    write(given, [HEAD.format(turns=TURNS).rstrip(), *lines])

@@ -1,46 +1,39 @@
-"""What masks cost whole rounds: studies with and without, turn by turn, over mutual TLS.
+"""What secure aggregation costs whole rounds: studies with and without, turn by turn, over TLS.
 
-A server and five clients, each a process with one thread, train on 20ng (or made-up documents),
+A server and five clients, each a process with one thread, train on 20ng (or synthetic documents),
 once masked and once not, with the same minibatches. The two take turns in blocks of rounds: at the
 end of a block the server waits for the next one, so that a noisy machine disturbs both. The first
 round of a block is left out, as clients begin it while they wait. At the end both have a model: how
-far its weights are apart is said. What is in ``results/secure_rounds.jsonl`` is not measured again.
-
-    OMP_NUM_THREADS=1 python benchmarks/secure_rounds.py [--data FOLDER | --quick]
+far its weights are apart is said.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from documents import bag_of_words, tokenised
-from federated import NAMES, free_port
+from benchmarks.common import Worker, arguments, bag_of_words, measured, parquet, tokenised, write
+from benchmarks.federated import NAMES, free_port
 from fedtopics import Corpus, Study, TopicModel, pki
 from fedtopics.engines.node import Node
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.server import serve
-from fedtopics.files import RowFile
 from fedtopics.pki import Identity
-from quick import parser_of, results_of
 
 ROUNDS, BLOCK, QUICK = 60, 6, 2  # a block's first round does not count
-WORDS, TOPICS, EACH = 5_000, 50, 2_000  # of made-up documents, at each client
+WORDS, TOPICS, EACH = 5_000, 50, 2_000  # of synthetic documents, at each client
 NETWORK = {"n_components": TOPICS, "hidden": [100, 100]}
 METHODS: dict[str, dict[str, Any]] = {
     "ProdLDA, sync": NETWORK | {"norm": "sync"},
@@ -58,11 +51,10 @@ Seconds are medians; *client* is processor time of one client in a round (mean o
 those between the server and one client, from one `round` event to the next. *Apart* is the largest
 difference of a weight matrix after all rounds, relative to its norm; *furthest* that of a weight (LDA's are counts of
 words, up to thousands). Same topics: ten words of each. *Load* is the machine's, on {cores} cores, with what else ran.
-Command: `make bench-secure DATA=folder`, which goes on where it was.
+Command: `make bench NAME=secure-rounds DATA=folder`.
 
 | data | method | documents a round | plain, s | masked, s | ratio | client, plain, s | masked, s | up, plain, MB | masked, MB | ratio | down, plain, MB | masked, MB | ratio | apart | furthest | same topics | load |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |
-"""  # noqa: E501 - a line of the page
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |"""  # noqa: E501 - a line of the page
 
 
 class Task(NamedTuple):
@@ -78,84 +70,86 @@ class Side:
 
     def __init__(self, folder: Path, study: Mapping[str, Any], masked: bool, block: int) -> None:
         self.out = Path(tempfile.mkdtemp(dir=folder))
+        given = f"localhost:{free_port()}", str(folder), str(self.out)
         study = {**study, "secure": masked}
-        address = f"localhost:{free_port()}"
-
-        def start(part: str) -> subprocess.Popen[str]:
-            told = json.dumps([part, address, str(folder), str(self.out), study, block])
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            return subprocess.Popen(
-                [sys.executable, __file__, "--part", told], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, text=True, env=environment,
-            )  # fmt: skip
-
-        self._server = start("")
-        self._clients = [start(name) for name in NAMES]
+        self._server = Worker(lead, *given, study, block)
+        self._clients = [Worker(take_part, name, *given, study, block) for name in NAMES]
         self.rounds: list[dict[str, float]] = []
 
     def run(self) -> None:
         """Do the next block."""
-        if self.rounds:
-            self._say("go on\n")
-        self.rounds += json.loads(cast("IO[str]", self._server.stdout).readline())[1:]
+        self.rounds += self._server.ask()[1:]
 
     def finish(self) -> dict[str, Any]:
         """Let it end; return medians of rounds, seconds and megabytes."""
-        self._say("go on\n")
-        told = [json.loads(client.communicate()[0]) for client in self._clients]
-        codes = [process.wait() for process in (self._server, *self._clients)]
-        if any(codes):
-            raise SystemExit(f"The server and its clients ended with {codes}.")
+        self._server.close()
+        seconds = [client.answer() for client in self._clients]
+        for client in self._clients:
+            client.close()
         middle = {
             name: statistics.median(each[name] for each in self.rounds) for name in self.rounds[0]
         }
-        return {**middle, "client": statistics.mean(told)}
+        return {**middle, "client": statistics.mean(seconds)}
 
     def model(self) -> TopicModel:
         """Return what it has trained."""
         return TopicModel.from_pretrained(self.out / "model")
 
-    def _say(self, words: str) -> None:
-        stdin = cast("IO[str]", self._server.stdin)
-        stdin.write(words)
-        stdin.flush()
 
+def lead(
+    address: str, folder: str, out: str, study: Any, block: int
+) -> Generator[list[dict[str, float]], None, None]:
+    """Be the server; yield what was measured in a block, for a line each."""
+    import queue
+    import threading
 
-def take_part(part: str, address: str, folder: str, out: str, study: Any, block: int) -> None:
-    """Be the server, which prints what it measured at a block's end and waits, or a client."""
     plan = Study.make(**study).with_clients(dict.fromkeys(NAMES))
-    here = Path(folder)
-    if not part:
-        nodes: list[Node] = []
-        rounds: list[dict[str, float]] = []
-        before = 0, 0
+    blocks: queue.Queue[list[dict[str, float]]] = queue.Queue()
+    wanted = threading.Semaphore(0)
+    nodes: list[Node] = []
+    rounds: list[dict[str, float]] = []
+    before = 0, 0
 
-        def note(event: dict[str, Any]) -> None:
-            nonlocal before
-            if event["event"] != "round" or event["round"] < 1:
-                return
-            # Not those of the event: a total may still be on its way when its round is over.
-            sent, received = after = nodes[0].traffic()
-            rounds.append({
-                "seconds": event["seconds"],
-                "up": (received - before[1]) / 1e6 / len(NAMES),
-                "down": (sent - before[0]) / 1e6 / len(NAMES),
-            })  # fmt: skip
-            before = after
-            if len(rounds) == block:
-                print(json.dumps(rounds), flush=True)
-                rounds.clear()
-                input()
+    def note(event: dict[str, Any]) -> None:
+        nonlocal before
+        if event["event"] != "round" or event["round"] < 1:
+            return
+        # Not those of the event: a total may still be on its way when its round is over.
+        sent, received = after = nodes[0].traffic()
+        rounds.append({
+            "seconds": event["seconds"],
+            "up": (received - before[1]) / 1e6 / len(NAMES),
+            "down": (sent - before[0]) / 1e6 / len(NAMES),
+        })  # fmt: skip
+        before = after
+        if len(rounds) == block:
+            blocks.put(rounds.copy())
+            rounds.clear()
+            wanted.acquire()
 
-        identity = Identity.load(here / "pki" / "server", "server")
+    def run() -> None:
+        identity = Identity.load(Path(folder) / "pki" / "server", "server")
         serve(plan, identity, address, Path(out), on_event=note, on_listen=nodes.append)
-        return
+
+    server = threading.Thread(target=run)
+    server.start()
+    for number, _ in enumerate(sys.stdin):
+        if number:
+            wanted.release()
+        yield blocks.get()
+    wanted.release()
+    server.join()
+
+
+def take_part(part: str, address: str, folder: str, out: str, study: Any, block: int) -> float:
+    """Be a client; return its processor seconds in a round."""
     times: list[float] = []
 
     def clock(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] > 0:
             times.append(time.process_time())
 
+    here = Path(folder)
     corpus = Corpus.of(pq.read_table(here / f"{part}.parquet")["tokens"])
     GrpcParticipation(
         address, here / "pki" / "clients" / part, corpus, OPEN_POLICY, Path(out) / part,
@@ -163,10 +157,10 @@ def take_part(part: str, address: str, folder: str, out: str, study: Any, block:
     ).run()  # fmt: skip
     # A client's event comes before it waits for the next round, also at the end of a block.
     within = [i for i in range(1, len(times)) if i % block]
-    print(statistics.mean(times[i] - times[i - 1] for i in within))
+    return statistics.mean(times[i] - times[i - 1] for i in within)
 
 
-def measured(task: Task, folder: Path, rounds: int, block: int) -> dict[str, Any]:
+def compared(task: Task, folder: Path, rounds: int, block: int) -> dict[str, Any]:
     """Let a masked and a plain study take turns; return what both cost, and how they differ."""
     method = METHODS[task.method] | {"max_rounds": rounds, "coherence": "nothing"}
     method |= {"batch_size": task.batch} if task.batch else {}
@@ -185,11 +179,10 @@ def measured(task: Task, folder: Path, rounds: int, block: int) -> dict[str, Any
     plain, masked = (side.model() for side in sides.values())
     weights = {name: np.asarray(weight) for name, weight in plain.weights.items()}
     matrices = [(w, np.asarray(masked.weights[name]) - w) for name, w in weights.items()]
+    norm = np.linalg.norm
     return {
         **row,
-        "apart": max(
-            float(np.linalg.norm(between) / np.linalg.norm(weight)) for weight, between in matrices
-        ),
+        "apart": max(float(norm(between) / norm(weight)) for weight, between in matrices),
         "furthest": max(float(np.abs(between).max()) for _, between in matrices),
         "same": plain.topics(10) == masked.topics(10),
         "load": statistics.median(loads),
@@ -202,7 +195,7 @@ def prepare(folder: Path, data: Path | None, each: int) -> None:
     if data is None:
         tokens = pa.chunked_array(tokenised(bag_of_words(each * len(NAMES), WORDS)))
     else:
-        tokens = pq.read_table(data / "20ng.parquet")["tokens"]
+        tokens = pq.read_table(parquet(data, "20ng"))["tokens"]
     owner = np.random.default_rng(0).permutation(len(tokens)) % len(NAMES)
     for number, name in enumerate(NAMES):
         pki.issue(folder / "pki", name)
@@ -210,56 +203,36 @@ def prepare(folder: Path, data: Path | None, each: int) -> None:
         pq.write_table(pa.table({"tokens": own}), folder / f"{name}.parquet")
 
 
-def described(task: Task, row: dict[str, Any]) -> str:
+def described(row: dict[str, Any]) -> str:
     """Return a line of the table."""
     plain, masked = row["plain"], row["masked"]
 
-    def beside(name: str) -> str:
-        both = f"{plain[name]:.3f} | {masked[name]:.3f}"
-        return both if name == "client" else f"{both} | {masked[name] / plain[name]:.2f}"
+    def both(name: str) -> str:
+        two = f"{plain[name]:.3f} | {masked[name]:.3f}"
+        return two if name == "client" else f"{two} | {masked[name] / plain[name]:.2f}"
 
-    cells = " | ".join(beside(name) for name in ("seconds", "client", "up", "down"))
+    cells = " | ".join(both(name) for name in ("seconds", "client", "up", "down"))
     same = "yes" if row["same"] else "no"
-    batch = f"{task.batch:,}" if task.batch else "all"
+    batch = f"{row['batch']:,}" if row["batch"] else "all"
     return (
-        f"| {task.data} | {task.method} | {batch} | {cells} | {row['apart']:.1e} "
-        f"| {row['furthest']:.1e} | {same} "
-        f"| {row['load']:.1f} |"
+        f"| {row['data']} | {row['method']} | {batch} | {cells} | {row['apart']:.1e} "
+        f"| {row['furthest']:.1e} | {same} | {row['load']:.1f} |"
     )
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet")
-    parser.add_argument("--methods", nargs="+", choices=METHODS)
-    parser.add_argument("--part", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.part:
-        take_part(*json.loads(given.part))
-        return
-    folder = results_of("secure_rounds", given.quick)
-    kept = RowFile(folder / "secure_rounds.jsonl")
+    given = arguments(__doc__, "20ng.parquet", optional=True, methods=METHODS)
     rounds, block = (2 * QUICK, QUICK) if given.quick else (ROUNDS, BLOCK)
     name = "made up" if given.data is None else "20ng"
-    methods = given.methods or (BOTH_KINDS if given.quick else METHODS)
     todo = [
         Task(name, method, batch)
-        for method in methods
+        for method in (BOTH_KINDS if given.quick else given.methods)
         for batch in ((None,) if method == "NMF" else BATCHES[: 1 if given.quick else None])
     ]
     with tempfile.TemporaryDirectory() as here:
         prepare(Path(here), given.data, 100 if given.quick else EACH)
-        kept.fill(
-            todo, Task._asdict, lambda task: measured(task, Path(here), rounds, block), str,
-            lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
-        )  # fmt: skip
-    lines = [described(task, row) for task in todo if (row := kept.find(task._asdict()))]
+        rows = measured(given, todo, lambda task: compared(task, Path(here), rounds, block))
     head = HEAD.format(
         grpc=version("grpcio"), topics=TOPICS, block=block, rounds=rounds, cores=os.cpu_count()
     )
-    (folder / "secure_rounds.md").write_text(head + "\n".join(lines) + "\n", "utf-8")
-    print("\n".join(lines))
-
-
-if __name__ == "__main__":
-    main()
+    write(given, [head, *map(described, rows)])

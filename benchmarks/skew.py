@@ -3,29 +3,23 @@
 Two sets of clients with nothing in common but the language: the documentation of five Python
 packages, and a synthetic corpus in which each client has topics of its own. For each
 normalisation: purity and mutual information of the documents' main topics against the client
-they come from, and for the synthetic corpus the similarity to the true topics. Results are kept
-in ``benchmarks/results/skew.jsonl``, a line a run, and a run that is there is not repeated.
-
-    python benchmarks/skew.py [--seeds 3]
+they come from, and for the synthetic corpus the similarity to the true topics.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from benchmarks.common import arguments, kept_rows, measured, table
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.datasets import package_documentation
 from fedtopics.metrics import normalised_mutual_information, purity, topic_similarity
-from quick import parser_of, results_of
 
 SETS = ("packages", "synthetic")
 SCENARIOS = ("centralised", "sync", "server", "local")
@@ -85,54 +79,35 @@ def scores(
     return found
 
 
-def missing(results: Path, data: tuple[str, ...], seeds: int) -> list[tuple[str, int, str]]:
-    """Runs whose result is not kept yet."""
-    lines = results.read_text().splitlines() if results.exists() else []
-    done = {(r["data"], r["seed"], r["scenario"]) for r in map(json.loads, lines)}
-    every = [
-        (name, seed, scenario) for seed in range(seeds) for name in data for scenario in SCENARIOS
-    ]
-    return [run for run in every if run not in done]
-
-
-def table(results: Path, data: str) -> list[str]:
-    """Mean and standard deviation over seeds, in Markdown."""
-    rows = [r for r in map(json.loads, results.read_text().splitlines()) if r["data"] == data]
-    names = [name for name in SCORES if name in rows[0]]
-    lines = [f"| {data} | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
+def lines(rows: list[dict[str, Any]], names: list[str]) -> Iterator[list[str]]:
+    """Yield mean and standard deviation over seeds, a line for each way."""
     for scenario in SCENARIOS:
-        cells = []
+        cells = [scenario]
         for name in names:
             values = [row[name] for row in rows if row["scenario"] == scenario]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             cells.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
-        lines.append(f"| {scenario} | {' | '.join(cells)} |")
-    return lines
+        yield cells
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    given = parser.parse_args()
-    results = results_of("skew", given.quick) / "skew.jsonl"
+    given = arguments(__doc__, seeds=3)
     sets, seeds = (SETS[1:], 1) if given.quick else (SETS, given.seeds)
-    packages: Any = None
-    for data, seed, scenario in missing(results, sets, seeds):
+
+    def measure(task: dict[str, Any]) -> Scores:
+        data, seed, scenario = task.values()
         if data == "packages":
-            packages = packages or package_documentation(N_CLIENTS)
-            corpora, beta, rounds = packages, None, 1000
+            corpora, beta, rounds = package_documentation(N_CLIENTS), None, 1000
         else:
             corpora, beta = private_topics(seed, documents=200 if given.quick else 2000)
             rounds = 5 if given.quick else 600
-        found = scores(fitted(scenario, corpora, seed, rounds), corpora, beta)
-        with results.open("a") as file:
-            file.write(
-                json.dumps({"data": data, "seed": seed, "scenario": scenario, **found}) + "\n"
-            )
-        sys.stderr.write(f"{data} {seed} {scenario} {found}\n")
+        return scores(fitted(scenario, corpora, seed, rounds), corpora, beta)
+
+    measured(given, [
+        {"data": data, "seed": seed, "scenario": scenario}
+        for seed in range(seeds) for data in sets for scenario in SCENARIOS
+    ], measure)  # fmt: skip
     for data in sets:
-        sys.stdout.write("\n".join(table(results, data)) + "\n\n")
-
-
-if __name__ == "__main__":
-    main()
+        rows = [row for row in kept_rows(given) if row["data"] == data]
+        names = [name for name in SCORES if name in rows[0]]
+        print("\n".join(table(f"{data} | {' | '.join(names)}", lines(rows, names))), end="\n\n")

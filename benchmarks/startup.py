@@ -1,9 +1,6 @@
 """What a command costs before it does anything: processor seconds of its help, and of torch.
 
-Each command is typed with --help several times, of which the median counts; `import torch` stands
-beside them. Prints a table.
-
-    python benchmarks/startup.py
+Each command is typed with --help several times, of which the median counts, beside `import torch`.
 """
 
 from __future__ import annotations
@@ -13,37 +10,24 @@ import subprocess
 import sys
 from statistics import median
 
+from benchmarks.common import arguments, table
 from fedtopics.cli import COMMANDS
-from quick import parser_of
-
-TIMES = 5
 
 
-def seconds(*arguments: str) -> float:
+def seconds(*words: str) -> float:
     """Return the processor seconds of a Python process, its own and the system's."""
     before = os.times()
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
     after = os.times()
-    return (
-        after.children_user - before.children_user + after.children_system - before.children_system
-    )
+    user, system = after.children_user, after.children_system
+    return user - before.children_user + system - before.children_system
 
 
 def main() -> None:
-    """Print the table."""
-    given = parser_of(__doc__).parse_args()
-    times = 1 if given.quick else TIMES
-    commands = ["topics", "status"] if given.quick else [*COMMANDS]
-    rows: dict[str, tuple[str, ...]] = {
-        "python alone": ("-c", ""),
-        "import torch": ("-c", "import torch"),
-    }
-    rows |= {name: ("-m", "fedtopics", name, "--help") for name in commands}
-    print("| | processor seconds |\n| --- | ---: |")
-    for name, arguments in rows.items():
-        found = median(seconds(*arguments) for _ in range(times))
-        print(f"| `{name}` | {found:.2f} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    given = arguments(__doc__)
+    times, commands = (1, ["topics"]) if given.quick else (5, list(COMMANDS))
+    rows = {"python alone": ["-c", ""], "import torch": ["-c", "import torch"]}
+    rows |= {f"fedtopics {name}": ["-m", "fedtopics", name, "--help"] for name in commands}
+    found = {name: median(seconds(*words) for _ in range(times)) for name, words in rows.items()}
+    lines = [(f"`{name}`", f"{value:.2f}") for name, value in found.items()]
+    print("\n".join(table(" | processor seconds", lines)))

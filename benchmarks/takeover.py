@@ -2,30 +2,21 @@
 
 Each seed is one schedule of faults (`tests/helpers/schedules.py`); what must never happen is
 checked after each step, and in the end the healed network has to commit again. Seeds that fail are
-kept in results/takeover-failing.txt. What was done with the same code is not done again::
-
-    python benchmarks/takeover.py --schedules 1000000
-    python benchmarks/takeover.py --seed 17    # one schedule, with the traceback
+kept in the rows. What was done with the same code is not done again.
 """
 
 from __future__ import annotations
 
 import gc
 import hashlib
-import multiprocessing
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from fedtopics.engines import copies, feeds, log, log_messages, replica, views  # noqa: E402
-from fedtopics.files import RowFile  # noqa: E402
-from quick import parser_of, results_of  # noqa: E402
-from tests.helpers import schedules  # noqa: E402
+from benchmarks.common import arguments, measured, write
+from fedtopics.engines import copies, feeds, log, log_messages, replica, views
+from tests.helpers import schedules
 
 CHUNK = 1000  # schedules a row
 QUICK = 2000
@@ -105,43 +96,10 @@ seconds of simulated time (a sign of life each second, patience 3).
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--schedules", type=int, default=1_000_000)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--seed", type=int, help="this schedule alone")
-    options = parser.parse_args()
-    if options.seed is not None:
-        schedules.Schedule(options.seed).run()
-        return
-    count = QUICK if options.quick else options.schedules
-    version = code()
-    place = results_of("takeover", options.quick)
-    file = RowFile(place / "takeover.tmp")
-    names: list[dict[str, Any]] = [
-        {"first": first, "code": version, "chunk": CHUNK}
-        for first in range(options.first, options.first + count, CHUNK)
-    ]
-    todo = [name for name in names if file.find(name) is None]
-    begun = time.monotonic()
-    with multiprocessing.Pool(options.processes) as pool:
-        results = pool.imap(work, [int(name["first"]) for name in todo])
-        for done, (name, row) in enumerate(zip(todo, results, strict=True), 1):
-            file.keep(name | row)
-            if row["failing"]:
-                with (place / "takeover-failing.txt").open("a") as failing:
-                    for seed, text in row["failing"]:
-                        failing.write(f"{seed}\t{version}\t{text}\n")
-            rate = done * CHUNK / (time.monotonic() - begun)
-            print(f"{done * CHUNK:,} of {len(todo) * CHUNK:,} schedules, {rate:.0f}/s", flush=True)
-    rows = [found for found in map(file.find, names) if found is not None]
-    failed = sum(len(row["failing"]) for row in rows)
-    if not options.quick:
-        command = f"python benchmarks/takeover.py --schedules {count}"
-        (place / "takeover.md").write_text(describe(rows, command), "utf-8")
-    print(f"{len(rows) * CHUNK:,} schedules, {failed} failed")
-    sys.exit(1 if failed else 0)
-
-
-if __name__ == "__main__":
-    main()
+    given = arguments(__doc__, schedules=1_000_000)
+    count, version = QUICK if given.quick else given.schedules, code()
+    tasks = [{"first": first, "code": version} for first in range(0, count, CHUNK)]
+    rows = measured(given, tasks, lambda task: work(task["first"]))
+    write(given, describe(rows, f"make bench NAME={given.name}").splitlines())
+    if any(row["failing"] for row in rows):
+        raise SystemExit(f"Schedules failed: {[row['failing'] for row in rows if row['failing']]}")

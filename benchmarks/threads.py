@@ -2,14 +2,11 @@
 
 Three ways take turns: as the command does it by itself; with a thread a core that wait asleep; and
 with a thread a core that wait in a busy loop, which is what torch does by itself. Busy processes
-count, a thread each. What is in ``results/threads.jsonl`` is not run again.
-
-    python benchmarks/threads.py [--quick]
+count, a thread each.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -20,13 +17,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedtopics.files import RowFile
+from benchmarks.common import arguments, measured, table, versions, write
 from fedtopics.threads import available
-from quick import results_of
 
 CORES = available()
 A_CORE = {"OMP_NUM_THREADS": str(CORES)}
@@ -67,7 +62,7 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measured(task: Task) -> dict[str, Any]:
+def demo(task: Task) -> dict[str, Any]:
     """Run a demo; return the seconds of its rounds and of the whole command."""
     environment = {name: value for name, value in os.environ.items() if name not in SET_HERE}
     with tempfile.TemporaryDirectory() as folder, busy(task.busy):
@@ -86,55 +81,35 @@ def measured(task: Task) -> dict[str, Any]:
     return {"training": seconds, "whole": whole, "processor": processor, "load": load}
 
 
-def table(rows: list[dict[str, Any]], rounds: int) -> list[str]:
-    """Return the lines of the table: medians of turns, and ratios to those alone."""
-    lines = [
-        f"Seconds of `fedtopics demo --rounds {rounds}` (five clients, seed 0) on {CORES} cores, "
-        f"alone and beside {CORES} processes that count; medians of {max(r['turn'] for r in rows)} "
-        "turns; processor: seconds that it computed, whatever others do. "
-        f"fedtopics {version('fedtopics')}, torch {version('torch')}, numpy "
-        f"{version('numpy')}, Python {sys.version.split()[0]}. Load of other work before a demo: "
-        f"{min(r['load'] for r in rows):.1f} to {max(r['load'] for r in rows):.1f} (of the last "
-        "minute, the turn before in it). Command: `python benchmarks/threads.py"
-        f"{' --quick' if rounds == 10 else ''}`.",
-        "",
-        "| threads | rounds, alone | rounds, beside | times | all, alone | all, beside | times "
-        "| processor, alone | processor, beside | times |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for way in WAYS:
-        cells = []
-        for what in ("training", "whole", "processor"):
-            alone, beside = (
-                statistics.median(r[what] for r in rows if r["way"] == way and r["busy"] == number)
-                for number in (0, CORES)
-            )
-            cells.append(f"{alone:.1f} | {beside:.1f} | {beside / alone:.1f}")
-        lines.append(f"| {way} | {' | '.join(cells)} |")
-    return lines
+def cells_of(rows: list[dict[str, Any]], way: str) -> list[str]:
+    """Return a line of the table: medians of turns, and ratios to those alone."""
+    cells = [way]
+    for what in ("training", "whole", "processor"):
+        alone, busy = (
+            statistics.median(r[what] for r in rows if r["way"] == way and r["busy"] == number)
+            for number in (0, CORES)
+        )
+        cells += [f"{alone:.1f}", f"{busy:.1f}", f"{busy / alone:.1f}"]
+    return cells
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one turn of ten rounds")
-    quick = parser.parse_args().quick
-    rounds, turns = (10, 1) if quick else (100, 3)
-    todo = [
+    given = arguments(__doc__, rounds=100, turns=3)
+    rounds, turns = (10, 1) if given.quick else (given.rounds, given.turns)
+    rows = measured(given, [
         Task(way, number, rounds, turn)
-        for turn in range(1, turns + 1)
-        for way in WAYS
-        for number in (0, CORES)
-    ]
-    results = results_of("threads", quick)
-    kept = RowFile(results / "threads.jsonl")
-    kept.fill(
-        todo, Task._asdict, measured, lambda t: f"{t.way}, beside {t.busy}, turn {t.turn}",
-        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
-    )  # fmt: skip
-    lines = table([row for task in todo if (row := kept.find(task._asdict()))], rounds)
-    (results / "threads.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(lines))
-
-
-if __name__ == "__main__":
-    main()
+        for turn in range(1, turns + 1) for way in WAYS for number in (0, CORES)
+    ], demo)  # fmt: skip
+    used = versions("fedtopics", "torch", "numpy")
+    loads = [row["load"] for row in rows]
+    head = """threads | rounds, alone | rounds, beside | times | all, alone | all, beside | times \
+| processor, alone | processor, beside | times"""
+    write(given, [
+        f"Seconds of `fedtopics demo --rounds {rounds}` (five clients, seed 0) on {CORES} cores, "
+        f"alone and beside {CORES} processes that count; medians of {turns} turns; processor: "
+        "seconds that it computed, whatever others do. "
+        f"{', '.join(f'{name} {number}' for name, number in used.items())}. Load of other work "
+        f"before a demo: {min(loads):.1f} to {max(loads):.1f} (of the last minute, the turn "
+        f"before in it). Command: `python -m benchmarks threads --rounds {rounds} "
+        f"--turns {turns}`.", "", *table(head, (cells_of(rows, way) for way in WAYS)),
+    ])  # fmt: skip

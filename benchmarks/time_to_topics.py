@@ -4,21 +4,16 @@ Five even clients in one process train on 20ng, 20 topics. States of some rounds
 training is over, each becomes a model, as if training had ended there, whose ten first words a
 topic are scored on all documents. Seconds are those of counting, agreeing and training until the
 round, and of the last exchanges, without what keeping the states took; of the process, which has
-one thread and may have to share its computer. What is in ``results/time_to_topics.jsonl`` is not
-measured again.
-
-    python benchmarks/time_to_topics.py --data FOLDER  # with 20ng.parquet
+one thread and may have to share its computer.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -26,19 +21,24 @@ from typing import Any, cast
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.common import (
+    arguments,
+    doors_of,
+    each_group,
+    made_up_clients,
+    measured,
+    parquet,
+    table,
+    topic_scores,
+    write,
+)
 from fedtopics import Corpus, Study, TopicModel
 from fedtopics.datasets import split_clients
 from fedtopics.engines.local import LocalClients
-from fedtopics.federation.door import Door
-from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.files import RowFile
 from fedtopics.methods.core.interfaces import Checkpoint
-from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.training import Program
-from fedtopics.metrics import coherence_of
-from quick import made_up_clients, parser_of, results_of
 
 N_CLIENTS, N_TOPICS, SHOWN = 5, 20, 10
 ENOUGH = 0.95  # of the last NPMI
@@ -53,26 +53,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "prodlda, from nmf": {"network": "prodlda", "initialisation": "nmf"},
     "neurallda": {"network": "neurallda"},
     "neurallda, from nmf": {
-        "network": "neurallda",
-        "preset": "mixtures",
-        "initialisation": "nmf",
-        "max_rounds": 300,
+        "network": "neurallda", "preset": "mixtures", "initialisation": "nmf", "max_rounds": 300,
     },
-}
-QUICK_ROUNDS = 5
-HEADER = """\
-| method | seeds | rounds | s until 95 %, as shown | round | s until 95 %, by probability | round \
-| s in all | NPMI, as shown | by probability |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
-
-
-@dataclass
-class Task:
-    """One training."""
-
-    data: str
-    method: str
-    seed: int
+}  # fmt: skip
+HEAD = """method | seeds | rounds | s until 95 %, as shown | round | s until 95 %, by probability \
+| round | s in all | NPMI, as shown | by probability"""
 
 
 class Keeping(RunFolder):
@@ -104,38 +89,25 @@ class Bench:
     """Documents at clients, and what is done with them."""
 
     clients: Mapping[str, Corpus]
-    texts: list[list[str]] = field(default_factory=list)
 
-    def study(self, task: Task, quick: bool) -> Study:
-        method = METHODS[task.method] | {"n_components": N_TOPICS, "coherence": "documents"}
-        method |= {"max_rounds": QUICK_ROUNDS} if quick else {}
-        limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1}
-        study = Study.make(seed=task.seed, method=method, vocabulary=limits)
-        return study.with_clients(self.clients)
-
-    def engine(self, study: Study) -> LocalClients:
-        """Return the clients, who have not yet counted their documents."""
-        doors = {}
-        for name, corpus in self.clients.items():
-            secret = Secret.from_seed(study.seed, name)
-            half = study.client_half(Site(name, corpus, OPEN_POLICY, secret=secret))
-            ledger = Ledger(study.method.method_name, study.fingerprint)
-            doors[name] = Door(name, half, OPEN_POLICY, ledger)
-        return LocalClients(doors)
-
-    def measure(self, task: Task, quick: bool = False) -> dict[str, Any]:
+    def measure(self, name: str, seed: int, quick: bool) -> dict[str, Any]:
         """Train, and score what there was after each kept round."""
-        study = self.study(task, quick)
+        method = METHODS[name] | {"n_components": N_TOPICS, "coherence": "documents"}
+        method |= {"max_rounds": 5} if quick else {}
+        limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1}
+        study = Study.make(seed=seed, method=method, vocabulary=limits).with_clients(self.clients)
         run = Keeping(study)
         study.server_half(None).train(self.engine(study), run)
-        whole = run.seconds
-        end = whole - run.kept[-1][0]  # the last exchanges, which every model needs
+        end = run.seconds - run.kept[-1][0]  # the last exchanges, which every model needs
         points = [
             [checkpoint.round, round(seconds + end, 3), *self.scores(model)]
             for (seconds, checkpoint), model in zip(run.kept, self.models(study, run), strict=True)
         ]
-        threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
-        return {"points": points, "threads": threads}
+        return {"points": points, "threads": int(os.environ["OMP_NUM_THREADS"])}
+
+    def engine(self, study: Study) -> LocalClients:
+        """Return the clients, who have not yet counted their documents."""
+        return LocalClients(doors_of(study, self.clients, OPEN_POLICY))
 
     def models(self, study: Study, run: Keeping) -> Iterator[TopicModel]:
         """Make the model of each kept state."""
@@ -149,20 +121,17 @@ class Bench:
 
     def scores(self, model: TopicModel) -> list[float]:
         """Return NPMI of the words that the model shows, and of the most probable ones."""
+        texts = [text for each in self.clients.values() for text in each.documents.to_pylist()]
         both = model.topics(SHOWN), model.topics(SHOWN, 1)
-        means = (coherence_of(words, self.texts, "npmi", None).mean() for words in both)
-        return [round(float(mean), 4) for mean in means]
+        return [round(topic_scores(words, texts)["npmi"], 4) for words in both]
 
 
 def read(data: Path | None, seed: int) -> Bench:
-    """Return 20ng, or made-up documents, at even clients."""
+    """Return 20ng, or synthetic documents, at even clients."""
     if data is None:
-        clients = made_up_clients(N_CLIENTS)
-    else:
-        corpus = Corpus.of(pq.read_table(data / "20ng.parquet")["tokens"])
-        clients = split_clients(corpus, "even", n_clients=N_CLIENTS, seed=seed)
-    texts = [text for corpus in clients.values() for text in corpus.documents.to_pylist()]
-    return Bench(clients, texts)
+        return Bench(made_up_clients(N_CLIENTS))
+    corpus = Corpus.of(pq.read_table(parquet(data, "20ng"))["tokens"])
+    return Bench(split_clients(corpus, "even", n_clients=N_CLIENTS, seed=seed))
 
 
 def reached(points: list[list[float]], column: int) -> tuple[float, float]:
@@ -172,69 +141,39 @@ def reached(points: list[list[float]], column: int) -> tuple[float, float]:
     return first[1], first[0]
 
 
-def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Return a line a method: medians over seeds, with the range of the seconds."""
-    lines = [HEADER]
-    for method in dict.fromkeys(row["method"] for row in rows):
-        these = [row["points"] for row in rows if row["method"] == method]
-        cells = [f"{these[0][-1][0]:,}"]
+def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """Yield a line a method: medians over seeds, with the range of the seconds."""
+    for (method,), group in each_group(rows, "method"):
+        these = [row["points"] for row in group]
+        cells = [method, str(len(these)), f"{these[0][-1][0]:,}"]
         for column in (2, 3):
             seconds, rounds = zip(*(reached(points, column) for points in these), strict=True)
             between = f" ({min(seconds):.1f} to {max(seconds):.1f})"
-            cells += [
-                f"{statistics.median(seconds):.1f}{between}",
-                f"{statistics.median(rounds):g}",
-            ]
-        for column in (1, 2, 3):
-            average = statistics.median if column == 1 else statistics.mean
-            value = average([points[-1][column] for points in these])
-            cells.append(f"{value:.1f}" if column == 1 else f"{value:.3f}")
-        lines.append(f"| {method} | {len(these)} | {' | '.join(cells)} |")
-    return lines
+            cells.append(f"{statistics.median(seconds):.1f}{between}")
+            cells.append(f"{statistics.median(rounds):g}")
+        cells.append(f"{statistics.median(points[-1][1] for points in these):.1f}")
+        means = (statistics.mean(points[-1][column] for points in these) for column in (2, 3))
+        yield [*cells, *(f"{mean:.3f}" for mean in means)]
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=3)
-    given = parser.parse_args()
-    if not given.quick and given.data is None:
-        parser.error("say where 20ng.parquet is: --data FOLDER; or --quick")
-    run(given)
-
-
-def run(given: argparse.Namespace) -> None:
-    """Measure what is missing; write the table."""
-    folder = results_of("time_to_topics", given.quick)
-    kept = RowFile(folder / "time_to_topics.jsonl")
+    given = arguments(__doc__, "20ng.parquet", methods=METHODS, seeds=3)
     data = None if given.quick else given.data
     name = "made-up documents" if given.quick else "20ng"
     seeds = range(1 if given.quick else given.seeds)
-    todo = [Task(name, method, seed) for seed in seeds for method in given.methods]
+    tasks = [{"data": name, "method": m, "seed": s} for s in seeds for m in given.methods]
 
-    def measured(task: Task) -> dict[str, Any]:
-        if not given.quick:
-            read(None, 0).measure(task, quick=True)  # what is loaded or compiled once is
-        return read(data, task.seed).measure(task, given.quick)
+    def measure(task: dict[str, Any]) -> dict[str, Any]:
+        if not given.quick:  # what is loaded or compiled once is
+            read(None, 0).measure(task["method"], task["seed"], quick=True)
+        return read(data, task["seed"]).measure(task["method"], task["seed"], given.quick)
 
-    kept.fill(
-        todo, vars, measured, lambda task: f"{task.method}, seed {task.seed}",
-        lambda event: print(event["done"], "of", event["models"], event["name"], flush=True),
-    )  # fmt: skip
-    rows = [row for task in todo if (row := kept.find(vars(task)))]
+    rows = measured(given, tasks, measure)
     threads = "/".join(sorted({str(row["threads"]) for row in rows}))
-    lines = [
+    write(given, [
         f"{name}, {N_TOPICS} topics, {N_CLIENTS} even clients in one process, threads: {threads}. "
         f"The first of the rounds looked at whose NPMI is {ENOUGH:.0%} of the last one's; NPMI of "
         f"{SHOWN} words a topic, by document. Medians over seeds and, in brackets, from the "
-        "fastest to the slowest; seconds of the process. Command: `make bench-time DATA=folder`.",
-        "",
-        *table(rows),
-    ]
-    (folder / "time_to_topics.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        "fastest to the slowest; seconds of the process. Command: "
+        "`make bench NAME=time-to-topics DATA=folder`.", "", *table(HEAD, lines(rows)),
+    ])  # fmt: skip

@@ -1,193 +1,310 @@
 """Documents per second in training: ours, contextualized-topic-models, and the bare products.
 
-Same documents, network, batch size, optimiser (Adam) and threads. The contestants take
-turns in long-lived processes, several times round, so that a machine whose speed drifts drifts
-for all of them; the table shows medians. Results go to ``benchmarks/results/training.md``.
-
-    python benchmarks/training.py --peer .venv-peers/bin/python
+Same documents, network, batch size, optimiser (Adam) and threads. The contestants take turns in
+long-lived processes, several times round, so that a machine whose speed drifts drifts for all of
+them; tables show medians. Then clients with synchronised normalisation beside one process with the
+same total batch: "at once" computes sums over all minibatches, "ledgers" has a folder. Last, where
+the time of a step goes.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+import time
+from collections.abc import Generator
 from importlib.metadata import version
 from itertools import product
-from pathlib import Path
-from typing import IO, cast
+from typing import Any
 
-HERE = Path(__file__).parent
-WORDS = (2_000, 5_000, 20_000)
-BATCHES = (64, 256)
+from benchmarks.common import (
+    Worker,
+    arguments,
+    bag_of_words,
+    embedded,
+    parquet,
+    table,
+    tokenised,
+    write,
+)
+
+WORDS, BATCHES = (2_000, 5_000, 20_000), (64, 256)
 SIZES = tuple(product(WORDS, BATCHES))
 WAYS = ("one process", "at once", "each client", "ledgers")
+HIDDEN = 100
+MINIBATCHES = 20
+ROUNDS = {"max_rounds": 3 * MINIBATCHES, "coherence": "nothing"}
 
 
-class Contestant:
-    """A process that answers jobs with documents per second."""
+def federate(way: str, n_topics: int, n_words: int, batch: int, network: str = "prodlda") -> float:
+    """Train on synthetic documents in one of the ways; five clients share the batch."""
+    from fedtopics import Corpus, Policy, Study
 
-    busy = False
-
-    def __init__(self, python: str) -> None:
-        self._process = subprocess.Popen(
-            [python, "contestant.py", *["--busy"] * self.busy],
-            cwd=HERE,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1" if self.busy else "2"},
-        )
-
-    def run(self, name: str, *arguments: int | str) -> float:
-        stdin, stdout = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
-        stdin.write(json.dumps([name, *arguments]) + "\n")
-        stdin.flush()
-        return float(json.loads(stdout.readline()))
-
-    def close(self) -> None:
-        cast("IO[str]", self._process.stdin).close()
-        self._process.wait()
+    n_clients = 1 if way == "one process" else 5
+    bag = bag_of_words(batch * MINIBATCHES, n_words)
+    vectors = embedded(bag.shape[0])
+    clients = {
+        f"client{i}": Corpus.of(tokenised(bag[i::n_clients])).with_embeddings(vectors[i::n_clients])
+        for i in range(n_clients)
+    }
+    method = ROUNDS | {
+        "network": network, "n_components": n_topics, "hidden": [HIDDEN, HIDDEN],
+        "batch_size": batch,
+    }  # fmt: skip
+    vocabulary = {"min_document_frequency": 1, "max_words": n_words, "max_document_share": 1}
+    study = Study.make(method=method, vocabulary=vocabulary, checkpoint_every=10 * MINIBATCHES)
+    policies = dict.fromkeys(clients, Policy(min_documents=1, min_document_frequency=1))
+    return timed(way, study, clients, policies)
 
 
-def measure(
-    topics: int, repeats: int, peer_python: str | None, sizes: Iterable[tuple[int, int]] = SIZES
-) -> list[str]:
-    """Let the contestants take turns; return the table's lines."""
-    us = Contestant(sys.executable)
-    them = Contestant(peer_python) if peer_python else None
-    lines = [
-        "| words | batch | ours | peer | ours / peer | all products | ours / all products |"
-        " decoder's products | ours / decoder's |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for n_words, batch in sizes:
-        rounds = []
+def nodes(way: str, path: str) -> float:
+    """Train ProdLDA on a file of tokens; each of its nodes is a client. All name all words."""
+    import pyarrow.parquet as pq
+
+    from fedtopics import Corpus, Policy, Study
+
+    file = pq.read_table(path)
+    node = file["node"].to_numpy()
+    parts = [node == name for name in sorted(set(node))]
+    if way == "one process":
+        parts = [node == node]
+    clients = {f"client{i}": Corpus.of(file["tokens"].filter(p)) for i, p in enumerate(parts)}
+    study = Study.make(method=ROUNDS, vocabulary={"min_document_frequency": 1})
+    return timed(way, study, clients, dict.fromkeys(clients, Policy(min_document_frequency=1)))
+
+
+def timed(way: str, study: Any, clients: Any, policies: Any) -> float:
+    """Train in this process; return documents per second, without those of the first pass."""
+    from fedtopics import train
+
+    rounds: list[dict[str, Any]] = []
+
+    def note(event: dict[str, Any]) -> None:
+        if event["event"] == "round":
+            rounds.append(event)
+
+    with tempfile.TemporaryDirectory() as folder:
+        train(
+            study, clients, policies=policies, on_event=note, at_once=way == "at once",
+            out=f"{folder}/run" if way == "ledgers" else None,
+        )  # fmt: skip
+    documents, seconds = (
+        sum(event[key] for event in rounds[MINIBATCHES:]) for key in ("documents", "seconds")
+    )
+    return float(documents / seconds)
+
+
+def peer(kind: str, n_topics: int, n_words: int, batch: int) -> float:
+    """Train a network of contextualized-topic-models for three passes; time the last two.
+
+    ZeroShotTM is fed with the bag of words: that is ProdLDA.
+    """
+    from contextualized_topic_models.datasets.dataset import CTMDataset
+    from contextualized_topic_models.models import ctm
+    from scipy import sparse
+    from torch.utils.data import DataLoader
+
+    bag = bag_of_words(batch * MINIBATCHES, n_words)
+    contextual = bag.toarray() if kind == "ZeroShotTM" else embedded(bag.shape[0])
+    words = {i: f"w{i}" for i in range(n_words)}
+    data = CTMDataset(X_contextual=contextual, X_bow=sparse.csr_matrix(bag), idx2token=words)
+    model = getattr(ctm, kind)(
+        bow_size=n_words, contextual_size=contextual.shape[1], n_components=n_topics,
+        hidden_sizes=(HIDDEN, HIDDEN), batch_size=batch, num_data_loader_workers=0,
+    )  # fmt: skip
+    model.model.train()
+    loader = DataLoader(data, batch_size=batch, shuffle=True, drop_last=True, num_workers=0)
+    model._train_epoch(loader)
+    start = time.perf_counter()
+    for _ in range(2):
+        model._train_epoch(loader)
+    return batch * 2 * MINIBATCHES / (time.perf_counter() - start)
+
+
+def floor(first_layer: bool, n_topics: int, n_words: int, batch: int) -> float:
+    """Multiply the matrices of that network, forwards and backwards, and do nothing else.
+
+    A sparse input can avoid the dense products of the first layer.
+    """
+    import torch
+
+    x = torch.from_numpy(bag_of_words(batch, n_words).toarray())
+    hidden, theta = torch.rand(batch, HIDDEN), torch.rand(batch, n_topics)
+    first, second = torch.rand(n_words, HIDDEN), torch.rand(HIDDEN, HIDDEN)
+    posterior, beta = torch.rand(HIDDEN, 2 * n_topics), torch.rand(n_topics, n_words)
+    both, logits = torch.rand(batch, 2 * n_topics), torch.rand(batch, n_words)
+
+    def products() -> None:
+        if first_layer:
+            x @ first, x.T @ hidden
+        hidden @ second, hidden @ second.T, hidden.T @ hidden
+        hidden @ posterior, both @ posterior.T, hidden.T @ both
+        theta @ beta, logits @ beta.T, theta.T @ logits
+
+    for _ in range(5):
+        products()
+    start = time.perf_counter()
+    for _ in range(2 * MINIBATCHES):
+        products()
+    return batch * 2 * MINIBATCHES / (time.perf_counter() - start)
+
+
+def speeds(busy: bool) -> Generator[float, None, None]:
+    """Answer lines, a function's name and arguments, with documents per second."""
+    import torch
+
+    contestants = {f.__name__: f for f in (federate, nodes, peer, floor)}
+    if busy:  # with one thread, what others compute meanwhile counts less
+        time.perf_counter = time.process_time
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # the peer's are as many as ours
+    for line in sys.stdin:
+        name, *given = json.loads(line)
+        yield contestants[name](*given)
+
+
+def single(us: Worker, them: Worker | None, repeats: int, topics: int, sizes: Any) -> list[str]:
+    """Hold ProdLDA in one process against the peer and the bare products."""
+    rows = []
+    for size in sizes:
+        turns = []
         for _ in range(repeats):
-            job = (topics, n_words, batch)
-            row = {name: us.run(name, *job) for name in ("ours", "floor", "decoder_floor")}
-            row["peer"] = them.run("peer", *job) if them else float("nan")
-            rounds.append(row)
-        middle = {name: statistics.median(row[name] for row in rounds) for name in rounds[0]}
-        ratio = {
-            name: statistics.median(row["ours"] / row[name] for row in rounds) for name in middle
-        }
-        line = (
-            f"| {n_words:,} | {batch} | {middle['ours']:,.0f} | {middle['peer']:,.0f} "
-            f"| {ratio['peer']:.1f} | {middle['floor']:,.0f} | {ratio['floor']:.2f} "
-            f"| {middle['decoder_floor']:,.0f} | {ratio['decoder_floor']:.2f} |"
-        )
-        sys.stderr.write(line + "\n")
-        lines.append(line)
-    us.close()
-    if them:
-        them.close()
-    return lines
+            row = [us.ask(["federate", "one process", topics, *size])]
+            row.append(them.ask(["peer", "ZeroShotTM", topics, *size]) if them else float("nan"))
+            row += [us.ask(["floor", first, topics, *size]) for first in (True, False)]
+            turns.append(row)
+        middle = [statistics.median(column) for column in zip(*turns, strict=True)]
+        ratio = [statistics.median(turn[0] / turn[i] for turn in turns) for i in (1, 2, 3)]
+        cells = [f"{middle[i]:,.0f} | {r:.{1 + (i > 1)}f}" for i, r in enumerate(ratio, 1)]
+        rows.append((f"{size[0]:,}", size[1], f"{middle[0]:,.0f}", *cells))
+    head = "words | batch | ours | peer | ours / peer | all products | ours / all products"
+    return table(f"{head} | decoder's products | ours / decoder's", rows, left=0)
 
 
-def combined(topics: int, repeats: int, peer_python: str) -> list[str]:
-    """CombinedTM beside the peer's, with the peer's usual batch and with our own."""
-    us, them = Contestant(sys.executable), Contestant(peer_python)
+def combined(us: Worker, them: Worker, repeats: int, topics: int) -> list[str]:
+    """Hold CombinedTM against the peer's, with the peer's usual batch and with our own."""
     small, large = BATCHES
-    lines = [
-        f"| words | peer, {small} | ours, {small} | ours / peer | ours, {large} | ours / peer |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    rows = []
     for n_words in WORDS:
         turns = [
             (
-                them.run("peer_combined", topics, n_words, small),
-                us.run("combined", topics, n_words, small),
-                us.run("combined", topics, n_words, large),
+                them.ask(["peer", "CombinedTM", topics, n_words, small]),
+                us.ask(["federate", "one process", topics, n_words, small, "combinedtm"]),
+                us.ask(["federate", "one process", topics, n_words, large, "combinedtm"]),
             )
             for _ in range(repeats)
         ]
         theirs, *ours = (statistics.median(column) for column in zip(*turns, strict=True))
         ratios = [statistics.median(turn[i] / turn[0] for turn in turns) for i in (1, 2)]
-        cells = " | ".join(f"{o:,.0f} | {r:.1f}" for o, r in zip(ours, ratios, strict=True))
-        lines.append(f"| {n_words:,} | {theirs:,.0f} | {cells} |")
-        sys.stderr.write(lines[-1] + "\n")
-    us.close()
-    them.close()
-    return lines
+        cells = [f"{o:,.0f} | {r:.1f}" for o, r in zip(ours, ratios, strict=True)]
+        rows.append((f"{n_words:,}", f"{theirs:,.0f}", *cells))
+    head = f"words | peer, {small} | ours, {small} | ours / peer | ours, {large} | ours / peer"
+    return table(head, rows, left=0)
 
 
-def federated(topics: int, repeats: int, data: Path | None) -> list[str]:
-    """Clients with synchronised normalisation against one process, the same total batch."""
-    us = Contestant(sys.executable)
-    lines = [
-        "| documents | words | total batch | clients | one process | at once | time | each client "
-        "| time | with ledgers | time |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    jobs: list[tuple[str, tuple[int | str, ...]]] = [
-        (f"synthetic | {n_words:,} | {5 * batch:,} | 5", ("federate", topics, n_words, 5 * batch))
+def federated(us: Worker, repeats: int, topics: int, path: str) -> list[str]:
+    """Hold clients with synchronised normalisation against one process, the same total batch."""
+    jobs: list[tuple[str, list[Any]]] = [
+        (f"synthetic | {n_words:,} | {5 * batch:,} | 5", ["federate", topics, n_words, 5 * batch])
         for n_words, batch in SIZES
     ]
-    if data is not None:
-        path = str((data / "m10.parquet").resolve())
-        jobs.append(("m10, a subject a client | 1,696 | 256 | 10", ("nodes", path)))
-    for label, (name, *arguments) in jobs:
-        turns = [[us.run(str(name), way, *arguments) for way in WAYS] for _ in range(repeats)]
+    jobs += [("m10, a subject a client | 1,696 | 256 | 10", ["nodes", path])] if path else []
+    rows = []
+    for label, (name, *given) in jobs:
+        turns = [[us.ask([name, way, *given]) for way in WAYS] for _ in range(repeats)]
         one, *several = (statistics.median(column) for column in zip(*turns, strict=True))
-        longer = [statistics.median(row[0] / row[i] for row in turns) for i in (1, 2, 3)]
-        cells = " | ".join(f"{f:,.0f} | {t:.2f}" for f, t in zip(several, longer, strict=True))
-        lines.append(f"| {label} | {one:,.0f} | {cells} |")
-        sys.stderr.write(lines[-1] + "\n")
-    us.close()
-    return lines
+        longer = [statistics.median(turn[0] / turn[i] for turn in turns) for i in (1, 2, 3)]
+        cells = [f"{f:,.0f} | {t:.2f}" for f, t in zip(several, longer, strict=True)]
+        rows.append((label, f"{one:,.0f}", *cells))
+    head = "documents | words | total batch | clients | one process | at once | time | each client"
+    return table(f"{head} | time | with ledgers | time", rows)
 
 
-def write(name: str, lines: list[str]) -> None:
-    """Keep a table and print it."""
-    folder = HERE / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text("\n".join(lines) + "\n")
-    sys.stdout.write("\n".join(lines) + "\n")
+def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> list[str]:
+    """Return where the time of a training step goes, by torch's profiler."""
+    import numpy as np
+    import torch
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    from fedtopics.methods.core.aggregation import Rows, ServerOptimizer
+    from fedtopics.networks import NetworkSettings, ProdLDA, batch_weights, rows_of
+    from fedtopics.networks.passes import autograd_leaves, gradients, run_through
+
+    torch.set_num_threads(1)  # as in a study
+    bag, rng = bag_of_words(batch_size * 20, n_words), np.random.default_rng(0)
+    network = ProdLDA(n_words, NetworkSettings(n_components=20))
+    adam = ServerOptimizer("adam", network.initial_weights(0), 0.002, 0.99)
+    parts = {
+        "minibatch": "drawing documents and noise, the bag of words",
+        "first layer": "sparse product",
+        "forward": "encoder, theta, loss and the logits' gradient", "backward": "autograd",
+        "first layer's gradient": "sparse product", "Adam": "all weights",
+    }  # fmt: skip
+
+    def step() -> None:
+        with record_function("minibatch"):
+            rows = rng.choice(bag.shape[0], batch_size, replace=False)
+            batch = network.batch(rows_of([(bag, rows)]), network.draw((rng, batch_size)))
+        with record_function("first layer"):
+            used = autograd_leaves(batch_weights(network, adam.weights, batch))
+        with record_function("forward"):
+            loss, _ = run_through(network, used, batch, None)
+        with record_function("backward"):
+            found = gradients([loss], None, [used])[0]
+        with record_function("first layer's gradient"):
+            words = batch.spread(found.pop("encoder_words")).numpy()
+        with record_function("Adam"):
+            dense = {name: gradient.numpy() for name, gradient in found.items()}
+            first = Rows(batch.words, words, network.n_words)
+            adam.step(dense | {"encoder_words": first}, batch_size)
+
+    for _ in range(10):
+        step()
+    with profile(activities=[ProfilerActivity.CPU]) as record:
+        for _ in range(steps):
+            step()
+    times = {row.key: row.cpu_time_total / steps / 1000 for row in record.key_averages()}
+    whole = sum(times[part] for part in parts)
+    rows = [(f"{part}: {what}", f"{times[part]:.2f}", f"{times[part] / whole:.0%}")
+            for part, what in parts.items()]  # fmt: skip
+    return table("part | ms | share", rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--peer", help="Python of an environment with the peer; none skips it")
-    parser.add_argument("--data", type=Path, help="folder of m10.parquet; none leaves it out")
-    parser.add_argument("--topics", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="see that it runs; no peer, no file")
-    parser.add_argument(
-        "--busy", action="store_true", help="count processor seconds of one thread: others compute"
+    given = arguments(
+        __doc__, data="m10.parquet", optional=True, peers=True, topics=20, repeats=5, busy=False
     )
-    arguments = parser.parse_args()
-    Contestant.busy = arguments.busy
-    if arguments.quick:
-        sys.stdout.write("\n".join(measure(arguments.topics, 1, None, [(500, 64)])) + "\n")
-        return
-    seconds = "one thread, processor seconds" if arguments.busy else "two threads"
+    threads, topics = 1 if given.busy or given.quick else 2, given.topics
+    us = Worker(speeds, given.busy, threads=threads)
+    if given.quick:
+        write(given, single(us, None, 1, topics, [(500, 64)]), "training")
+        write(given, parts_of_a_step(500), "step")
+        return us.close()
+    them = Worker(speeds, given.busy, python=given.peers, threads=threads) if given.peers else None
+    seconds = "one thread, processor seconds" if given.busy else "two threads"
     setting = (
-        f"{arguments.topics} topics, hidden layers of 100 and 100, {seconds}, medians of "
-        f"{arguments.repeats} turns; torch {version('torch')}. Command: `make bench`."
+        f"{topics} topics, hidden layers of 100 and 100, {seconds}, medians of {given.repeats} "
+        f"turns; torch {version('torch')}. Command: `make bench NAME=training`."
     )
-    if arguments.peer:
-        table = combined(arguments.topics, arguments.repeats, arguments.peer)
+    beside = "documents per second in training, beside contextualized-topic-models 2.6.1"
+    if them:
         title = (
-            "CombinedTM: documents per second in training, beside contextualized-topic-models "
-            "2.6.1, by the size of batches (defaults: the peer's 64, ours 256); embeddings of 384 "
-            "numbers"
+            f"CombinedTM: {beside}, by the size of batches (defaults: the peer's 64, ours 256); "
+            "embeddings of 384 numbers"
         )
-        write(f"combined-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
-        table = measure(arguments.topics, arguments.repeats, arguments.peer)
-        title = "Documents per second in training, beside contextualized-topic-models 2.6.1"
-        write(f"training-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
+        lines = combined(us, them, given.repeats, topics)
+        write(given, [f"{title}; {setting}", "", *lines], f"combined-{topics}")
+    lines = single(us, them, given.repeats, topics, SIZES)
+    write(given, [f"{beside.capitalize()}; {setting}", "", *lines], f"training-{topics}")
     title = (
         "Documents per second of one process and of several clients (`sync`) with the same total "
         "batch, and how many times as long these take"
     )
-    table = federated(arguments.topics, arguments.repeats, arguments.data)
-    write(f"federated-{arguments.topics}.md", [f"{title}; {setting}", "", *table])
-
-
-if __name__ == "__main__":
-    main()
+    path = str(parquet(given.data, "m10")) if given.data else ""
+    lines = federated(us, given.repeats, topics, path)
+    write(given, [f"{title}; {setting}", "", *lines], f"federated-{topics}")
+    sys.stdout.writelines(f"{line}\n" for line in parts_of_a_step(5_000))
+    for worker in filter(None, (us, them)):
+        worker.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -12,33 +14,62 @@ from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER, as_json
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Experiments(click.Group):
+    """Commands; a name that is none of them is answered by the nearest ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of a name."""
+        if args[0] not in self.commands:
+            near = get_close_matches(args[0], self.commands) or list(self.commands)
+            raise click.UsageError(
+                f"There is no experiment {args[0]!r}; there is {' or '.join(near)}."
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Experiments, context_settings={"help_option_names": ["-h", "--help"]})
 def group() -> None:
     """Repeat an experiment of a paper: tables, pictures, and which of its claims hold."""
 
 
-def files(data: Path | None, quick: bool, names: tuple[str, ...], documents: int) -> Path:
-    """Return the folder of the data; a quick run that names none gets made-up files."""
+def data(files: str) -> Callable[[Any], Any]:
+    """Return the option of a folder with files."""
+    return click.option("--data", type=FOLDER, help=f"Folder of {files}.")
+
+
+def out(default: str) -> Callable[[Any], Any]:
+    """Return the option of the folder of the results."""
+    return click.option(
+        "--out", type=FOLDER, help=f"Folder of the results.  [default: runs/{default}[-quick]]"
+    )
+
+
+def seeds(default: int, of: str, option: str = "--seeds") -> Callable[[Any], Any]:
+    """Return the option of how many seeds."""
+    return click.option(option, type=click.IntRange(1), default=default, show_default=True, help=of)
+
+
+quickly = click.option("--quick", is_flag=True, help="See that it runs, on few documents.")
+
+
+def files(folder: Path | None, quick: bool, names: tuple[str, ...], documents: int) -> Path:
+    """Return the folder of the data; a quick run that names none gets synthetic files."""
     from experiments.made_up import write
 
-    if data is not None:
-        return data
+    if folder is not None:
+        return folder
     if not quick:
         raise click.UsageError("Missing option '--data'; --quick does without.")
     return write(Path("build/quick/data"), names, documents)
 
 
 @group.command("gfedntm-amwmd")
-@click.option("--data", type=FOLDER, help="Folder of s2_tiny, m10 and news_outlets.parquet.")
-@click.option(
-    "--out",
-    type=FOLDER,
-    help="Folder of results and topics.  [default: runs/gfedntm-amwmd-NETWORK-PRESET[-quick]]",
-)
-@click.option(
-    "--seeds", type=click.IntRange(1), default=3, show_default=True, help="Of the federated models."
-)
-@click.option("--quick", is_flag=True, help="See that it runs: s2_tiny, or made-up texts.")
+@data("s2_tiny, m10 and news_outlets.parquet")
+@out("gfedntm-amwmd-NETWORK-PRESET")
+@seeds(3, "Of the federated models.")
+@quickly
 @click.option(
     "--network",
     type=click.Choice(["prodlda", "neurallda", "combinedtm", "zeroshottm"]),
@@ -53,18 +84,11 @@ def files(data: Path | None, quick: bool, names: tuple[str, ...], documents: int
     show_default=True,
     help="Our settings of training, or the paper's.",
 )
-@click.option("--vectors", type=FOLDER, help="word2vec file.  [default: all-MiniLM-L6-v2]")
 @as_json
 def gfedntm_amwmd(
-    data: Path | None,
-    out: Path | None,
-    seeds: int,
-    quick: bool,
-    network: str,
-    preset: Literal["default", "paper"],
-    vectors: Path | None,
-    as_json: bool,
-) -> None:
+    data: Path | None, out: Path | None, seeds: int, quick: bool, network: str,
+    preset: Literal["default", "paper"], as_json: bool,
+) -> None:  # fmt: skip
     """gFedNTM, figure 4: whether federated topics cover what each client finds alone.
 
     Trains a model for each client alone, federated and centralised ones with 10 and 25 topics,
@@ -76,7 +100,7 @@ def gfedntm_amwmd(
     from experiments.gfedntm.amwmd_results import plain, write_results
 
     folder = files(data, quick, ("s2_tiny",), 90)
-    settings = Settings(folder, out, seeds, quick, network, preset, vectors)
+    settings = Settings(folder, out, seeds, quick, network, preset)
     with ModelProgress(hidden=as_json) as display:
         scores = reproduce(settings, display)
     written = write_results(settings, scores)
@@ -87,30 +111,15 @@ def gfedntm_amwmd(
     for one in scores:
         print_tables(tables(one), sentences(one))
         say("")
-    say(
-        f"Written to {settings.folder}: {', '.join(path.name for path in written)}, and all topics."
-    )
+    names = ", ".join(path.name for path in written)
+    say(f"Written to {settings.folder}: {names}, and all topics.")
 
 
 @group.command("gfedntm-figure3")
-@click.option(
-    "--out", type=FOLDER, help="Folder of the results.  [default: runs/gfedntm-figure3[-quick]]"
-)
-@click.option(
-    "--seeds",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Of LDA, and of NMF in the first setting.",
-)
-@click.option(
-    "--few-seeds",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Of networks, and of NMF elsewhere.",
-)
-@click.option("--quick", is_flag=True, help="See that it runs: few documents, few rounds.")
+@out("gfedntm-figure3")
+@seeds(10, "Of LDA, and of NMF in the first setting.")
+@seeds(3, "Of networks, and of NMF elsewhere.", "--few-seeds")
+@quickly
 @click.option("--model", "models", multiple=True, help="Train these only.  [default: all]")
 @as_json
 def gfedntm_figure3(
@@ -130,22 +139,17 @@ def gfedntm_figure3(
     if unknown := set(models) - set(RECIPES):
         raise StudyError(f"There is no model {min(unknown)!r}; known: {', '.join(RECIPES)}.")
     settings = Settings(out, seeds, quick, few_seeds, models or tuple(RECIPES))
-    with ModelProgress(hidden=as_json) as display:
-        rows = reproduce(settings, display)
-    finish(figure3_results, settings, rows, as_json)
+    finish(figure3_results, settings, reproduce, as_json)
+
+
+FLDA = ("medical_questions", "depression_tweets")
 
 
 @group.command("flda")
-@click.option(
-    "--data",
-    type=FOLDER,
-    help="Folder of medical_questions.parquet, depression_tweets.parquet.",
-)
-@click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/flda[-quick]]")
-@click.option(
-    "--seeds", type=click.IntRange(1), default=5, show_default=True, help="That are averaged."
-)
-@click.option("--quick", is_flag=True, help="See that it runs: few documents, or made-up ones.")
+@data("medical_questions.parquet, depression_tweets.parquet")
+@out("flda")
+@seeds(5, "That are averaged.")
+@quickly
 @as_json
 def flda(data: Path | None, out: Path | None, seeds: int, quick: bool, as_json: bool) -> None:
     """F-LDA: LDA pooled, alone and federated, guided and not, in three rounds of new documents.
@@ -155,24 +159,31 @@ def flda(data: Path | None, out: Path | None, seeds: int, quick: bool, as_json: 
     from experiments.flda import results
     from experiments.flda.runs import Settings, reproduce
 
-    folder = files(data, quick, ("medical_questions", "depression_tweets"), 1100)
-    settings = Settings(folder, out, seeds, quick)
-    with ModelProgress(hidden=as_json) as display:
-        found = reproduce(settings, display)
-    finish(results, settings, found, as_json)
+    settings = Settings(files(data, quick, FLDA, 1100), out, seeds, quick)
+    finish(results, settings, reproduce, as_json)
+
+
+@group.command("flda-thresholds")
+@data("medical_questions.parquet, depression_tweets.parquet")
+@quickly
+def flda_thresholds(data: Path | None, quick: bool) -> None:
+    """F-LDA, figure 7: how its default threshold decides pairs that a person has labelled.
+
+    A run of F-LDA on each data set, with a seed that is not in the table of `flda`; the labelled
+    pairs are in benchmarks/results/flda.
+    """
+    from experiments.flda.runs import Settings
+    from experiments.flda.thresholds import sentences
+
+    for sentence in sentences(Settings(files(data, quick, FLDA, 1100), quick=quick)):
+        say(sentence)
 
 
 @group.command("fstc")
-@click.option("--data", type=FOLDER, help="Folder of agnews.parquet, stackoverflow.parquet.")
-@click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/fstc[-quick]]")
-@click.option(
-    "--seeds",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Of table 2; the other parts have three at most.",
-)
-@click.option("--quick", is_flag=True, help="See that it runs: few documents, or made-up ones.")
+@data("agnews.parquet, stackoverflow.parquet")
+@out("fstc")
+@seeds(5, "Of table 2; the other parts have three at most.")
+@quickly
 @click.option(
     "--only",
     help="Train these parts only, such as table2,lambda.  [parts: table2, ablation, lambda, "
@@ -196,10 +207,7 @@ def fstc(
 
     parts = tuple(part.strip() for part in only.split(",")) if only else ()
     folder = files(data, quick, ("agnews", "stackoverflow"), 90)
-    settings = Settings(folder, out, seeds, quick, parts)
-    with ModelProgress(hidden=as_json) as display:
-        found = reproduce(settings, display)
-    finish(results, settings, found, as_json)
+    finish(results, Settings(folder, out, seeds, quick, parts), reproduce, as_json)
 
 
 @group.command("pages")
@@ -209,10 +217,7 @@ def pages(write: bool) -> None:
     from experiments.pages import ROOT, differing
 
     found = [path.relative_to(ROOT).as_posix() for path in differing(write)]
-    say(
-        f"These differed from their rows: {', '.join(found)}."
-        if found
-        else "All are as their rows."
-    )
+    differ = f"These differed from their rows: {', '.join(found)}."
+    say(differ if found else "All are as their rows.")
     if found and not write:
         raise SystemExit(1)

@@ -1,12 +1,10 @@
-"""What an experiment shows on a terminal: which model is trained, its tables and sentences."""
+"""What an experiment prints: which model is trained, its tables and sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from rich import box
-from rich import table as rich_table
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from experiments.report import Table
@@ -23,15 +21,11 @@ class ModelProgress:
     """
 
     def __init__(self, hidden: bool) -> None:
-        self._hidden = hidden
+        self._lines = not hidden and not console.is_terminal
         self._bar = Progress(
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.description}"),
-            console=console,
-            disable=hidden or not console.is_terminal,
-            transient=True,
-        )
+            MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), console=console,
+            disable=hidden or not console.is_terminal, transient=True,
+        )  # fmt: skip
         self._task = self._bar.add_task("", total=None)
         self._model = ""
 
@@ -44,29 +38,28 @@ class ModelProgress:
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Show an event of the experiment or of a training."""
+        shown: dict[str, Any] = {}
         if event["event"] == "model":
             self._model = event["name"]
-            self._bar.update(
-                self._task,
-                description=self._model,
-                completed=event["done"],
-                total=event["models"],
-            )
-            if not self._hidden and not console.is_terminal and self._model:
+            shown = {"completed": event["done"], "total": event["models"]}
+            if self._lines and self._model:
                 say(f"{event['done'] + 1} of {event['models']}: {self._model}")
         elif event["event"] == "embedding":
-            description = f"embedding {event['client']}"
-            done, documents = event["done"], event["documents"]
-            self._bar.update(self._task, description=description, completed=done, total=documents)
-            if not self._hidden and not console.is_terminal and done == documents:
-                say(f"{description}: {documents:,} documents")
-        elif event["event"] == "round":
-            description = f"{self._model}, round {event['round']:,}"
-            self._bar.update(self._task, description=description)
+            done, total = event["done"], event["documents"]
+            shown = {"completed": done, "total": total}
+            if self._lines and done == total:
+                say(f"embedding {event['client']}: {total:,} documents")
+        elif event["event"] != "round":
+            return
+        where = f", round {event['round']:,}" if event["event"] == "round" else ""
+        where = f", embedding {event['client']}" if event["event"] == "embedding" else where
+        self._bar.update(self._task, description=self._model + where, **shown)
 
 
-def finish(results: Any, settings: Any, rows: Any, as_json: bool) -> None:
-    """Write an experiment's results, by its module of results, and print them."""
+def finish(results: Any, settings: Any, reproduce: Callable[..., Any], as_json: bool) -> None:
+    """Run an experiment; write its results, by its module of results, and print them."""
+    with ModelProgress(hidden=as_json) as display:
+        rows = reproduce(settings, display)
     written = results.write_results(settings, rows)
     if as_json:
         print_json(results.plain(settings, rows))
@@ -76,20 +69,17 @@ def finish(results: Any, settings: Any, rows: Any, as_json: bool) -> None:
 
 
 def print_tables(tables: Iterable[Table], sentences: Iterable[str]) -> None:
-    """Print what an experiment found."""
+    """Print what an experiment found, tables in Markdown with aligned columns."""
     for table in tables:
-        _print_table(table)
+        columns = list(zip(table.header, *table.rows, strict=True))
+        widths = [max(map(len, cells)) for cells in columns]
+        say(f"{table.title}\n", "bold")
+        for row in (table.header, *table.rows):
+            first, *others = (
+                cell.rjust(width) if number else cell.ljust(width)
+                for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            say("  ".join([first, *others]))
+        say("")
     for sentence in sentences:
         say(f"- {sentence}")
-
-
-def _print_table(table: Table) -> None:
-    """Print a table with its numbers to the right."""
-    say(table.title, "bold")
-    shown = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, cells in enumerate(zip(table.header, *table.rows, strict=True)):
-        side: Literal["left", "right"] = "right" if number else "left"
-        shown.add_column(cells[0], justify=side, min_width=max(map(len, cells)))
-    for row in table.rows:
-        shown.add_row(*row)
-    console.print(shown, crop=False)  # a narrow terminal folds it, which is better than less

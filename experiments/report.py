@@ -109,22 +109,10 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 
 def draw(path: Path, name: str, fill: Callable[[Any], None], font_size: int = 11) -> list[Path]:
-    """Draw a figure and save it, the same bytes for the same figure.
+    """Draw a figure on an empty one by `fill` and save it; return the paths, PNG and SVG.
 
-    Parameters
-    ----------
-    path : path
-        Of the files, without a suffix.
-    name : str
-        Of the figure; identifiers in the SVG follow from it.
-    fill : function
-        Draws on an empty matplotlib figure.
-    font_size : int
-
-    Returns
-    -------
-    list of path
-        PNG, SVG.
+    `path` has no suffix; identifiers in the SVG follow from `name`, so that the same figure has the
+    same bytes.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure

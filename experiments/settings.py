@@ -13,21 +13,10 @@ from fedtopics.errors import DataError
 class ExperimentSettings:
     """How an experiment is run.
 
-    Parameters
-    ----------
-    out : path, optional
-        Folder of the results; see `folder`.
-    seeds : int
-    quick : bool
-        One seed, few documents and steps: whether it runs, not what is true.
-
-    Attributes
-    ----------
-    experiment : str
-        Its name for ``python -m experiments``.
+    A quick run has one seed, few documents and steps: whether it runs, not what is true.
     """
 
-    experiment: ClassVar[str]
+    experiment: ClassVar[str]  # its name for python -m experiments
 
     out: Path | None = None
     seeds: int = 5
@@ -61,15 +50,7 @@ class _Files:
 
 @dataclass(frozen=True)
 class FileSettings(ExperimentSettings, _Files):  # in this order `data` is the first argument
-    """How an experiment on files is run.
-
-    Parameters
-    ----------
-    data : path
-        Folder of the data sets' Parquet files.
-    out, seeds, quick
-        As in `ExperimentSettings`.
-    """
+    """How an experiment on the Parquet files of a folder is run."""
 
     @property
     def options(self) -> list[str]:

@@ -2,51 +2,87 @@
 
 from __future__ import annotations
 
-import importlib.util
+import argparse
+import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+from benchmarks import __main__ as entry
+from benchmarks import common
 from experiments.commands import group
 
 ROOT = Path(__file__).parents[1]
-KNOWS = ('"--quick"', "parser_of(__doc__)", "options(__doc__)")  # the helpers' parsers know it
+KNOWN = entry.benchmarks()
 
 
-def module(name: str) -> Any:
-    """Return a module of benchmarks, whose folder is on no path."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+def typed(*words: str) -> subprocess.CompletedProcess[str]:
+    """What the entry point says."""
+    command = [sys.executable, "-m", "benchmarks", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-all_quick = module("all_quick")
-SCRIPTS = all_quick.scripts()
+def test_the_list_has_a_line_for_each() -> None:
+    lines = typed("list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(KNOWN)
+    assert all(len(line.split()) > 4 for line in lines)
+    assert {"quality", "same-bits", "faults", "fuzz", "attacks", "sums"} <= KNOWN.keys()
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_knows_quick(name: str) -> None:
-    text = SCRIPTS[name].read_text("utf-8")
-    assert any(known in text for known in KNOWS)
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["tittles"], "There is no benchmark 'tittles'; did you mean titles? "),
+        (["xyz"], "There is no benchmark 'xyz'; python -m benchmarks list names all."),
+        (["all"], "All benchmarks would take days; say: python -m benchmarks all --quick"),
+    ],
+)
+def test_what_it_does_not_know_is_one_sentence(words: list[str], sentence: str) -> None:
+    done = typed(*words)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr.startswith(sentence)
+    assert len(done.stderr.splitlines()) == 1
 
 
-def test_no_script_is_forgotten() -> None:
-    names = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    assert names >= all_quick.WORKERS, "a worker that is gone"
-    assert {"quality", "scale", "time_to_topics", "faults", "solving", "blind"} <= set(SCRIPTS)
-    assert all_quick.commands().keys() == {*SCRIPTS, *all_quick.EXPERIMENTS}
-    assert all(words[-1] == "--quick" for words in all_quick.commands().values())
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_benchmark_takes_the_options_of_all(name: str) -> None:
+    text = (ROOT / KNOWN[name][0].replace(".", "/")).with_suffix(".py")
+    path = text if text.exists() else text.with_suffix("") / "__init__.py"
+    assert re.search(r"arguments\(\s*__doc__", path.read_text("utf-8"))
+
+
+def test_all_runs_each_in_its_quick_way() -> None:
+    commands = entry.commands()
+    assert {name for name in commands if not name.startswith("experiment ")} == (
+        KNOWN.keys() - entry.ALONE
+    )
+    assert all("--quick" in words for words in commands.values())
+
+
+def test_a_failure_is_a_line_and_what_went_well_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(entry, "BUILD", tmp_path)
+    monkeypatch.setattr(entry, "ROOT", tmp_path)
+    commands = {"well": ["-c", "1"], "badly": ["-c", "raise SystemExit('no such file')"]}
+    monkeypatch.setattr(entry, "commands", lambda: commands)
+    assert entry.run_all() == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
+    assert line.endswith("badly FAILED: no such file (badly.log)")
+    commands["badly"] = ["-c", "1"]
+    assert entry.run_all() == 0
+    assert "1 of 1 ran; 1 had before" in capsys.readouterr().out
 
 
 def test_experiments() -> None:
-    ran = {words[1] for words in all_quick.EXPERIMENTS.values() if words[0] == "experiments"}
-    experiments = group.commands.keys() - {"pages"}  # which trains nothing
-    assert ran == experiments
-    for name in experiments:
+    assert entry.EXPERIMENTS.keys() == group.commands.keys() - {"pages"}  # which trains nothing
+    for name in entry.EXPERIMENTS:
         options = [option for each in group.commands[name].params for option in each.opts]
         assert "--quick" in options
 
@@ -57,17 +93,67 @@ def test_an_experiment_on_files_asks_for_them() -> None:
 
 
 def test_ci_runs_them_all() -> None:
-    rules = (ROOT / "Makefile").read_text("utf-8").split("\n\n")
-    (rule,) = [rule for rule in rules if "\nbench-quick:" in rule]
-    assert rule.splitlines()[-1] == "\t$(BIN)/python benchmarks/all_quick.py"
-    assert "make bench-quick" in (ROOT / ".ci/run").read_text("utf-8").splitlines()
+    assert "make bench NAME=all QUICK=1" in (ROOT / ".ci/run").read_text("utf-8").splitlines()
+
+
+def options(monkeypatch: pytest.MonkeyPatch, *words: str, **more: Any) -> argparse.Namespace:
+    monkeypatch.setattr(sys, "argv", ["python -m benchmarks many-clients", *words])
+    return common.arguments("What it is.", **more)
 
 
 def test_a_quick_run_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = module("quick")
-    monkeypatch.setattr(quick, "QUICK", tmp_path)
-    assert quick.results_of("lda", quick=False) == ROOT / "benchmarks" / "results"
-    folder = quick.results_of("lda", quick=True)
-    assert folder == tmp_path / "lda"
-    (folder / "lda.md").touch()
-    assert list(quick.results_of("lda", quick=True).iterdir()) == [], "begins anew"
+    monkeypatch.setattr(common, "QUICK", tmp_path)
+    assert options(monkeypatch).folder == ROOT / "benchmarks" / "results"
+    folder = options(monkeypatch, "--quick").folder
+    assert folder == tmp_path / "many_clients"
+    (folder / "many_clients.md").touch()
+    assert list(options(monkeypatch, "--quick").folder.iterdir()) == [], "begins anew"
+
+
+def test_options_are_of_the_kind_of_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--seeds", "5", "--sets", "b", "--busy", "--out", "x.json")
+    given = options(monkeypatch, *words, seeds=3, sets=("a", "b"), busy=False, out=None)
+    assert (given.seeds, given.sets, given.busy, given.out) == (5, ["b"], True, Path("x.json"))
+
+
+def test_files_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit):
+        options(monkeypatch, data="20ng.parquet")
+    assert "say with --data which folder has 20ng.parquet" in capsys.readouterr().err
+    assert options(monkeypatch, data="20ng.parquet", optional=True).data is None
+    (tmp_path / "corpora").mkdir()
+    (tmp_path / "corpora/20ng.parquet").touch()
+    assert common.parquet(tmp_path, "20ng") == tmp_path / "corpora/20ng.parquet"
+    with pytest.raises(SystemExit, match=r"no m10\.parquet in .*; name its folder with --data"):
+        common.parquet(tmp_path, "m10")
+
+
+def test_what_has_a_row_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "QUICK", tmp_path)
+    given, asked = options(monkeypatch, "--quick"), []
+
+    def measure(task: dict[str, Any]) -> dict[str, Any]:
+        asked.append(task["n"])
+        return {"square": task["n"] ** 2}
+
+    common.measured(given, [{"n": 2}, {"n": 3}], measure)
+    assert common.measured(given, [{"n": 3}, {"n": 4}], measure) == [
+        {"n": 3, "square": 9}, {"n": 4, "square": 16},
+    ]  # fmt: skip
+    assert asked == [2, 3, 4]
+    assert [row["n"] for row in common.kept_rows(given)] == [2, 3, 4]
+
+
+def test_a_table() -> None:
+    lines = common.table("name | ms", [("a", 1), ("b", 2.5)])
+    assert lines == ["| name | ms |", "| --- | ---: |", "| a | 1 |", "| b | 2.5 |"]
+    assert common.mean_and_range([0.1, 0.3], 1) == "0.2 (0.1 to 0.3)"
+
+
+def test_a_worker_answers_in_json() -> None:
+    assert common.apart(common.mean_and_range, [1.0], 2) == "1.00"
+    assert json.loads(json.dumps(common.key_of({"a": (1, 2)}))) == {"a": [1, 2]}

@@ -6,7 +6,6 @@ between the space and the nearest signals of as many ones as a document has roun
 there are many more rounds than documents. A signal that lies in the space explains the sums
 exactly: who attacks knows what he has found.
 
-    python benchmarks/attacks/blind.py --data ../shared/data
 
 References
 ----------
@@ -18,13 +17,15 @@ Directions, NIPS 2014: the iteration.
 
 from __future__ import annotations
 
-import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from solving import CERTAIN, Bag, minibatch_counts, report, study_of
-from tapped import bag_of, documents_of, federate, options, vocabulary_of
+
+from benchmarks.attacks.solving import CERTAIN, Bag, minibatch_counts, study_of
+from benchmarks.attacks.tapped import bag_of, documents_of, federate, vocabulary_of
 
 STARTS, STEPS, TURNS = 1500, 80, 8
 EXACT = 1e-6  # of a signal may lie outside the space, for rounding
@@ -102,20 +103,15 @@ def attack(counts: Bag, actual: Bag, share: float) -> tuple[int, int]:
     return member.shape[1], len(right)
 
 
-def main() -> None:
-    arguments = options(__doc__)
-    for size, batch, rounds in CASES[:1] if arguments.quick else CASES:
-        corpora = documents_of(arguments.data, 2, size)
+def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Yield a line a case."""
+    for size, batch, rounds in CASES[:1] if quick else CASES:
+        corpora = documents_of(data, 2, size)
         _, taps = federate(study_of(rounds, batch, len(corpora)), corpora)
         name, start = next(iter(corpora)), time.perf_counter()
         actual = bag_of(corpora[name], vocabulary_of(taps[name].calls))
         found, right = attack(minibatch_counts(taps[name]), actual, batch / size)
-        report([
+        yield (
             f"{size} documents, minibatches of {batch}, {rounds} rounds: {found} signals, "
             f"{right} documents exactly, {time.perf_counter() - start:.0f} s"
-        ])  # fmt: skip
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+        )

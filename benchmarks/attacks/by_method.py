@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import blind
 import numpy as np
-import one_reply
-import pairs_of_sums
 from numpy.typing import NDArray
-from summed import DIMENSION, SEED, Summed
-from tapped import rows_of
-from unmixing import (
+
+from benchmarks.attacks import blind, one_reply, pairs_of_sums
+from benchmarks.attacks.summed import DIMENSION, SEED, Summed
+from benchmarks.attacks.tapped import rows_of
+from benchmarks.attacks.unmixing import (
     area,
     inside,
     leverage,
@@ -23,7 +22,6 @@ from unmixing import (
     space_of,
     without_diagonal,
 )  # fmt: skip
-
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.lda import topic_weights
 from fedtopics.inference.points import unit_rows

@@ -5,20 +5,20 @@ reads the embedding of that one. One that lies says, when documents are counted,
 more of each cluster and of each move: every cluster is summed then. Against it, clients count their
 own documents (`counts_of_all = false` in their policy).
 
-    python benchmarks/attacks/few_of_all.py
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pairs_of_sums import DIMENSION, N, documents
-from solving import report
-from tapped import Tap, door_of, options
 
+from benchmarks.attacks.pairs_of_sums import DIMENSION, N, documents
+from benchmarks.attacks.tapped import Tap, door_of
 from fedtopics.engines.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
@@ -79,20 +79,13 @@ def sums_of(tap: Tap) -> list[tuple[Any, Any]]:
     return [(asked, reply) for asked, reply in tap.replies("cluster_sums") if "sums" in reply]
 
 
-def main() -> None:
-    arguments = options(__doc__)
-    own = Policy(counts_of_all=False)
-    for n_clusters in (20,) if arguments.quick else (20, 60):
+def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Yield a line a case, on synthetic documents."""
+    for n_clusters in (20,) if quick else (20, 60):
         for skewed in (False, True):
             told = partial(read, n_clusters, skewed=skewed)
             who = "with twenty times the others' documents" if skewed else "with as many as they"
-            report([
-                f"k-means, {n_clusters} clusters, {CLIENTS} clients, one {who}",
-                f"it follows the protocol: {told(Policy(), 0)}",
-                f"it lies about its counts: {told(Policy(), 10)}",
-                f"it lies, the others count their own: {told(own, 10)}",
-            ])  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()
+            yield f"k-means, {n_clusters} clusters, {CLIENTS} clients, one {who}"
+            yield f"it follows the protocol: {told(Policy(), 0)}"
+            yield f"it lies about its counts: {told(Policy(), 10)}"
+            yield f"it lies, the others count their own: {told(Policy(counts_of_all=False), 10)}"

@@ -4,7 +4,6 @@ LDA's sums are exact counts: `blind` finds in which rounds a document was, whoev
 sum of gradients, words of one document each come out, and more of it in another round: what has
 words in common is put together.
 
-    OMP_NUM_THREADS=1 python benchmarks/attacks/many_sums.py [--data FOLDER | --quick]
 """
 
 from __future__ import annotations
@@ -13,17 +12,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import blind
 import numpy as np
-import one_reply
 from numpy.typing import NDArray
-from solving import minibatch_counts
-from summed import Summed, play
-from sums import CLIENTS, LEAST, METHODS, facts
-from tapped import rows_of
 
-from fedtopics.files import RowFile
-from quick import parser_of, results_of
+from benchmarks.attacks import blind, one_reply
+from benchmarks.attacks.solving import minibatch_counts
+from benchmarks.attacks.summed import Summed, play
+from benchmarks.attacks.sums import CLIENTS, LEAST, METHODS, facts
+from benchmarks.attacks.tapped import rows_of
+from benchmarks.common import arguments, measured
 
 Numbers = NDArray[np.float64]
 ALIKE, PURE = 3, 0.9  # words in common; share of the words that are of one document
@@ -108,7 +105,7 @@ def of_fragments(summed: Summed, case: Case) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measured(case: Case, data: Path | None) -> dict[str, Any]:
+def attacked(case: Case, data: Path | None) -> dict[str, Any]:
     """Play the rounds and attack them."""
     settings = METHODS[case.method][0] | {"max_rounds": case.rounds}
     n_clients = max(case.clients, LEAST)
@@ -120,19 +117,11 @@ def measured(case: Case, data: Path | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet; else made-up documents")
-    parser.add_argument("--part", default="0/1", help="0/2 and 1/2: of two processes")
-    given = parser.parse_args()
-    number, of = map(int, given.part.split("/"))
-    cases = (QUICK if given.quick else CASES)[number::of]
-    rows = RowFile(results_of("many_sums", given.quick) / "many_sums.jsonl")
+    given = arguments(__doc__, "20ng.parquet", optional=True)
+    cases = QUICK if given.quick else CASES
     source = {"data": "20ng" if given.data else "made up"}
-    rows.fill(
-        cases, lambda case: case._asdict() | source, lambda case: measured(case, given.data), str,
-        lambda event: print(event["name"], flush=True),
-    )  # fmt: skip
 
+    def measure(task: dict[str, Any]) -> dict[str, Any]:
+        return attacked(Case(*(task[name] for name in Case._fields)), given.data)
 
-if __name__ == "__main__":
-    main()
+    measured(given, [case._asdict() | source for case in cases], measure)

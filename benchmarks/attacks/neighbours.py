@@ -7,23 +7,21 @@ network are left out: they cancel. The guess is the best one there is, the likel
 often it is right and wrong bounds epsilon from below, with confidence (Clopper and Pearson). With
 noise made too small on purpose, the bound has to be above what is claimed.
 
-    OMP_NUM_THREADS=1 python benchmarks/attacks/neighbours.py [--times 100000] [--quick]
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from benchmarks.common import arguments, write
 from fedtopics import Corpus, Study
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
@@ -39,9 +37,6 @@ from fedtopics.secure.field import add
 from fedtopics.secure.fixed import FINE, Layout
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from quick import parser_of, results_of
 
 TIMES, PART = 50_000, 500  # runs on each of the two corpora
 FEWER = 10  # times, where noise is too small: that shows soon
@@ -264,7 +259,7 @@ runs of the real halves, stages, noise and fixed-point numbers on each of the tw
 bound from below (Clopper and Pearson, together wrong with probability {CONFIDENCE:g}) by the best
 guess there is; delta {DELTA:g}. Where there is a third of the noise on purpose, it has to be above
 what is claimed. *Refused* are runs in which noise hid too much for topics: what would follow does
-not leave. Command: `make bench-neighbours`, which goes on where it was.
+not leave. Command: `make bench NAME=neighbours`.
 
 | method | noise | claimed epsilon | at least | runs | refused |
 | --- | ---: | ---: | ---: | ---: | ---: |
@@ -282,14 +277,9 @@ def described(case: Case, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--times", type=int, default=TIMES, help="runs on each of the two corpora")
-    parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="processes")
-    parser.add_argument("--show", action="store_true", help="the table of what is there by now")
-    given = parser.parse_args()
-    folder = results_of("neighbours", given.quick)
+    given = arguments(__doc__, times=TIMES, at_once=os.cpu_count(), show=False)
     times, size = (40, 20) if given.quick else (given.times, PART)
-    kept = RowFile(folder / "neighbours.jsonl")
+    kept = RowFile(given.folder / "neighbours.jsonl")
     tasks = [
         Task(case, there, part, size)
         for case in CASES
@@ -301,10 +291,4 @@ def main() -> None:
         for task, found in zip(todo, pool.map(counted, todo), strict=True):
             kept.keep(task.row | found)
     of_case = {c: [row for t in tasks if t.case == c and (row := kept.find(t.row))] for c in CASES}
-    lines = [described(case, rows) for case, rows in of_case.items() if rows]
-    (folder / "neighbours.md").write_text(HEAD + "\n".join(lines) + "\n", "utf-8")
-    print("\n".join(lines))
-
-
-if __name__ == "__main__":
-    main()
+    write(given, [HEAD.rstrip(), *(described(c, rows) for c, rows in of_case.items() if rows)])

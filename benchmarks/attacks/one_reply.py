@@ -6,21 +6,30 @@ directions, the rows of all other words can be divided up.
 
 No secret helps against this. It ends where the adder sees no single reply: with masks.
 
-    python benchmarks/attacks/one_reply.py --data ../shared/data
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
-from solving import report, study_of
-from tapped import Tap, bag_of, documents_of, federate, membership, options, rows_of, vocabulary_of
 
+from benchmarks.attacks.solving import study_of
+from benchmarks.attacks.tapped import (
+    Tap,
+    bag_of,
+    documents_of,
+    federate,
+    membership,
+    rows_of,
+    vocabulary_of,
+)
 from fedtopics.federation.study import Study
 from fedtopics.inference.lda import topic_weights
 from fedtopics.text.corpus import Corpus
@@ -138,20 +147,14 @@ def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap])
     return mean
 
 
-def main() -> None:
-    arguments = options(__doc__)
-    corpora = documents_of(arguments.data, 2, 120 if arguments.quick else 500)
-    network = {"name": "gfedntm", "norm": "local", "n_components": 20}
-    for batch in (10, 52):
-        for title, method in (
-            ("LDA, 20 topics", {}),
-            ("LDA, 50 topics", {"n_components": 50}),
-            ("gFedNTM", network),
-        ):
-            study = study_of(ROUNDS, batch, len(corpora), **method)
-            _, taps = federate(study, corpora)
-            report([f"{title}, a reply over {batch} documents: {attack(study, corpora, taps)}"])
-
-
-if __name__ == "__main__":
-    main()
+def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Yield a line a study and size of minibatches."""
+    corpora = documents_of(data, 2, 120 if quick else 500)
+    studies: dict[str, dict[str, Any]] = {
+        "LDA, 20 topics": {}, "LDA, 50 topics": {"n_components": 50},
+        "gFedNTM": {"name": "gfedntm", "norm": "local", "n_components": 20},
+    }  # fmt: skip
+    for batch, (title, method) in product((10, 52), studies.items()):
+        study = study_of(ROUNDS, batch, len(corpora), **method)
+        _, taps = federate(study, corpora)
+        yield f"{title}, a reply over {batch} documents: {attack(study, corpora, taps)}"

@@ -4,19 +4,18 @@ The study is honest, and so is everybody in it. A client's documents move betwee
 start in groups only; but different starts end with clusters that are nearly the same, and nobody
 holds their sums against each other.
 
-    python benchmarks/attacks/pairs_of_sums.py
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from solving import report
-from tapped import Tap, federate, options, synthetic
 
+from benchmarks.attacks.tapped import Tap, federate, synthetic
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
 
@@ -78,14 +77,8 @@ def attack(method: Mapping[str, Any]) -> str:
     return f"{len(right)} of {N} embeddings"
 
 
-def main() -> None:
-    arguments = options(__doc__)
-    cases: Iterable[dict[str, Any]] = ({"n_components": 8}, {"n_components": 20})
-    if not arguments.quick:
-        cases = (*cases, {"n_components": 8, "starts": 200})
-    for case in cases:
-        report([f"k-means, {case}: {attack(case)}"])
-
-
-if __name__ == "__main__":
-    main()
+def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Yield a line a case, on synthetic documents."""
+    cases = [{"n_components": 8}, {"n_components": 20}, {"n_components": 8, "starts": 200}]
+    for case in cases[: 2 if quick else None]:
+        yield f"k-means, {case}: {attack(case)}"

@@ -2,17 +2,25 @@
 
 Agreed are the words that enough documents of any client have.
 
-    python benchmarks/attacks/rare_words.py --data ../shared/data
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
-from solving import report, study_of
-from tapped import RARE, Tap, bag_of, documents_of, federate, options, rows_of, vocabulary_of
 
+from benchmarks.attacks.solving import study_of
+from benchmarks.attacks.tapped import (
+    RARE,
+    Tap,
+    bag_of,
+    documents_of,
+    federate,
+    rows_of,
+    vocabulary_of,
+)
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
 
@@ -37,19 +45,15 @@ def attack(
     return len(rare), len(rare & named), sum(int(frequency[word] == 1) for word in rare & named)
 
 
-def main() -> None:
-    arguments = options(__doc__)
-    size, rounds = (150, 20) if arguments.quick else (500, 100)
-    corpora = documents_of(arguments.data, 5, size)
+def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Yield a line a method."""
+    size, rounds = (150, 20) if quick else (500, 100)
+    corpora = documents_of(data, 5, size)
     network = {"name": "gfedntm", "norm": "local", "hidden": [20, 20]}
     for title, method in (("gFedNTM", network), ("LDA", {})):
         study = study_of(rounds, 52, len(corpora), **method)
         rare, left, single = attack(study, corpora, federate(study, corpora)[1])
-        report([
+        yield (
             f"{title}, {size} documents, {rounds} rounds: {left} of {rare} rare words left, "
             f"{single} of them in one document"
-        ])  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()
+        )

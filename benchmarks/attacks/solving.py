@@ -4,20 +4,27 @@ LDA's replies say how often each word occurs in a round's minibatch. Who knows w
 in which minibatch has an equation a round: as many rounds as documents are enough. gFedNTM's
 replies say which words occur: a document has none of those that one of its minibatches has not.
 
-    python benchmarks/attacks/solving.py --data ../shared/data
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tapped import Tap, bag_of, documents_of, federate, membership, options, rows_of, vocabulary_of
 
+from benchmarks.attacks.tapped import (
+    Tap,
+    bag_of,
+    documents_of,
+    federate,
+    membership,
+    rows_of,
+    vocabulary_of,
+)
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
 
@@ -134,30 +141,20 @@ def judge_words(sure: NDArray[np.bool_], scores: Bag, actual: Bag) -> Found:
     return Found(len(actual), solved, recall(scores, actual), recall(frequent, actual))
 
 
-def report(lines: Sequence[str]) -> None:
-    """Print lines."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-
-
-def main() -> None:
-    arguments = options(__doc__)
-    size, rounds, batch = (120, 200, 16) if arguments.quick else (500, 600, 52)
-    corpora = documents_of(arguments.data, 5, size)
+def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Yield a line for each of the three attacks."""
+    size, rounds, batch = (120, 200, 16) if quick else (500, 600, 52)
+    corpora = documents_of(data, 5, size)
     study = study_of(rounds, batch, len(corpora))
     _, taps = federate(study, corpora)
     of = f"{size} documents, {rounds} rounds, minibatches of {batch}"
-    report([f"LDA, one client's replies, {of}: {attack_lda(study, corpora, taps)}"])
+    yield f"LDA, one client's replies, {of}: {attack_lda(study, corpora, taps)}"
     fifth = {name: corpus.take(range(size // 5)) for name, corpus in corpora.items()}
-    study = study_of(rounds * 3 // 2, batch // 2, len(fifth))
-    _, taps = federate(study, fifth)
-    of = f"{size // 5} documents each, {rounds * 3 // 2} rounds, minibatches of {batch // 2}"
-    report([f"LDA, the total of five clients, {of}: {attack_lda_total(study, fifth, taps)}"])
+    few = study_of(rounds * 3 // 2, batch // 2, len(fifth))
+    found = attack_lda_total(few, fifth, federate(few, fifth)[1])
+    less = f"{size // 5} documents each, {rounds * 3 // 2} rounds, minibatches of {batch // 2}"
+    yield f"LDA, the total of five clients, {less}: {found}"
     method = {"name": "gfedntm", "norm": "local", "hidden": [20, 20], "n_components": 10}
     study = study_of(rounds, batch, len(corpora), **method)
-    _, taps = federate(study, corpora)
-    of = f"{size} documents, {rounds} rounds, minibatches of {batch}"
-    report([f"gFedNTM, words of documents, {of}: {attack_gfedntm(study, corpora, taps)}"])
-
-
-if __name__ == "__main__":
-    main()
+    found = attack_gfedntm(study, corpora, federate(study, corpora)[1])
+    yield f"gFedNTM, words of documents, {of}: {found}"

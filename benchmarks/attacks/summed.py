@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tapped import Tap, federate, synthetic, vocabulary_of
 
+from benchmarks.attacks.tapped import Tap, federate, synthetic, vocabulary_of
+from benchmarks.common import parquet
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Rows
@@ -125,7 +126,7 @@ def texts(data: Path | None) -> tuple[list[list[str]], Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(data / "20ng.parquet", columns=["text", "tokens"])
+    table = pq.read_table(parquet(data, "20ng"), columns=["text", "tokens"])
     table = table.take(pa.array(rng.permutation(len(table))))
     embeddings = document_embeddings(Corpus.of(table["text"]), EmbeddingSettings())
     return table["tokens"].to_pylist(), embeddings

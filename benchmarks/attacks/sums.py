@@ -2,24 +2,19 @@
 
 Each study is played in one process. Who attacks has the sums of the clients' replies, rounded as
 they are under masks, the program, what is agreed on, and such documents in general. Sums of one
-client are the control: what a reply tells where nothing is masked. What has a row in
-``results/sums.jsonl`` is not done again.
+client are the control: what a reply tells where nothing is masked.
 
-    OMP_NUM_THREADS=1 python benchmarks/attacks/sums.py [--data FOLDER | --quick] [--part 0/2]
 """
 
 from __future__ import annotations
 
 import itertools
-import platform
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from by_method import (
+from benchmarks.attacks.by_method import (
     Told,
     of_all_topics,
     of_factors,
@@ -30,15 +25,10 @@ from by_method import (
     of_topics,
     of_words,
 )
-from summed import SEED, Summed, play
-
+from benchmarks.attacks.summed import SEED, Summed, play
+from benchmarks.common import Row, arguments, measured, versions, write
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.policy import Policy
-from fedtopics.files import Row, RowFile
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from quick import parser_of, results_of
 
 CLIENTS, EACH = (3, 5, 10), (52, 100, 256)
 CONTROLS = (1, 10), (1, 52)
@@ -62,7 +52,7 @@ guessing), the better of two or three attacks. A dash: the study refuses. Method
 out of a table. Documents of 20ng, all-MiniLM-L6-v2 embeddings, seed {SEED}; at most 10 seconds of a processor are spent
 on looking for the documents of a sum. Rows with versions: `sums.jsonl`; of many
 rounds `many_sums.jsonl`. Command:
-`make bench-sums DATA=folder`."""  # noqa: E501 - lines of the page
+`make bench NAME=sums DATA=folder`."""  # noqa: E501 - lines of the page
 
 
 class Cell(NamedTuple):
@@ -111,11 +101,10 @@ METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
 
 def facts() -> dict[str, Any]:
     """Return what a row says of how it came about."""
-    versions = {name: version(name) for name in ("fedtopics", "numpy", "scipy", "torch")}
-    return {"seed": SEED, "versions": versions, "python": platform.python_version()}
+    return {"seed": SEED, "versions": versions("fedtopics", "numpy", "scipy", "torch")}
 
 
-def measured(cell: Cell, data: Path | None) -> dict[str, Any]:
+def attacked(cell: Cell, data: Path | None) -> dict[str, Any]:
     """Play a study and attack it; or say why there was none."""
     settings, draws, attack, policy = METHODS[cell.method]
     n_clients = max(cell.clients, LEAST)
@@ -163,24 +152,12 @@ SHOWN: dict[str, Callable[[Row], str]] = {
 
 
 def main() -> None:
-    parser = parser_of(__doc__)
-    parser.add_argument("--data", type=Path, help="folder of 20ng.parquet; else made-up documents")
-    parser.add_argument("--part", default="0/1", help="0/2 and 1/2: of two processes")
-    given = parser.parse_args()
-    number, of = map(int, given.part.split("/"))
+    given = arguments(__doc__, "20ng.parquet", optional=True)
     sizes = QUICK if given.quick else [*CONTROLS, *itertools.product(CLIENTS, EACH)]
     cells = [Cell(method, *size) for size in sizes for method in METHODS]
     cells = [cell for cell in cells if cell.method != WIDE or 2 * cell.clients * cell.each <= UNITS]
-    folder = results_of("sums", given.quick)
-    rows, source = RowFile(folder / "sums.jsonl"), {"data": "20ng" if given.data else "made up"}
-    rows.fill(
-        cells[number::of], lambda cell: cell._asdict() | source,
-        lambda cell: measured(cell, given.data), str,
-        lambda event: print(event["name"], flush=True),
-    )  # fmt: skip
-    done = [row for cell in cells if (row := rows.find(cell._asdict() | source))]
-    (folder / "sums.md").write_text("\n".join([HEAD, *tables(done), ""]), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    source = {"data": "20ng" if given.data else "made up"}
+    rows = measured(given, [cell._asdict() | source for cell in cells], lambda task: attacked(
+        Cell(task["method"], task["clients"], task["each"]), given.data
+    ))  # fmt: skip
+    write(given, [HEAD, *tables(rows)])

@@ -6,18 +6,16 @@ made-up documents what the victim did with its own.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common import parquet
 from fedtopics.engines.local import LocalClients
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
@@ -25,7 +23,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Rows
-from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -82,17 +80,10 @@ def federate(
     study = study.with_clients(corpora)
     taps = {}
     for name, corpus in corpora.items():
-        site = secret(key(name))
+        site = {"secret": Secret(key(name))}
         taps[name] = Tap(door_of(study, name, corpus, policy, **site), site)
     run = RunFolder(None, study.identity(None), study.checkpoint_every, False, None)
     return study.server_half(None).train(engine(taps), run), taps
-
-
-def secret(key: bytes) -> dict[str, Any]:
-    """Make a client's secret; nothing where the project has none."""
-    if find_spec("fedtopics.methods.core.plan") is None:
-        return {}
-    return {"secret": import_module("fedtopics.methods.core.plan").Secret(key)}
 
 
 def membership(
@@ -156,7 +147,7 @@ def documents_of(data: Path | None, n_clients: int, size: int, seed: int = 0) ->
     if data is not None:
         import pyarrow.parquet as pq
 
-        texts = pq.read_table(data / "corpora" / "20ng.parquet")["tokens"].to_pylist()
+        texts = pq.read_table(parquet(data, "20ng"))["tokens"].to_pylist()
         texts = [texts[i] for i in rng.permutation(len(texts))[: n_clients * size]]
     else:
         texts = synthetic(n_clients * size, seed=seed)
@@ -174,11 +165,3 @@ def synthetic(n: int, n_words: int = 900, topics: int = 12, seed: int = 0) -> li
         drawn = rng.choice(n_words, rng.integers(30, 90), p=theta @ beta)
         texts.append([f"w{word}" for word in drawn])
     return texts
-
-
-def options(description: str | None) -> argparse.Namespace:
-    """Read what every attack takes."""
-    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of corpora; without it, synthetic ones")
-    parser.add_argument("--quick", action="store_true", help="small, in seconds")
-    return parser.parse_args()

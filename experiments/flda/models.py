@@ -15,21 +15,11 @@ REPEATED_ROUNDS = 10  # of the same documents
 
 @dataclass(frozen=True)
 class DataSet:
-    """Texts in one file, and what the paper says of a set of this kind.
+    """Texts in one file, and what the paper says of a set of this kind."""
 
-    Parameters
-    ----------
-    name : str
-        Of the file, without .parquet.
-    a_round : int
-        New documents of a client in a round; the paper has 1,000.
-    gamma : float
-        The paper's threshold.
-    """
-
-    name: str
-    a_round: int
-    gamma: float
+    name: str  # of the file, without .parquet
+    a_round: int  # new documents of a client; the paper has 1,000
+    gamma: float  # the paper's threshold
 
 
 DATA_SETS = (DataSet("medical_questions", 700, 0.45), DataSet("depression_tweets", 1000, 0.2))
@@ -37,31 +27,15 @@ DATA_SETS = (DataSet("medical_questions", 700, 0.45), DataSet("depression_tweets
 
 @dataclass(frozen=True)
 class Model:
-    """One row of the table.
-
-    Parameters
-    ----------
-    title : str
-    where : {"pooled", "alone", "federated"}
-    rounds : int
-        Of documents that it sees: those of the first round, or of all so far.
-    method : mapping
-        Of its study.
-    literal : bool
-        Whether topics are merged with the paper's threshold.
-    dealt : {"at random", "by subject"}
-        How clients come by their documents.
-    size : float
-        Documents of a round, as a share of the data set's.
-    """
+    """One row of the table."""
 
     title: str
-    where: str
-    rounds: int
+    where: str  # "pooled", "alone", "federated"
+    rounds: int  # of documents that it sees: those of the first round, or of all so far
     method: Mapping[str, Any]
-    literal: bool = False
-    dealt: Literal["at random", "by subject"] = "at random"
-    size: float = 1.0
+    literal: bool = False  # whether topics are merged with the paper's threshold
+    dealt: Literal["at random", "by subject"] = "at random"  # how clients come by documents
+    size: float = 1.0  # documents of a round, as a share of the data set's
 
 
 FLDA: dict[str, Any] = {"name": "flda", "n_components": N_TOPICS, "coherence": "documents"}

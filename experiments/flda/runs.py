@@ -86,20 +86,7 @@ def tasks(settings: Settings) -> Iterator[Task]:
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
-    """Train and score what is not yet there.
-
-    Parameters
-    ----------
-    settings : Settings
-    on_event : function
-        Called with {"event": "model", "name", "done", "models"} before each model, and with the
-        events of training.
-
-    Returns
-    -------
-    list of dict
-        A row a data set, model and seed, with its scores.
-    """
+    """Train and score what is not yet there; return a row a data set, model and seed."""
     require(matplotlib="matplotlib", tomotopy="tomotopy")
     for data in DATA_SETS:
         settings.file(data.name)  # it may be missing: better said before work

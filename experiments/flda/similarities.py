@@ -40,21 +40,11 @@ Judged = tuple[list[Topic], list[Topic], NDArray[np.bool_], NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Counted:
-    """Topics whose words two clients count.
+    """Topics whose words two clients count."""
 
-    Parameters
-    ----------
-    eta : float
-        Dirichlet prior of the topics: the larger, the more words they have in common.
-    words : int
-        That a client counts of each topic.
-    common : float
-        Share of these that all topics have alike.
-    """
-
-    eta: float
-    words: int
-    common: float = 0.0
+    eta: float  # Dirichlet prior: the larger, the more words topics have in common
+    words: int  # that a client counts of each topic
+    common: float = 0.0  # share of these that all topics have alike
 
     @property
     def name(self) -> str:

@@ -15,15 +15,7 @@ Method = dict[str, Any]
 
 @dataclass(frozen=True)
 class DataSet:
-    """Labelled short texts in one file, and the paper's lambda.
-
-    Parameters
-    ----------
-    name : str
-        Of the file, without .parquet.
-    title : str
-    alignment : float
-    """
+    """Labelled short texts in one file, and the paper's lambda."""
 
     name: str
     title: str

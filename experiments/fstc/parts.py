@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from experiments.fstc.methods import (
     DAMAGED,
@@ -53,16 +53,7 @@ PICTURES = ("ftfidf", "fsbert", "fsccl", "fstc", "discriminative")
 
 @dataclass(frozen=True)
 class Sweep:
-    """A part that varies one number.
-
-    Parameters
-    ----------
-    key : str
-        Of the rows.
-    values : tuple of float
-    label : str
-        Of an axis.
-    """
+    """A part that varies one number: its key in rows, its values, the label of an axis."""
 
     key: str
     values: tuple[float, ...]
@@ -78,34 +69,17 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class Task:
-    """One training.
-
-    Parameters
-    ----------
-    part, data, name : str
-    seed : int
-        Of the study and of the split.
-    method : dict
-        Of its study.
-    varied : dict
-        What the part varies, for the row.
-    split : dict
-        How `split_clients` spreads the documents.
-    n_documents : int, optional
-        Of the data set, drawn at random; all if not given.
-    damaged : float
-        Share of words that get a typing mistake, which the seed draws.
-    """
+    """One training: of a method on some documents of a data set, spread over clients."""
 
     part: str
     data: str
     name: str
-    seed: int
+    seed: int  # of the study and of the split
     method: Method
-    varied: dict[str, Any] = field(default_factory=dict)
+    varied: dict[str, Any] = field(default_factory=dict)  # for the row
     split: dict[str, Any] = field(default_factory=lambda: {"by": "even", "n_clients": N_CLIENTS})
-    n_documents: int | None = None
-    damaged: float = 0.0
+    n_documents: int | None = None  # drawn at random; by default all
+    damaged: float = 0.0  # share of words that get a typing mistake, which the seed draws
 
     @property
     def row(self) -> dict[str, Any]:
@@ -114,20 +88,17 @@ class Task:
         return known | self.varied
 
 
-class HasSeeds(Protocol):
-    """What knows which splits of data sets can be used."""
-
-    def usable(self, name: str, split: Mapping[str, Any], seeds: int) -> Sequence[int]:
-        """Return the first seeds that leave each client enough documents to take part."""
+Usable = Callable[[str, Mapping[str, Any], int], Sequence[int]]
+"""Of a data set and a split, the first seeds that leave each client enough documents."""
 
 
-def _table2(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _table2(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     for seed in range(seeds):
         for name, method in methods(data).items():
             yield Task("table2", data.name, name, seed, method)
 
 
-def _ablation(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _ablation(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     known = methods(data)
     starts = {
         "kmeans": (known["fsbert"], known["stc"] | {"alignment": data.alignment}),
@@ -141,7 +112,7 @@ def _ablation(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("ablation", data.name, name, seed, fstc | SHORT | change, varied)
 
 
-def _lambda(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _lambda(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     known = methods(data)
     for seed in range(seeds):
         for name in ("fsbert", "discriminative"):
@@ -152,13 +123,13 @@ def _lambda(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("lambda", data.name, name, seed, known[name] | SHORT | varied, varied)
 
 
-def _clients(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _clients(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     for n_clients in SWEEPS["clients"].values:
         split = {"by": "even", "n_clients": n_clients}
         yield from _compared("clients", data, seeds, {"m": n_clients}, split)
 
 
-def _shares(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _shares(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     for level in SWEEPS["shares"].values:
         split = {"by": "proportions", "proportions": [5 + level, 5 - level]}
         yield from _compared("shares", data, seeds, {"rho": level}, split)
@@ -173,11 +144,13 @@ def _compared(
                 yield Task(part, data.name, name, seed, short(data, name), varied, split)
 
 
-def _skew(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _skew(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     even = {"by": "even", "n_clients": N_CLIENTS}
     skewed = {"by": "dirichlet", "n_clients": N_CLIENTS, "alpha": CONCENTRATION}
-    usable = settings.usable(data.name, skewed, seeds)
-    for labels, split, own_seeds in (("even", even, range(seeds)), ("skewed", skewed, usable)):
+    for labels, split, own_seeds in (
+        ("even", even, range(seeds)),
+        ("skewed", skewed, usable(data.name, skewed, seeds)),
+    ):
         for seed in own_seeds:
             for name in CONTROLS:
                 varied = {"labels": labels}
@@ -188,13 +161,13 @@ def _skew(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("skew", data.name, "fstc", seed, method, varied, split)
 
 
-def _picture(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _picture(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     if data.name == SWEPT:
         for name in PICTURES:
             yield Task("picture", data.name, name, 0, methods(data)[name])
 
 
-def _views(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _views(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     for seed in range(seeds):
         for name in VIEWED:
             for views, given in VIEWS.items():
@@ -202,7 +175,7 @@ def _views(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("views", data.name, name, seed, method, {"views": views})
 
 
-def _encoders(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _encoders(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     for seed in range(seeds):
         for encoder, given in ENCODERS.items():
             for name in ENCODED:
@@ -210,7 +183,7 @@ def _encoders(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("encoders", data.name, name, seed, method, {"encoder": encoder})
 
 
-def _tuning(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _tuning(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     """List frozen and fine-tuned encoders, on few texts of the smallest set and in few steps."""
     if data.name != SMALLEST:
         return
@@ -229,7 +202,7 @@ def _tuning(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task(name=name, seed=seed, method=method, varied={"tuning": tuning}, **given)
 
 
-def _losses(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _losses(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     for seed in range(seeds):
         for name in LEARNED:
             for loss, setting in LOSSES.items():
@@ -237,7 +210,7 @@ def _losses(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
                 yield Task("losses", data.name, name, seed, method, {"loss": loss})
 
 
-def _noise(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
+def _noise(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     if data.name == SMALLEST:
         for seed in range(seeds):
             for share in DAMAGED:
@@ -246,7 +219,7 @@ def _noise(settings: HasSeeds, data: DataSet, seeds: int) -> Iterator[Task]:
                     yield Task("noise", data.name, name, seed, method, varied, damaged=share)
 
 
-PARTS: dict[str, Callable[[HasSeeds, DataSet, int], Iterator[Task]]] = {
+PARTS: dict[str, Callable[[Usable, DataSet, int], Iterator[Task]]] = {
     "table2": _table2,
     "ablation": _ablation,
     "lambda": _lambda,

@@ -51,20 +51,10 @@ Named = tuple[dict[str, Any], Task]  # by what its row says of it
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
-    """Train and score what is not yet there.
+    """Train and score what is not yet there; return what the files hold, and a row a training.
 
-    Parameters
-    ----------
-    settings : Settings
-    on_event : function
-        Called with {"event": "model", "name", "done", "models"} before each training, and with
-        the events of training and of embedding.
-
-    Returns
-    -------
-    list of dict
-        A row a training, be it trained now or before; of each part and data set of which no line
-        is empty, and what there is of the parts in `GROWING`. Before them what the files hold.
+    Rows are of each part and data set of which no line is empty, and those that there are of the
+    parts in `GROWING`.
     """
     require(matplotlib="matplotlib")
     kept = RowFile(settings.folder / "runs.jsonl")

@@ -27,12 +27,8 @@ PAIRS = (  # what the paper says, and what we say
 class UTest:
     """A one-sided Mann-Whitney U test of one method's scores against another's.
 
-    Parameters
-    ----------
-    p : float or None
-        None without scores of both.
-    smallest : float
-        What p would be if all scores of the one were above all of the other.
+    There is no p without scores of both; `smallest` is what it would be if all scores of the one
+    were above all of the other.
     """
 
     p: float | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -54,9 +54,7 @@ def tables(found: Found) -> list[Table]:
     """Return the tables of the parts that there are."""
     made = [_sets(found), _all_of_table2(found)]
     made += [_table2(found, data) for data in data_sets(found, "table2")]
-    made += [_significance(found), _ablation(found), _losses(found), _lambda(found)]
-    made += [_clients(found), _shares(found), _skew(found), _noise(found), _views(found)]
-    made += [_encoders(found), _tuning(found)]
+    made += [_significance(found), *_grids(found).values(), _tuning(found)]
     return [table for table in made if table.rows]
 
 
@@ -149,86 +147,60 @@ def _significance(found: Found) -> Table:
     return Table(f"Mann-Whitney U tests, one-sided, of table 2 (* p < {LEVEL})", header, rows)
 
 
-def _ablation(found: Found) -> Table:
-    lines: dict[str, Wanted] = {
+def _grids(found: Found) -> dict[str, Table]:
+    """Return the tables of ACC / NMI of the parts but table 2."""
+    starts: dict[str, Wanted] = {
         f"{of_start}: {of_variant}": {"start": start, "name": variant}
         for start, of_start in STARTS.items()
         for variant, of_variant in VARIANTS.items()
     }
-    return _grid("FSTC and what it is made of, short schedule", found, "ablation", lines)
-
-
-def _losses(found: Found) -> Table:
-    lines = {
-        f"{TITLES[name]}: {loss}": {"name": name, "loss": loss}
-        for name in LEARNED
-        for loss in LOSSES
-    }
-    return _grid("What networks make small, short schedule", found, "losses", lines)
-
-
-def _lambda(found: Found) -> Table:
-    lines = _methods("fsbert", "discriminative")
-    lines |= {
+    weights = _methods("fsbert", "discriminative") | {
         f"{TITLES[name]}, lambda {value:g}": {"name": name, "alignment": value}
         for name in FORMS
         for value in SWEEPS["lambda"].values
     }
-    return _grid("Weight of the common centres, short schedule", found, "lambda", lines)
-
-
-def _clients(found: Found) -> Table:
-    title = f"IID partitions: {DATA_SETS[SWEPT].title} at m clients, short schedule"
-    columns = {f"m = {m}": {"m": m} for m in SWEEPS["clients"].values}
-    return _grid(title, found, "clients", _methods(*COMPARED), columns)
-
-
-def _shares(found: Found) -> Table:
-    name = DATA_SETS[SWEPT].title
-    title = f"Non-IID partitions: {name} at two clients of different size, short schedule"
-    columns = {f"{5 + rho}:{5 - rho}": {"rho": rho} for rho in SWEEPS["shares"].values}
-    return _grid(title, found, "shares", _methods(*COMPARED), columns)
-
-
-def _skew(found: Found) -> Table:
-    lines = _methods(*CONTROLS)
-    lines |= {
+    masses = _methods(*CONTROLS) | {
         f"{TITLES['fstc']}, masses {masses!r}": {"name": "fstc", "masses": masses}
         for masses in MASSES
     }
-    columns = {
+    encoders: dict[str, Wanted] = {f"{encoder}: {TITLES[name]}": {"name": name, "encoder": encoder}
+                                   for encoder in ENCODERS for name in ENCODED}  # fmt: skip
+    labels = {
         f"{data.title}, {labels}": {"data": data.name, "labels": labels}
         for data in data_sets(found, "skew")
         for labels in ("even", "skewed")
     }
-    title = (
-        f"Clients with the same labels and with others (Dirichlet, {CONCENTRATION}), short schedule"
-    )
-    return _grid(title, found, "skew", lines, columns)
-
-
-def _noise(found: Found) -> Table:
-    title = f"Typing mistakes in a share of {DATA_SETS[SMALLEST].title}'s words, short schedule"
-    columns = {f"{share:.0%}": {"damaged": share} for share in DAMAGED}
-    return _grid(title, found, "noise", _methods(*SHAKEN), columns)
-
-
-def _views(found: Found) -> Table:
-    lines = {
-        f"{TITLES[name]}: {views}": {"name": name, "views": views}
-        for name in VIEWED
-        for views in VIEWS
+    by_m = {f"m = {m}": {"m": m} for m in SWEEPS["clients"].values}
+    by_rho = {f"{5 + rho}:{5 - rho}": {"rho": rho} for rho in SWEEPS["shares"].values}
+    by_share = {f"{share:.0%}": {"damaged": share} for share in DAMAGED}
+    swept, smallest = DATA_SETS[SWEPT].title, DATA_SETS[SMALLEST].title
+    grids: dict[str, tuple[str, Mapping[str, Wanted], Mapping[str, Wanted] | None]] = {
+        "ablation": ("FSTC and what it is made of", starts, None),
+        "losses": ("What networks make small", _each(LEARNED, "loss", LOSSES), None),
+        "lambda": ("Weight of the common centres", weights, None),
+        "clients": (f"IID partitions: {swept} at m clients", _methods(*COMPARED), by_m),
+        "shares": (
+            f"Non-IID partitions: {swept} at two clients of different size", _methods(*COMPARED),
+            by_rho,
+        ),
+        "skew": (
+            f"Clients with the same labels and with others (Dirichlet, {CONCENTRATION})", masses,
+            labels,
+        ),
+        "noise": (
+            f"Typing mistakes in a share of {smallest}'s words", _methods(*SHAKEN), by_share,
+        ),
+        "views": ("What networks are trained on", _each(VIEWED, "views", VIEWS), None),
+        "encoders": ("Encoders", encoders, None),
+    }  # fmt: skip
+    return {
+        part: _grid(f"{title}, short schedule", found, part, lines, columns)
+        for part, (title, lines, columns) in grids.items()
     }
-    return _grid("What networks are trained on, short schedule", found, "views", lines)
 
 
-def _encoders(found: Found) -> Table:
-    lines = {
-        f"{encoder}: {TITLES[name]}": {"name": name, "encoder": encoder}
-        for encoder in ENCODERS
-        for name in ENCODED
-    }
-    return _grid("Encoders, short schedule", found, "encoders", lines)
+def _each(names: Iterable[str], key: str, values: Iterable[str]) -> dict[str, Wanted]:
+    return {f"{TITLES[n]}: {value}": {"name": n, key: value} for n in names for value in values}
 
 
 def _tuning(found: Found) -> Table:

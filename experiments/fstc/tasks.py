@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from experiments.fstc.methods import DATA_SETS, OTHER, OWN, QUICK, DataSet
-from experiments.fstc.parts import PARTS, HasSeeds, Task, usable_seeds
+from experiments.fstc.parts import PARTS, Task, Usable, usable_seeds
 from experiments.settings import FileSettings
 from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
@@ -27,19 +27,9 @@ OTHER_TEXTS = ("20ng", "news_outlets")  # which no method clusters; likewise
 
 @dataclass(frozen=True)
 class Settings(FileSettings):
-    """How the experiment is run.
+    """How the experiment is run: `only` names the parts that are trained now.
 
-    Parameters
-    ----------
-    data, out, seeds, quick
-        As in `FileSettings`; the seeds are of table 2, the other parts have three, or fewer.
-    only : tuple of str
-        Parts that are trained now.
-
-    Raises
-    ------
-    StudyError
-        If there is no part of a name.
+    The seeds are of table 2, the other parts have three, or fewer.
     """
 
     experiment: ClassVar[str] = "fstc"
@@ -58,18 +48,18 @@ class Settings(FileSettings):
 
     def tasks(self, part: str) -> list[Task]:
         """List the trainings of a part; all methods of a seed come before the next seed."""
-        return self.planned(part, self.data_sets, self)
+        return self.planned(part, self.data_sets, self.usable)
 
-    def planned(self, part: str, data_sets: Iterable[DataSet], having: HasSeeds) -> list[Task]:
+    def planned(self, part: str, data_sets: Iterable[DataSet], usable: Usable) -> list[Task]:
         """List the trainings of a part, of these data sets."""
         seeds = len(self.used_seeds)
         seeds = seeds if part == "table2" else min(seeds, SWEEP_SEEDS)
-        tasks = (task for data in data_sets for task in PARTS[part](having, data, seeds))
+        tasks = (task for data in data_sets for task in PARTS[part](usable, data, seeds))
         # To find the neighbours of all words takes minutes.
         return [task for task in tasks if not (self.quick and task.method.get("synonyms"))]
 
     def usable(self, name: str, split: Mapping[str, Any], seeds: int) -> list[int]:
-        """As of `HasSeeds`."""
+        """Return the first seeds whose split leaves each client enough documents."""
         return usable_seeds(self.documents(name), split, seeds)
 
     def study(self, task: Task) -> Study:

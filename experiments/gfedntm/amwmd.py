@@ -24,7 +24,7 @@ import numpy as np
 from experiments.costs import measured
 from experiments.gfedntm.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
 from experiments.gfedntm.amwmd_scores import Trained, score
-from experiments.gfedntm.word_vectors import WordVectors, read_word_vectors
+from experiments.gfedntm.word_mover import WordVectors
 from experiments.report import require, write_json
 from experiments.settings import FileSettings
 from fedtopics import __version__
@@ -82,16 +82,8 @@ DATA_SETS = (
 class Settings(FileSettings):
     """How the experiment is run; a quick run has the first data set and few rounds.
 
-    Parameters
-    ----------
-    data, out, seeds, quick
-        As in `FileSettings`; each trained model's topics go to the folder as well.
-    network : str
-        The paper's is CombinedTM.
-    preset : {"default", "paper"}
-        Of the network; "paper" with the paper's number of rounds.
-    vectors : path, optional
-        A word2vec file; by default the vectors of the usual embedding model.
+    The paper's network is CombinedTM; the preset "paper" has the paper's number of rounds. Each
+    trained model's topics go to the folder as well.
     """
 
     experiment: ClassVar[str] = "gfedntm-amwmd"
@@ -99,7 +91,6 @@ class Settings(FileSettings):
     seeds: int = 3
     network: str = "combinedtm"
     preset: Literal["default", "paper"] = "default"
-    vectors: Path | None = None
 
     @property
     def variant(self) -> str:
@@ -112,11 +103,6 @@ class Settings(FileSettings):
         return self.out or Path(f"runs/{self.experiment}-{self.variant}")
 
     @property
-    def vectors_title(self) -> str:
-        """Which word vectors the distances are of."""
-        return EmbeddingSettings().model if self.vectors is None else self.vectors.name
-
-    @property
     def data_sets(self) -> tuple[DataSet, ...]:
         """Data sets that are run."""
         return DATA_SETS[:1] if self.quick else DATA_SETS
@@ -127,7 +113,6 @@ class Settings(FileSettings):
         options = super().options
         options += [] if self.network == "combinedtm" else [f"--network {self.network}"]
         options += [] if self.preset == "default" else [f"--preset {self.preset}"]
-        options += [] if self.vectors is None else [f"--vectors {self.vectors.name}"]
         return options
 
 
@@ -142,32 +127,12 @@ class Task:
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[Scores]:
-    """Train what is not yet trained, and score it.
+    """Train what is not yet trained, and score it; return scores of each data set.
 
-    Parameters
-    ----------
-    settings : Settings
-    on_event : function
-        Called with {"event": "model", "name", "done", "models", "rounds"} after each model,
-        {"event": "embedding", "client", "done", "documents"}, and the events of training.
-
-    Returns
-    -------
-    list of Scores, one a data set
-
-    Raises
-    ------
-    FedTopicsError
-        If a package is missing.
-    DataError
-        If a file is missing or lacks a column, or the word vectors do not know the topics' words.
+    A FedTopicsError or DataError says which package, file or column is missing.
     """
     require(matplotlib="matplotlib", ot="POT")
-    if settings.vectors is None:
-        sentence_encoder(EmbeddingSettings().model)  # it may be missing: better said before work
-    elif not settings.vectors.is_file():
-        raise DataError(f"There is no file {settings.vectors} of word vectors; check the path.")
-    vectors_of = partial(_vectors, settings.vectors)
+    sentence_encoder(EmbeddingSettings().model)  # it may be missing: better said before work
     clients = {data.name: data.read(settings.file(data.name)) for data in settings.data_sets}
     clients = {name: _embedded(settings, corpora, on_event) for name, corpora in clients.items()}
     trained = _train_all(settings, clients, on_event)
@@ -278,9 +243,7 @@ def _study(settings: Settings, data: DataSet, task: Task) -> Study:
     return study.with_clients(task.clients)
 
 
-def _vectors(path: Path | None, words: Sequence[str]) -> WordVectors:
-    """Return the vectors of words, from a file or from the usual embedding model."""
-    if path is not None:
-        return read_word_vectors(path, words)
+def vectors_of(words: Sequence[str]) -> WordVectors:
+    """Return the vectors of words by the usual embedding model."""
     numbers = {word: number for number, word in enumerate(words)}
     return WordVectors(numbers, document_embeddings(Corpus.of(list(words)), EmbeddingSettings()))

@@ -29,15 +29,9 @@ BEYOND_SEEDS = 2.0  # deviations between seeds, from which a difference counts a
 class Scores:
     """AMWMD of the clients' own topics against models, the mean over topics.
 
-    Parameters
-    ----------
-    data_set : str
-    documents : mapping of client name to int
-    models : tuple of str, length n_models
-        The clients' own models first, in the order of `documents`.
-    values : float64 array of shape (n_seeds, n_clients, n_models)
-    trainings : sequence of dict
-        Of each trained model its name and seed, and what it cost where that is known.
+    `documents` are numbers of documents by client; `models` begin with the clients' own, in that
+    order; `values` have the shape (n_seeds, n_clients, n_models); `trainings` name each trained
+    model, its seed and its cost.
     """
 
     data_set: str
@@ -87,11 +81,7 @@ class Scores:
 class Finding:
     """Whether one model lies closer to the clients' topics than another.
 
-    Parameters
-    ----------
-    statement : str
-    closer, farther : float64 arrays of shape (n_seeds, n_clients)
-        Scores of the model that the statement says lies closer, and of the other.
+    Scores of the model that is said to be closer, and of the other, are (n_seeds, n_clients).
     """
 
     statement: str
@@ -143,48 +133,38 @@ def _deviation(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return deviation
 
 
-STATEMENTS = (
+PAPER = (
     (
         "Claim 1 of the paper: the federated model of 10 topics is closer to each client's own "
-        "topics than any other client's model",
-        "federated 10",
-        "best other",
+        "topics than any other client's model", "federated 10", "best other",
     ),
     (
         "Claim 2 of the paper: the federated model of 25 topics is closer than that of 10",
-        "federated 25",
-        "federated 10",
+        "federated 25", "federated 10",
     ),
     (
         "Control, the number of topics alone: 25 random topics are closer than 10 random topics",
-        "random 25",
-        "random 10",
+        "random 25", "random 10",
     ),
-    ("Control: federated 10 is closer than 10 random topics", "federated 10", "random 10"),
-    ("Control: federated 25 is closer than 25 random topics", "federated 25", "random 25"),
-    (
-        "Control: federated 10 is closer than 10 topics drawn from all other clients' models",
-        "federated 10",
-        "10 of others",
+)  # fmt: skip
+FARTHER = {  # controls that federated models should be closer than, and in words
+    "random {n}": "{n} random topics",
+    "{n} of others": "{n} topics drawn from all other clients' models",
+    ALL_OTHERS: "all topics of all other clients together",
+    OTHER_SEED: "the client's own model with another seed",
+    "centralised {n}": "centralised {n}",
+}
+ONLY = {ALL_OTHERS: 25, OTHER_SEED: 10}  # the number of topics where there is one
+STATEMENTS = (
+    *PAPER,
+    *(
+        (f"Control: federated {n} is closer than {words.format(n=n)}", f"federated {n}",
+         model.format(n=n))
+        for model, words in FARTHER.items()
+        for n in FEDERATED_TOPICS
+        if ONLY.get(model, n) == n
     ),
-    (
-        "Control: federated 25 is closer than 25 topics drawn from all other clients' models",
-        "federated 25",
-        "25 of others",
-    ),
-    (
-        "Control: federated 25 is closer than all topics of all other clients together",
-        "federated 25",
-        ALL_OTHERS,
-    ),
-    (
-        "Control: federated 10 is closer than the client's own model with another seed",
-        "federated 10",
-        OTHER_SEED,
-    ),
-    ("Control: federated 10 is closer than centralised 10", "federated 10", "centralised 10"),
-    ("Control: federated 25 is closer than centralised 25", "federated 25", "centralised 25"),
-)
+)  # fmt: skip
 
 
 def findings(scores: Scores) -> list[Finding]:

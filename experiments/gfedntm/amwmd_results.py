@@ -22,6 +22,7 @@ from experiments.gfedntm.amwmd_claims import (
 from experiments.gfedntm.amwmd_scores import DRAWS
 from experiments.gfedntm.heat_map import draw_heat_map
 from experiments.report import Table, versions, write
+from fedtopics.text.embeddings import EmbeddingSettings
 
 MEANING = f"""\
 AMWMD of a client's topics against a model: the Word Mover's Distance of each topic to the model's
@@ -41,7 +42,7 @@ def plain(settings: Settings, scores: Sequence[Scores]) -> dict[str, Any]:
     return {
         "command": settings.command,
         "seeds": list(settings.used_seeds),
-        "word_vectors": settings.vectors_title,
+        "word_vectors": EmbeddingSettings().model,
         "versions": versions(PACKAGES),
         "data_sets": [one.plain() for one in scores],
     }
@@ -51,7 +52,7 @@ def page(settings: Settings, scores: Sequence[Scores], content: Mapping[str, Any
     """Return the tables and sentences in Markdown, of what `plain` returned."""
     seeds = ", ".join(map(str, settings.used_seeds))
     used = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
-    made_with = f"Seeds {seeds}. Word vectors: {settings.vectors_title}. {used}."
+    made_with = f"Seeds {seeds}. Word vectors: {EmbeddingSettings().model}. {used}."
     parts = ["# gFedNTM, figure 4", f"`{settings.command}`", made_with, MEANING]
     parts.append(summary(scores).markdown())
     for one in scores:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.gfedntm.amwmd_claims import ALL_OTHERS, FEDERATED_TOPICS, OTHER_SEED, Scores
-from experiments.gfedntm.word_mover import amwmd
-from experiments.gfedntm.word_vectors import WordVectors
+from experiments.gfedntm.word_mover import WordVectors, amwmd
 from fedtopics.errors import DataError
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.text.corpus import Corpus
@@ -36,23 +35,10 @@ def score(
     seeds: Sequence[int],
     vectors_of: Callable[[Sequence[str]], WordVectors],
 ) -> Scores:
-    """Hold each client's own topics against the topics of every model, seed by seed.
+    """Compare each client's own topics with the topics of every model, seed by seed.
 
-    Parameters
-    ----------
-    name : str
-        Of the data set.
-    clients : mapping of client name to Corpus
-    trained : mapping of (model, seed) to Trained
-        The clients' own models, "federated K" and "centralised K".
-    seeds : sequence of int
-    vectors_of : function of a list of words
-        Returns their vectors.
-
-    Raises
-    ------
-    DataError
-        If the vectors know no word of a client's topic.
+    `trained` has, by name and seed, the clients' own models, "federated K" and "centralised K". A
+    DataError says that the vectors know no word of a client's topic.
     """
     models = [
         [_models(client, list(clients), trained, seed) for client in clients] for seed in seeds
@@ -121,10 +107,7 @@ def _amwmd(
 ) -> list[float]:
     """Return the AMWMD of a client's own topics against each model, the mean over topics."""
     if not all(len(vectors.unit(topic)) for topic in own):
-        raise DataError(
-            f"The word vectors know no word of a topic of client {client!r}; give vectors of the "
-            "documents' language."
-        )
+        raise DataError(f"The word vectors know no word of a topic of client {client!r}.")
     return [
         float(np.mean([amwmd(own, topics, vectors).mean for topics in draws]))
         for draws in models.values()

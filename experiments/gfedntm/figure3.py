@@ -54,16 +54,10 @@ QUICK: dict[str, Any] = {"max_rounds": 40}
 
 @dataclass(frozen=True)
 class Settings(ExperimentSettings):
-    """How the experiment is run.
+    """How the experiment is run, and which models are trained now.
 
-    Parameters
-    ----------
-    out, seeds, quick
-        As in `ExperimentSettings`; the seeds are LDA's, and NMF's in the first setting.
-    few_seeds : int
-        Of networks, and of NMF elsewhere; of networks with the second alpha there is one elsewhere.
-    models : tuple of str
-        Which to train now; by default all.
+    `seeds` are LDA's, and NMF's in the first setting; `few_seeds` those of networks, and of NMF
+    elsewhere; of networks with the second alpha there is one elsewhere.
     """
 
     experiment: ClassVar[str] = "gfedntm-figure3"
@@ -116,20 +110,7 @@ def tasks(settings: Settings) -> Iterator[Task]:
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
-    """Train and score what is not yet there.
-
-    Parameters
-    ----------
-    settings : Settings
-    on_event : function
-        Called with {"event": "model", "name", "done", "models"} before each model, and with the
-        events of training.
-
-    Returns
-    -------
-    list of dict
-        A row a training or reference, with its scores.
-    """
+    """Train and score what is not yet there; return a row a training or reference."""
     require(matplotlib="matplotlib")
     kept = RowFile(settings.folder / "runs.jsonl")
     rows = _references(settings, kept)

@@ -26,21 +26,7 @@ def draw_heat_map(
 ) -> list[Path]:
     """Write a heat map as PNG and SVG; low values are dark, since low means close.
 
-    Parameters
-    ----------
-    path : path
-        Of the files, without a suffix.
-    values : float64 array of shape (n_rows, n_columns)
-        Where a value is nan, the cell stays grey.
-    rows : sequence of str
-    groups : sequence of (title, names of columns)
-        Columns from the left to the right, with a gap between groups.
-    title, legend : str
-        Of the picture, of its colour bar.
-
-    Returns
-    -------
-    list of path
+    `groups` are titles and names of columns from the left to the right, with gaps between them.
     """
     starts = np.cumsum([0, *(len(names) + GAP for _, names in groups)])
     size = (CELL * starts[-1] + 3.7, CELL * len(rows) + 2.4)

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from experiments.gfedntm.word_vectors import WordVectors
 from experiments.report import require
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """A vector for each word: the row of each, and the rows, (n_words, dimension).
+
+    Examples
+    --------
+    >>> vectors = WordVectors({"tea": 0, "milk": 1}, np.array([[3.0, 4.0], [0.0, 2.0]]))
+    >>> vectors.unit(["tea", "sand"]).round(6).tolist()
+    [[0.6, 0.8]]
+    """
+
+    index: dict[str, int]
+    vectors: NDArray[np.floating]
+
+    def unit(self, words: Iterable[str]) -> NDArray[np.float64]:
+        """Return the vectors at unit length, (n_known, dimension).
+
+        Words that have no vector, or one of zeros, have no row.
+        """
+        known = [self.index[word] for word in words if word in self.index]
+        rows: NDArray[np.float64] = self.vectors[known].astype(np.float64)
+        rows = rows[rows.any(1)]
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows
 
 
 def word_mover_distances(
@@ -22,21 +48,8 @@ def word_mover_distances(
     vectors, as in gensim's ``wmdistance``. Words without a vector, or with a vector of zeros, are
     left out.
 
-    Parameters
-    ----------
-    topics_a, topics_b : lists of n_a and n_b lists of words
-    vectors : WordVectors
-
-    Returns
-    -------
-    float64 array of shape (n_a, n_b)
-        From 0 to 2; nan where a topic has no word left. Unlike here, gensim returns infinity
-        there, and also for different words whose vectors are equal.
-
-    Raises
-    ------
-    FedTopicsError
-        If the package POT is not installed.
+    They are from 0 to 2, shape (n_a, n_b); nan where a topic has no word left. Unlike here, gensim
+    returns infinity there, and also for different words whose vectors are equal.
 
     References
     ----------
@@ -44,7 +57,7 @@ def word_mover_distances(
 
     Examples
     --------
-    >>> vectors = WordVectors.of({"tea": [1.0, 0.0], "milk": [0.0, 2.0]})
+    >>> vectors = WordVectors({"tea": 0, "milk": 1}, np.array([[1.0, 0.0], [0.0, 2.0]]))
     >>> word_mover_distances([["tea"]], [["milk"], ["tea", "milk"]], vectors).round(3).tolist()
     [[1.414, 0.707]]
     """
@@ -77,24 +90,8 @@ def amwmd(
 
     For each topic, the distance to the closest topic of the model being evaluated.
 
-    Parameters
-    ----------
-    topics : list of n_topics lists of words
-        Topics of a client's own model.
-    evaluated : list of lists of words
-        Topics of the model being evaluated.
-    vectors : WordVectors
-
-    Returns
-    -------
-    MinimumDistances
-        ``total``, the sum over topics, and ``mean``. Both are nan if one of `topics` has no word
-        with a vector; such a topic of `evaluated` is passed over.
-
-    Raises
-    ------
-    FedTopicsError
-        If the package POT is not installed.
+    Both numbers are nan if one of `topics`, which are of a client's own model, has no word with a
+    vector; such a topic of `evaluated`, the model to be compared, is passed over.
 
     References
     ----------
@@ -103,7 +100,7 @@ def amwmd(
 
     Examples
     --------
-    >>> vectors = WordVectors.of({"tea": [1.0, 0.0], "milk": [0.0, 1.0]})
+    >>> vectors = WordVectors({"tea": 0, "milk": 1}, np.eye(2))
     >>> amwmd([["tea"], ["milk"]], [["tea", "milk"], ["tea"]], vectors)
     MinimumDistances(total=0.7071067811865476, mean=0.3535533905932738)
     """

@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 import click
 import pytest
 
+from benchmarks.__main__ import benchmarks
 from experiments.commands import group as experiments
 from fedtopics.cli import app
 from fedtopics.federation.policy import Policy
@@ -26,7 +27,7 @@ NOT_TYPED = {
     (
         "README.md",
         "fedtopics",
-    ): "of four machines: make federation, held to it by test_deployment.py",
+    ): "of four machines: make example NAME=federation, held to it by test_deployment.py",
     ("docs/paper-fstc.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/paper-gfedntm.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/paper-flda.md", "python -m experiments"): "data that are not here",
@@ -35,9 +36,9 @@ NOT_TYPED = {
     ("docs/flda.md", "fedtopics flda"): "asks a person: cli/test_flda.py",
     ("docs/flda.md", "python -m experiments"): "data that are not here",
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
-    ("docs/deployment.md", "fedtopics pki create --peers"): "make peers types it",
-    ("docs/deployment.md", "fedtopics pki issue north --peer"): "make peers types it",
-    ("docs/deployment.md", "fedtopics peer"): "make peers types it",
+    ("docs/deployment.md", "fedtopics pki create --peers"): "make example NAME=peers types it",
+    ("docs/deployment.md", "fedtopics pki issue north --peer"): "make example NAME=peers types it",
+    ("docs/deployment.md", "fedtopics peer"): "make example NAME=peers types it",
     ("docs/deployment.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
     ("docs/models.md", "fedtopics merge"): "folders of the reader: cli/test_models.py",
     (
@@ -55,6 +56,7 @@ NOT_TYPED = {
 # Typed from begin to end by tests of their own, in environments with those engines.
 ELSEWHERE = ("docs/flare.md", "docs/flower.md")
 
+RESULTS = sorted((ROOT / "benchmarks/results").glob("*.md"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 LAYERS = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
@@ -96,20 +98,38 @@ def test_a_command_is_one_that_the_program_takes(page: str, command: str) -> Non
     if program == "fedtopics":
         parse(arguments)
     elif program == "make":
-        targets = (ROOT / "Makefile").read_text(encoding="utf-8")
-        assert all(re.search(rf"^{name}:", targets, re.MULTILINE) for name in arguments)
+        made(arguments)
     elif program == "pip":
         extras = re.fullmatch(r"(?:fedtopics|\.)(?:\[([\w,]+)\])?", arguments[-1])
         assert extras
         assert set((extras[1] or "neural").split(",")) <= set(EXTRAS)
     elif arguments[:2] == ["-m", "experiments"]:
         parse(arguments[2:], experiments)
-    elif program == "python":
-        module = f"{arguments[1].replace('.', '/')}.py"
-        script = (ROOT / module).read_text(encoding="utf-8")
-        assert all(f'"{word}"' in script for word in arguments[2:] if word.startswith("-"))
     else:
         assert program in EXTRAS
+
+
+def made(words: list[str]) -> None:
+    """Look for a target of the Makefile, and for what it is given by NAME."""
+    given = dict(word.split("=") for word in words if "=" in word)
+    targets = [word for word in words if "=" not in word]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in targets)
+    assert given.keys() <= {"NAME", "SUITE", "QUICK", "DATA", "OPTIONS"}
+    known = {
+        "bench": {*benchmarks(), "all", "list"}, "experiment": {*experiments.commands},
+        "example": {path.stem for path in (ROOT / "examples").glob("*.sh")},
+        "stress": {"faults", "fuzz"},
+    }  # fmt: skip
+    for target in known.keys() & {*targets}:
+        assert given.get("NAME", "list") in known[target] | {"list"}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *RESULTS], ids=lambda page: page.stem)
+def test_what_make_is_told_within_a_sentence_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for words in re.findall(r"`make ([^`]+)`", text):
+        made(shlex.split(words.replace("\n", " ")))
 
 
 def find(words: list[str], command: click.Command = app) -> tuple[click.Command, list[str]]:

@@ -221,7 +221,7 @@ def test_the_generated_code_is_due(tmp_path: Path) -> None:
     for name in ("wire_pb2.py", "wire_pb2.pyi"):
         committed = SOURCE / "engines" / name
         generated = tmp_path / "fedtopics/engines" / name
-        assert committed.read_text() == generated.read_text(), "run: make proto"
+        assert committed.read_text() == generated.read_text(), "run: make generate"
 
 
 FORBIDDEN_MODULES = {

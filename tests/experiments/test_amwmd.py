@@ -19,8 +19,7 @@ from experiments.gfedntm import amwmd as experiment
 from experiments.gfedntm import amwmd_scores
 from experiments.gfedntm.amwmd import Settings, reproduce
 from experiments.gfedntm.amwmd_claims import CONTROLS, Scores, findings, sentences, tables
-from experiments.gfedntm.word_mover import amwmd
-from experiments.gfedntm.word_vectors import read_word_vectors
+from experiments.gfedntm.word_mover import WordVectors, amwmd
 from fedtopics import cli
 from fedtopics.cli import display
 from fedtopics.federation.study import Study
@@ -131,11 +130,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table = pa.table({"node": np.repeat(FIELDS, 10), "tokens": documents})
     (tmp_path / "data").mkdir()
     pq.write_table(table, tmp_path / "data/s2_tiny.parquet")
-    lines = [
-        f"{word} {' '.join(map(str, rng.normal(size=4).round(3)))}"
-        for word in sorted({word for document in documents for word in document})
-    ]
-    (tmp_path / "words.txt").write_text("\n".join(lines) + "\n")
+    known = sorted({word for document in documents for word in document})
+    vectors = WordVectors({w: n for n, w in enumerate(known)}, rng.normal(size=(len(known), 4)))
+    monkeypatch.setattr(experiment, "vectors_of", lambda _: vectors)
+    monkeypatch.setattr(experiment, "sentence_encoder", lambda _: None)
     monkeypatch.setattr(experiment, "QUICK_ROUNDS", 2)
     monkeypatch.setattr(amwmd_scores, "DRAWS", 2)
     monkeypatch.chdir(tmp_path)
@@ -151,8 +149,7 @@ def experiments(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 ARGUMENTS = (
-    "gfedntm-amwmd", "--data", "data", "--quick", "--out", "out", "--vectors", "words.txt",
-    "--network", "prodlda",
+    "gfedntm-amwmd", "--data", "data", "--quick", "--out", "out", "--network", "prodlda",
 )  # fmt: skip
 TOPICS = Path("out/topics/prodlda-default-quick/s2_tiny")
 
@@ -166,10 +163,7 @@ def test_from_files_to_pictures_and_again(
     assert "Claim 1 of the paper" in printed
     assert "…" not in printed, "no number is cut off"
     page = Path("out/amwmd.md").read_text()
-    assert (
-        "python -m experiments gfedntm-amwmd --data FOLDER --quick --network prodlda --vectors"
-        in page
-    )
+    assert "python -m experiments gfedntm-amwmd --data FOLDER --quick --network prodlda`" in page
     assert "| 1 law | - |" in page
     assert str(data.parent) not in page
     assert Path("out/amwmd-s2_tiny.png").read_bytes().startswith(b"\x89PNG")
@@ -192,7 +186,7 @@ def test_from_files_to_pictures_and_again(
 
 def by_hand(result: dict[str, object]) -> None:
     """Hold some scores against `amwmd` on the topics that were kept."""
-    vectors = read_word_vectors("words.txt")
+    vectors = experiment.vectors_of([])
 
     def topics(name: str) -> list[list[str]]:
         found = json.loads((TOPICS / f"{name}.json").read_text())["topics"]
@@ -245,8 +239,6 @@ def test_a_node_may_be_a_number(tmp_path: Path) -> None:
 
 WRONG = {
     "no folder": (("--data", "nowhere"), "There is no s2_tiny.parquet in nowhere; name"),
-    "no vectors": (("--vectors", "nowhere"), "There is no file nowhere of word vectors"),
-    "other words": (("--vectors", "few.txt"), "know no word of a topic of client 'law'"),
     "no column": (("--data", "bare"), "There is no column 'node' in bare/s2_tiny.parquet"),
     "one client": (("--data", "one"), "'node' of one/s2_tiny.parquet names 1 client"),
 }
@@ -256,7 +248,6 @@ WRONG = {
 def test_what_is_missing_is_one_sentence(
     case: str, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("few.txt").write_text("unheard 1.0 2.0\n")
     table = pq.read_table(data / "s2_tiny.parquet")
     for name, part in {"bare": table.drop_columns("node"), "one": table.slice(0, 10)}.items():
         Path(name).mkdir()
@@ -294,3 +285,12 @@ def test_the_whole_experiment_has_all_data_sets_and_several_seeds(data: Path) ->
         ValueError, match=r"There is no m10\.parquet in .*data; name its folder with --data"
     ):
         reproduce(settings)
+
+
+def test_words_without_vectors_are_an_error(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = WordVectors({"unheard": 0}, np.ones((1, 2)))
+    monkeypatch.setattr(experiment, "vectors_of", lambda _: few)
+    assert experiments(monkeypatch, *ARGUMENTS) == 2
+    assert "know no word of a topic of client 'law'." in capsys.readouterr().err

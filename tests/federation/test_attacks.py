@@ -8,17 +8,11 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 
-import blind
-import by_method
 import numpy as np
-import one_reply
 import pytest
-import rare_words
-import solving
-import summed
-import unmixing
-from tapped import Tap, bag_of, documents_of, federate, vocabulary_of
 
+from benchmarks.attacks import blind, by_method, one_reply, rare_words, solving, summed, unmixing
+from benchmarks.attacks.tapped import Tap, bag_of, documents_of, federate, vocabulary_of
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
 

@@ -43,7 +43,7 @@ try:
 except ImportError:
     if os.environ.get("FEDTOPICS_ENGINE") == "flare":
         raise
-    pytest.skip("nvflare is missing: make test-flare", allow_module_level=True)
+    pytest.skip("nvflare is missing: make test SUITE=flare", allow_module_level=True)
 
 from fedtopics.engines.carried import ASKS, ENDED, bundled, unbundled
 from fedtopics.engines.messages import Declined, Offer, Outgoing

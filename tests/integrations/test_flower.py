@@ -1,6 +1,6 @@
 """Through Flower: the same results as in one process, and what happens when parts of it fail.
 
-Needs flwr, in an environment of its own (make test-flower), and is skipped without it unless
+Needs flwr, in an environment of its own (make test SUITE=flower), and is skipped without it unless
 FEDTOPICS_ENGINE is flower.
 """
 
@@ -45,7 +45,7 @@ from tests.helpers.private import open_to_others
 
 REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
 if importlib.util.find_spec("flwr") is None and not REQUIRED:
-    pytest.skip("flwr is not installed; see make test-flower", allow_module_level=True)
+    pytest.skip("flwr is not installed; see make test SUITE=flower", allow_module_level=True)
 
 from fedtopics.integrations.flower import client_app  # noqa: E402
 from fedtopics.integrations.flower_carrier import GridCarrier  # noqa: E402

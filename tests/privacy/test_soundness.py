@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import neighbours
 import numpy as np
 import pytest
 from dp_accounting import dp_event
@@ -22,6 +21,7 @@ from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from benchmarks.attacks import neighbours
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.methods.core.plan import Secret

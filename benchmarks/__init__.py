@@ -1,0 +1,1 @@
+"""Benchmarks and attacks: see ``python -m benchmarks list``."""

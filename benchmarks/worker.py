@@ -1,0 +1,23 @@
+"""A function of a benchmark in a process of its own: what `common.Worker` starts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import redirect_stdout
+from importlib import import_module
+
+
+def main() -> None:
+    module, function, given = sys.argv[1:]
+    answers = sys.stdout
+    with redirect_stdout(sys.stderr):  # what libraries print is no answer
+        found = getattr(import_module(f"benchmarks.{module}"), function)(*json.loads(given))
+        for each in found if isinstance(found, Generator) else [found]:
+            answers.write(json.dumps(each) + "\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()
