@@ -75,7 +75,7 @@ def real_frames() -> list[bytes]:
         messages.Welcome("@server", OCTETS[-1]),
         messages.Refusal("Its policy forbids it.", False),
         messages.Announced(4, 1 << 20),
-        messages.Reply(4, digest, bytes(72), 0.25, reply),
+        messages.Reply(4, digest, bytes(72), reply),
         messages.Failure(4, "policy", True),
         *map(Replicated.of, logged),
     ]
