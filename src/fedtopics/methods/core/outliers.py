@@ -238,7 +238,9 @@ def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: A
             for name, part in total.items()
         }
     if isinstance(total, Rows):
-        dense = _median(total.dense(), [rows.dense() for rows in values], sizes, template)
+        dense = _median(total.dense(), [rows.dense() for rows in values], sizes, None)
+        if isinstance(template, Field):
+            dense = np.clip(dense.astype(float), template.least, template.most)
         return replace(total, values=dense[total.index])
     if not _is_numbers(total):
         return total
