@@ -53,10 +53,8 @@ def _able() -> Iterator[str]:
 
 
 def check_here(study: Study) -> None:
-    """Raise StudyError if this computer lacks something that the program begins with."""
-    if study.privacy is None:
-        study.method.check(study.text)
-    else:
+    """Raise StudyError if this computer lacks the public words of a study with privacy."""
+    if study.privacy is not None:
         study.method.public_words(study.text)
 
 
