@@ -307,10 +307,8 @@ class Participation:
         authors(corpus, study.privacy)
         if not grows:
             check_times(corpus, method.over_time)
-        if study.privacy is None:
-            study.method.check(study.text)
-        else:
-            study.method.public_words(study.text)
+        if study.privacy is not None:
+            study.method.public_words(study.text)  # raises StudyError if this computer lacks them
         shares, advice = check_texts(corpus, study.text)
         if shares:
             self.notify(Languages(self.name, shares, advice))

@@ -213,9 +213,6 @@ class TopicSettings(BaseModel):
         """Return the kind of embeddings that these documents need, if any."""
         return self.needed_embedding
 
-    def check(self, text: TextRules) -> None:
-        """Raise StudyError if this computer lacks something that the program begins with."""
-
     @property
     def readings(self) -> list[Reading]:
         """The ways of reading topics of which the most coherent is chosen."""
