@@ -22,7 +22,7 @@ LIMIT = 240.0  # seconds for anything
 STUDY = """
 name = "faults"
 checkpoint_every = 5
-secure = false  # so that two go on
+secure = false  # so that two can go on
 
 [method]
 name = "lda"
@@ -34,8 +34,9 @@ batch_size = 16
 min_document_frequency = 1
 
 [federation]
-min_clients = 2
-pause = 0.02
+min_clients = {quorum}
+wait = 200
+pause = {pause}
 deadline = {deadline}
 """
 Process = subprocess.Popen[bytes]
@@ -63,9 +64,10 @@ class Stage:
             (folder / f"{name}.jsonl").write_text(documents(name, size, seed), "utf-8")
         (folder / "policy.toml").write_text("min_documents = 10\n", "utf-8")
 
-    def study(self, of: str = "clients", deadline: int = 30) -> None:
+    def study(self, of: str = "clients", **changed: float) -> None:
         """Write the study: of clients of a server, of peers, or of files in one process."""
-        text = STUDY.format(rounds=ROUNDS, deadline=deadline)
+        usual = {"rounds": ROUNDS, "quorum": 3, "pause": 0.02, "deadline": 30}
+        text = STUDY.format(**usual | changed)
         pki.create(self.folder / "pki", ["localhost"])
         for name in SIZES:
             pki.issue(self.folder / "pki", name, peer=of == "peers")
@@ -104,9 +106,9 @@ class Stage:
     def peer(self, name: str) -> Process:
         return self.take_part(name, "peer", "study.toml")
 
-    def begin(self, deadline: int = 30) -> None:
+    def begin(self, **changed: float) -> None:
         """Start a server and all clients, and let them train for a while."""
-        self.study(deadline=deadline)
+        self.study(**changed)
         self.server()
         for name in SIZES:
             self.client(name)
