@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ wait = 200
 pause = {pause}
 deadline = {deadline}
 """
+USUAL = MappingProxyType({"rounds": ROUNDS, "quorum": 3, "pause": 0.02, "deadline": 30})
 Process = subprocess.Popen[bytes]
 
 
@@ -64,10 +66,9 @@ class Stage:
             (folder / f"{name}.jsonl").write_text(documents(name, size, seed), "utf-8")
         (folder / "policy.toml").write_text("min_documents = 10\n", "utf-8")
 
-    def study(self, of: str = "clients", **changed: float) -> None:
+    def study(self, changed: Mapping[str, float] = USUAL, of: str = "clients") -> None:
         """Write the study: of clients of a server, of peers, or of files in one process."""
-        usual = {"rounds": ROUNDS, "quorum": 3, "pause": 0.02, "deadline": 30}
-        text = STUDY.format(**usual | changed)
+        text = STUDY.format(**{**USUAL, **changed})
         pki.create(self.folder / "pki", ["localhost"])
         for name in SIZES:
             pki.issue(self.folder / "pki", name, peer=of == "peers")
@@ -106,9 +107,9 @@ class Stage:
     def peer(self, name: str) -> Process:
         return self.take_part(name, "peer", "study.toml")
 
-    def begin(self, **changed: float) -> None:
+    def begin(self, changed: Mapping[str, float] = USUAL) -> None:
         """Start a server and all clients, and let them train for a while."""
-        self.study(**changed)
+        self.study(changed)
         self.server()
         for name in SIZES:
             self.client(name)
@@ -116,7 +117,7 @@ class Stage:
 
     def begin_peers(self) -> None:
         """Start all participants without a server, and let them train for a while."""
-        self.study("peers")
+        self.study(of="peers")
         self.teller = "north"
         for name in SIZES:
             self.peer(name)
