@@ -40,7 +40,7 @@ wait = 200
 pause = {pause}
 deadline = {deadline}
 """
-USUAL = MappingProxyType({"rounds": ROUNDS, "quorum": 3, "pause": 0.02, "deadline": 30})
+USUAL = MappingProxyType({"rounds": ROUNDS, "quorum": 3, "pause": 0.1, "deadline": 30})
 Process = subprocess.Popen[bytes]
 
 
