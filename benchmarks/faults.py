@@ -28,6 +28,7 @@ from benchmarks.common import Worker, arguments, measured, table, versions, writ
 from benchmarks.faults_stage import EARLY, ROUNDS, SIZES, Process, Stage
 from benchmarks.federated import relayed
 
+SLOWLY = {"quorum": 2, "deadline": 8, "pause": 0.5}  # so that a study outlives what sleeps
 FULL = 200  # bytes that a file may have on a disk that is full
 INTERRUPTED = "fedtopics: Interrupted; type it again to go on"
 SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "SIGTERM": (signal.SIGTERM, 143)}
@@ -52,7 +53,7 @@ def nothing(stage: Stage) -> None:
 
 def client_dies(stage: Stage) -> None:
     """client killed"""
-    stage.begin()
+    stage.begin({"quorum": 2})
     stage.kill("south")
     stage.codes["south"] = -signal.SIGKILL
 
@@ -83,14 +84,14 @@ def all_come_back(stage: Stage) -> None:
 
 def client_sleeps(stage: Stage) -> None:
     """client stopped (SIGSTOP) for 15 s, longer than the deadline"""
-    stage.begin(deadline=8)
+    stage.begin(SLOWLY)
     sleep(stage.started["south"])
     back_in_the_end(stage)
 
 
 def network_fails(stage: Stage) -> None:
     """network of a client silent for 15 s"""
-    stage.study(deadline=8)
+    stage.study(SLOWLY)
     stage.server()
     stage.until(lambda: listens(stage.port), "the server")
     relay = Worker(relayed, stage.port, 0.0)
@@ -157,7 +158,7 @@ def peer_trains(stage: Stage) -> None:
 
 def simulation_trains(stage: Stage) -> None:
     """simulation (`fedtopics run`) asked to end in training"""
-    stage.study("files")
+    stage.study(of="files")
     stage.teller = "run"
     command = ("run", "study.toml", "--out", "run")
     stage.start("run", *command)

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ LIMIT = 240.0  # seconds for anything
 STUDY = """
 name = "faults"
 checkpoint_every = 5
-secure = false  # so that two go on
+secure = false  # so that two can go on
 
 [method]
 name = "lda"
@@ -34,10 +35,12 @@ batch_size = 16
 min_document_frequency = 1
 
 [federation]
-min_clients = 2
-pause = 0.02
+min_clients = {quorum}
+wait = 200
+pause = {pause}
 deadline = {deadline}
 """
+USUAL = MappingProxyType({"rounds": ROUNDS, "quorum": 3, "pause": 0.1, "deadline": 30})
 Process = subprocess.Popen[bytes]
 
 
@@ -63,9 +66,9 @@ class Stage:
             (folder / f"{name}.jsonl").write_text(documents(name, size, seed), "utf-8")
         (folder / "policy.toml").write_text("min_documents = 10\n", "utf-8")
 
-    def study(self, of: str = "clients", deadline: int = 30) -> None:
+    def study(self, changed: Mapping[str, float] = USUAL, of: str = "clients") -> None:
         """Write the study: of clients of a server, of peers, or of files in one process."""
-        text = STUDY.format(rounds=ROUNDS, deadline=deadline)
+        text = STUDY.format(**{**USUAL, **changed})
         pki.create(self.folder / "pki", ["localhost"])
         for name in SIZES:
             pki.issue(self.folder / "pki", name, peer=of == "peers")
@@ -104,9 +107,9 @@ class Stage:
     def peer(self, name: str) -> Process:
         return self.take_part(name, "peer", "study.toml")
 
-    def begin(self, deadline: int = 30) -> None:
+    def begin(self, changed: Mapping[str, float] = USUAL) -> None:
         """Start a server and all clients, and let them train for a while."""
-        self.study(deadline=deadline)
+        self.study(changed)
         self.server()
         for name in SIZES:
             self.client(name)
@@ -114,7 +117,7 @@ class Stage:
 
     def begin_peers(self) -> None:
         """Start all participants without a server, and let them train for a while."""
-        self.study("peers")
+        self.study(of="peers")
         self.teller = "north"
         for name in SIZES:
             self.peer(name)
