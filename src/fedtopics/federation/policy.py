@@ -6,10 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from fedtopics.errors import PolicyError, StudyError
-from fedtopics.federation.study_file import explain
+from fedtopics.errors import PolicyError
+from fedtopics.federation.study_tables import explained
 from fedtopics.files import read_toml
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.account import Account
@@ -47,7 +47,6 @@ class Policy(BaseModel):
     min_clients_in_sum: int = Field(
         2,
         ge=1,
-        validation_alias=AliasChoices("min_clients_in_sum", "min_clients"),  # its earlier name
         description="a reply is given only where at least this many clients are added up; with "
         "two, each can subtract its own and read the other's, three are recommended",
     )
@@ -81,15 +80,12 @@ class Policy(BaseModel):
         StudyError
             If the file is missing, is not TOML, or has an unknown key.
         """
-        try:
+        with explained(f"The policy {path}"):
             policy = cls(**read_toml(Path(path)))
-            if policy.max_epsilon is None:  # no account is kept
-                return policy
-            beside = Path(path).with_suffix(".account.jsonl")
-            kept = None if policy.max_epsilon is None else policy.account or beside
-            return policy.model_copy(update={"account": kept})
-        except (OSError, ValueError) as error:
-            raise StudyError(f"The policy {path} cannot be used: {explain(error)}") from None
+        if policy.max_epsilon is None:  # no account is kept
+            return policy
+        account = policy.account or Path(path).with_suffix(".account.jsonl")
+        return policy.model_copy(update={"account": account})
 
     def check_method(self, client: str, method: str) -> None:
         """Refuse a method that is not allowed, before anything is computed."""

@@ -24,8 +24,7 @@ from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
-from fedtopics.federation.study_file import explain
-from fedtopics.federation.study_tables import ClientData
+from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,

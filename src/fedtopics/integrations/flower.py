@@ -224,15 +224,10 @@ def _node(config: Mapping[str, Any], folder: str) -> _Node:
 
 def client_data(config: Mapping[str, Any]) -> ClientData:
     """Read where documents are from a node configuration; a `StudyError` if it is of no use."""
-    from pydantic import ValidationError
+    from fedtopics.federation.study_tables import ClientData, explained
 
-    from fedtopics.federation.study_file import explain
-    from fedtopics.federation.study_tables import ClientData
-
-    try:
+    with explained("The node configuration"):
         return ClientData(**{key.replace("-", "_"): value for key, value in config.items()})
-    except ValidationError as error:
-        raise StudyError(f"The node configuration cannot be used: {explain(error)}") from None
 
 
 def _simulated(study: str | Path, context: Context) -> _Node:
