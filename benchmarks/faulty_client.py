@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fedtopics.cli.members import ClientNews
+from fedtopics.cli.news import ClientNews
 from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc import transport as grpc_transport
 from fedtopics.engines.grpc.frames import CHUNK_TAG, Stream

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from fedtopics.cli.members import PeerNews
+from fedtopics.cli.news import PeerNews
 from fedtopics.engines import exchange
 from fedtopics.engines.adder import Adder
 from fedtopics.engines.grpc.transport import GrpcTransport

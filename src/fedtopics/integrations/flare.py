@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 
 from fedtopics.cli.display import sentence
-from fedtopics.cli.members import client_sentence, offer_sentences
+from fedtopics.cli.news import client_sentence, offer_sentences
 from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.transport import Transport

@@ -51,7 +51,7 @@ def server_app(study: str | Path) -> ServerApp:
 
     def work(grid: Grid, context: Context) -> None:
         from fedtopics.cli.display import say
-        from fedtopics.cli.members import ServerNews
+        from fedtopics.cli.news import ServerNews
         from fedtopics.cli.report import show_run
         from fedtopics.engines.carried import CarriedTransport
         from fedtopics.federation.server import lead
@@ -181,7 +181,7 @@ def main(given: str, folder: str) -> None:
 
 def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     """Return what writes a SuperNode's log: the offer once, though each process looks at it."""
-    from fedtopics.cli.members import ClientNews
+    from fedtopics.cli.news import ClientNews
 
     news, offers = ClientNews(name), list[dict[str, Any]]()
 
