@@ -33,7 +33,7 @@ def status(run: Path, as_json: bool) -> None:
     if as_json:
         print_json(found.plain())
         return
-    for line in found.status.told(found.running, time.time()):
+    for line in found.status.lines(found.running, time.time()):
         say(line)
     if found.status.clients:
         table = Table("client", "state")

@@ -36,8 +36,6 @@ from fedtopics.pki.names import peer_host
 STAY = 30.0  # seconds at the end for who is away: it can have the last decisions from here alone
 LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
 
-LONGEST_PAUSE = 5.0  # seconds between two attempts to reach another one: there are few
-
 
 def run_of_peers(study: Study) -> bytes:
     """Return the run of a study without a server: there is one, which all know from the study."""
