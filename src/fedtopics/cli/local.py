@@ -99,13 +99,7 @@ def demo(
 @options.resume
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option("--method", type=click.Choice(METHODS.names), default="auto", help="Of the example.")
-def run(
-    study: Path | None,
-    out: Path | None,
-    resume: bool,
-    example: bool,
-    method: str,
-) -> None:
+def run(study: Path | None, out: Path | None, resume: bool, example: bool, method: str) -> None:
     """Run a study with all its clients on this machine."""
     from fedtopics.federation.study import Study, example_study
 

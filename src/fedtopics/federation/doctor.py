@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,12 @@ class Finding:
 
 
 def examine(
-    address: str, folder: str | Path, look: Callable[[], str] | None = None
+    address: str, folder: str | Path, dry_run: Callable[[], str] | None = None
 ) -> Iterator[Finding]:
     """Check certificate, name, reachability, TLS, versions and clock; stop where it breaks.
 
-    At the end `look` is called, if it is given: a dry run, which raises what is in the way, and
-    returns what there is to tell of the documents.
+    At the end `dry_run` is called, if it is given: it raises what is in the way, and returns what
+    there is to say of the documents.
     """
     try:
         identity = Identity.load(folder, "client")
@@ -64,23 +65,19 @@ def examine(
     hint = f"; renew it soon: fedtopics pki issue {identity.name} --renew" if soon else ""
     valid = f"{identity.title}, valid until {identity.not_after:%Y-%m-%d}{hint}"
     yield Finding("certificate", True, valid)
-    for finding in connection(address, folder):
+    for finding in chain(connection(address, folder), _server(address, identity)):
         yield finding
         if not finding.fine:
             return
-    for finding in _server(address, identity):
-        yield finding
-        if not finding.fine:
-            return
-    if look is not None:
+    if dry_run is not None:
         try:
-            told = look()
+            languages = dry_run()
         except FedTopicsError as error:
             yield Finding("policy", False, str(error), lasting=True)
-        else:
-            yield Finding("policy", True, "it allows the study on these documents")
-            if told:
-                yield Finding("languages", True, told)
+            return
+        yield Finding("policy", True, "it allows the study on these documents")
+        if languages:
+            yield Finding("languages", True, languages)
 
 
 def connection(address: str, folder: str | Path) -> Iterator[Finding]:
@@ -119,15 +116,14 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
             if not line.recv(1):
                 return Finding("TLS", False, UNACCEPTED)
     except ssl.SSLCertVerificationError as error:
-        told = _distrust(error)
-        if error.verify_code in (62, 64):  # host name, IP address
-            told = _misnamed(place, context, host)
-        return Finding("TLS", False, told, lasting=True)
-    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):  # one that is about to end says no more
-        return Finding("TLS", False, "the server ended the handshake; try again")
-    except ssl.SSLError as error:
-        return Finding("TLS", False, _rejection(error), lasting=True)
-    except OSError:
+        is_other_name = error.verify_code in (62, 64)  # host name, IP address
+        text = _misnamed(place, context, host) if is_other_name else _distrust(error)
+        return Finding("TLS", False, text, lasting=True)
+    except OSError as error:
+        # A server that is about to end says no more.
+        ended = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+        if isinstance(error, ssl.SSLError) and not ended:
+            return Finding("TLS", False, _rejection(error), lasting=True)
         return Finding("TLS", False, "the server ended the handshake; try again")
     return Finding("TLS", True, "server and client trust each other's certificates")
 

@@ -69,14 +69,14 @@ class Exposure:
     @property
     def verdicts(self) -> dict[str, str]:
         """What could be learned by who has all that is shown, and the strongest attack known."""
+        total = "yes, who adds sees it in each exchange: sums are not masked"
+        if self.study.masked:
+            total = "no: sums are masked, and of at least three clients"
         return {
             "whether a document was there": _membership(self.study),
             "which words a single document has": _words(self.study, self.documents),
-            "what one client's documents add up to": (
-                "no: sums are masked, and of at least three clients" if self.study.masked else
-                "yes, who adds sees it in each exchange: sums are not masked"
-            ),
-        }  # fmt: skip
+            "what one client's documents add up to": total,
+        }
 
     def plain(self) -> dict[str, Any]:
         """Return all of it as plain data."""

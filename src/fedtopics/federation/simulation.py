@@ -81,12 +81,13 @@ def train(
     """
     if resume and out is None:
         raise RunError("There is no folder of a run to resume; name it with out.")
+    is_robust = study.federation.robust not in (None, "none")
     if at_once and out is not None:
         raise RunError("The ledgers in out hold replies, at_once has sums; leave one of them out.")
-    if at_once and study.federation.robust not in (None, "none"):
+    if at_once and is_robust:
         raise RunError("robust is about replies, at_once has sums; leave one of them out.")
     if at_once is None:
-        at_once = out is None and study.federation.robust in (None, "none")
+        at_once = out is None and not is_robust
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
     policies = study.policies() if policies is None else policies
     rules = {name: policies.get(name, Policy()) for name in documents}
