@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from fedtopics.cli.report import write  # noqa: E402
+from fedtopics.cli.records import write  # noqa: E402
 from quick import parser_of, results_of  # noqa: E402
 from tests.helpers.letters import letters_run  # noqa: E402
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from fedtopics.errors import DataError, RunError
-from fedtopics.federation.audit import Audit, allowed, audit, likelihood_ratios, rates
+from fedtopics.federation.exposure import Audit, allowed, audit, likelihood_ratios, rates
 from fedtopics.federation.study import Study
 from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation.audit import Audit
+from fedtopics.federation.exposure import Audit
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study

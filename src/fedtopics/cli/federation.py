@@ -16,7 +16,7 @@ from fedtopics.cli.display import console, print_json, say
 from fedtopics.cli.news import ClientNews, PeerNews, ServerNews
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.privacy import show_exposure
-from fedtopics.cli.report import show_run, write_beside
+from fedtopics.cli.records import show_run, write_beside
 from fedtopics.errors import FederationError
 from fedtopics.harmless import as_json as to_json
 from fedtopics.harmless import file_name

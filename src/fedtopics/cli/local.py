@@ -24,7 +24,7 @@ from fedtopics.cli.display import (
     topic_lines,
 )
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.report import show_run
+from fedtopics.cli.records import show_run
 from fedtopics.files import write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.registry import METHODS

@@ -138,8 +138,8 @@ def audit(
     each time on half of the documents; nothing leaves.
     """
     from fedtopics import Columns, Corpus
-    from fedtopics.federation.audit import FALSE_POSITIVES
-    from fedtopics.federation.audit import audit as attack
+    from fedtopics.federation.exposure import FALSE_POSITIVES
+    from fedtopics.federation.exposure import audit as attack
 
     plan = _study_with_clients(study / "study.toml" if study.is_dir() else study)
     corpus = Corpus.read(data, Columns(**columns))

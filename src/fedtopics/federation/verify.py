@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedtopics.errors import IdentityError, RunError, StudyError
-from fedtopics.federation.audit import AUDIT, Audit
+from fedtopics.federation.exposure import AUDIT, Audit
 from fedtopics.federation.ledger import (
     DAMAGES,
     SEEDED,

@@ -52,7 +52,7 @@ def server_app(study: str | Path) -> ServerApp:
     def work(grid: Grid, context: Context) -> None:
         from fedtopics.cli.display import say
         from fedtopics.cli.news import ServerNews
-        from fedtopics.cli.report import show_run
+        from fedtopics.cli.records import show_run
         from fedtopics.engines.carried import CarriedTransport
         from fedtopics.federation.server import lead
         from fedtopics.federation.study import Study
@@ -186,7 +186,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     news, offers = ClientNews(name), list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:
-        from fedtopics.cli.report import write_beside
+        from fedtopics.cli.records import write_beside
 
         kind = event["event"]
         if kind == "offer":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import exp
 
-from fedtopics.federation.audit import FALSE_POSITIVES
+from fedtopics.federation.exposure import FALSE_POSITIVES
 from fedtopics.report.dpia_document import Gap, Part, Statement, Table
 from fedtopics.report.dpia_records import EACH, PROGRAM, LedgerFacts, Parts, Records
 from fedtopics.report.measures_and_attacks import CONTROL, CONTROL_SOURCE

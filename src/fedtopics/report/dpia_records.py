@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
-from fedtopics.federation.audit import AUDIT, Audit
+from fedtopics.federation.exposure import AUDIT, Audit
 from fedtopics.federation.ledger import (
     SEEDED,
     Head,
