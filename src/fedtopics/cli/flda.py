@@ -195,15 +195,12 @@ def _print_round(entry: Mapping[str, Any]) -> None:
         f"\nround {entry['round']}: {entry['documents']:,} documents ({arrived}), threshold "
         f"{entry['threshold']:.3f}"
     )
-    words = {topic["id"]: topic["words"] for topic in entry["topics"]}
-    if entry["new"] and words.keys() <= set(entry["new"]):
+    by_id = {topic["id"]: topic for topic in entry["topics"]}
+    new = [by_id[id_] for id_ in entry["new"]]
+    if new and len(new) == len(by_id):
         say("  new: all")
-    else:
-        _print_news("new", {id_: words[id_] for id_ in entry["new"]})
-    _print_news("vanished", {topic["id"]: topic["words"] for topic in entry["vanished"]})
-
-
-def _print_news(kind: str, topics: Mapping[int, Sequence[str]]) -> None:
-    if topics:
-        named = "; ".join(f"{id_} {' '.join(words)}" for id_, words in topics.items())
-        say(f"  {kind}: {named}")
+        new = []
+    for kind, topics in (("new", new), ("vanished", entry["vanished"])):
+        if topics:
+            named = (f"{topic['id']} {' '.join(topic['words'])}" for topic in topics)
+            say(f"  {kind}: {'; '.join(named)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from fedtopics.harmless import file_name
 from fedtopics.methods.registry import METHODS
 
 if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
+    pass
 
 # What the demo can train. A network that starts from sums needs a fraction of the rounds.
 DEMONSTRATED: dict[str, dict[str, Any]] = {
@@ -69,6 +68,7 @@ def demo(
     """
     from fedtopics import Study, train
     from fedtopics.datasets import package_documentation
+    from fedtopics.federation.simulation import first_folder
 
     has_torch = find_spec("torch") is not None
     method = method or ("neurallda" if has_torch else "nmf")
@@ -76,7 +76,7 @@ def demo(
     settings |= {"batch_size": 64 * clients} if "network" in settings else {}
     settings |= {"max_rounds": rounds} if rounds else {}
     study = Study.make(name="demo", about=DEMO, method=settings)
-    folder = out or _unused(Path("runs/demo"))
+    folder = out or first_folder(Path("runs/demo"), lambda f: not (f / "events.jsonl").exists())
     with status("Reading the documentation of installed packages"):
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
@@ -156,8 +156,9 @@ def topics(
     Labels of topics are in MODEL/topics.json, which is there to be edited. --json is --format json.
     Labels that rules suggest are marked so until somebody changes or confirms them.
     """
+    from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.exports import as_csv, as_markdown
-    from fedtopics.model.topic_model import TopicModel
+    from fedtopics.model.folder import write_labels
 
     if with_documents and not suggest:
         raise click.UsageError("--with-documents goes with --suggest.")
@@ -165,7 +166,9 @@ def topics(
         raise click.UsageError(f"--json and --format {format_} exclude each other.")
     loaded = TopicModel.from_pretrained(model)
     if suggest:
-        loaded = _suggested(loaded, model, with_documents, text)
+        corpus = with_documents and Corpus.read(with_documents, Columns(text=text))
+        loaded = loaded.with_suggested_labels(corpus)
+        write_labels(loaded, model)
     by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
     chosen = "json" if as_json else format_ or by_name
     if chosen == "table" and out is None:
@@ -173,35 +176,14 @@ def topics(
         return say(f"\n{PHRASES}") if with_documents else None
     if chosen == "table":
         shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
-    elif chosen == "json":
-        shown = json_text(loaded.get_topic_info(words, lambda_))
     else:
-        write = as_csv if chosen == "csv" else as_markdown
+        write = {"json": json_text, "csv": as_csv, "md": as_markdown}[chosen]
         shown = write(loaded.get_topic_info(words, lambda_))
     if out is None:
         click.echo(shown, nl=False)
     else:
         out.write_text(shown, encoding="utf-8")
         say(f"{loaded.n_topics} topics are in {out}.")
-
-
-def _suggested(
-    model: TopicModel, folder: Path, documents: Path | None, text: str | None
-) -> TopicModel:
-    """Return the model with labels that are suggested; keep these in its folder."""
-    from fedtopics import Columns, Corpus
-    from fedtopics.model.folder import write_labels
-
-    corpus = documents and Corpus.read(documents, Columns(text=text))
-    model = model.with_suggested_labels(corpus)
-    write_labels(model, folder)
-    return model
-
-
-def _unused(folder: Path) -> Path:
-    """Return the folder, or the first of its numbered neighbours that holds no run."""
-    others = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
-    return next(f for f in chain([folder], others) if not (f / "events.jsonl").exists())
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:

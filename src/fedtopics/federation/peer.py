@@ -55,13 +55,6 @@ def take_part_with_peers(
     It listens where the study says that others reach it, unless `listen` names another HOST:PORT,
     and connects to those before it by name. Without an identity it speaks no TLS, on this machine
     alone. With a `transport`, it uses that. `opened` gets the node, for a display of who is linked.
-
-    Raises
-    ------
-    StudyError
-        As `check_place`.
-    FedTopicsError
-        As `Participation.take_part`.
     """
     check_place(part.name, study, listen)
     start = _start(part, study)

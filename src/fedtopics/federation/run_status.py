@@ -254,13 +254,7 @@ class RunReading:
 
 
 def read_run(folder: Path) -> RunReading:
-    """Read how a run stands from its folder, or from that of a client's part in it.
-
-    Raises
-    ------
-    RunError
-        If there is no run, or its events are damaged.
-    """
+    """Read how a run stands from its folder, or a client's; RunError if none can be read."""
     place = folder / "state" if (folder / "state").is_dir() else folder
     path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
     if path is None:

@@ -99,23 +99,10 @@ def lead(
 ) -> TopicModel:
     """Run a study as its server, over any engine; return the model, which all clients have as well.
 
-    Parameters
-    ----------
-    study : Study
-        Names the clients; what it says of their documents is not used.
-    transport : Transport
-        Of the engine.
-    signatures : Signatures, optional
-        Checks those of the clients; by default there are none.
-    out, resume, on_event, start, vocabulary
-        As of `simulation.train`; the clients have to have the model to begin with as well.
-    opened : function, optional
-        Called with the node and with what takes events, once the engine has begun.
-
-    Raises
-    ------
-    FedTopicsError
-        If too few clients are left, or the study or the run's folder cannot be used or written.
+    `out`, `resume`, `on_event`, `start` and `vocabulary` are as of `simulation.train`; the clients
+    have to have the model to begin with as well. `opened` is called with the node and with what
+    takes events, once the engine has begun. FedTopicsError if too few clients are left, or the
+    study or the run's folder cannot be used or written.
     """
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     program = study.server_half(warm_start)

@@ -116,7 +116,7 @@ class _Simulation:
             documents = policy.min_documents if waits else len(corpus)
             policy.check_study(name, method.method_name, method.max_rounds, documents)
         languages = [self._languages(*item) for item in self.documents.items()]
-        half = study.server_half(start)
+        program = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
         with ExitStack() as files:
@@ -134,7 +134,7 @@ class _Simulation:
             at_once = AtOnce(doors).sum if self.at_once else None
             robust = Robust(study.federation.robust or "none", run.event)
             clients = LocalClients(doors, turns, at_once, robust, run.event, study.masked)
-            model = half.train(clients, run)
+            model = program.train(clients, run)
             model = model if start is None else start.credited(model)
             model = replace(model, info={**model.info, **privacy_summary(study, seeded=True)})
             model = run.save(model.with_client_names(client_names(study.clients, model.documents)))
@@ -221,12 +221,13 @@ def run_folder(
     """
     identity = study.with_clients(corpora).identity(start)
     digests = {name: fingerprint(corpus) for name, corpus in corpora.items()}
+    return first_folder(wanted, lambda f: not has_run(f) or _is_of(f, identity, digests))
+
+
+def first_folder(wanted: Path, fits: Callable[[Path], bool]) -> Path:
+    """Return the first of wanted, wanted-2, wanted-3 and so on that fits."""
     others = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
-    return next(
-        folder
-        for folder in chain([wanted], others)
-        if not has_run(folder) or _is_of(folder, identity, digests)
-    )
+    return next(folder for folder in chain([wanted], others) if fits(folder))
 
 
 def _is_of(folder: Path, identity: str, digests: Mapping[str, str]) -> bool:
