@@ -158,7 +158,7 @@ class Policy(BaseModel):
         self, client: str, privacy: Privacy | None, study: str, run: str | None = None,
         noise: str = "",
     ) -> None:  # fmt: skip
-        """Refuse a study that may say too much of a document, with those before it; charge a run."""
+        """Refuse a study that may say too much of a document, with those before; charge a run."""
         if privacy is not None and self.min_documents_in_sum:
             raise PolicyError(
                 f"The policy of client {client!r} asks for masked sums over at least "
