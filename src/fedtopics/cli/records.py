@@ -54,8 +54,8 @@ def show_status(run: Path, as_json: bool) -> None:
         for name, client in found.status.clients.items():
             table.add_row(name, client.state, f"{client.rounds:,}")
         console.print(table)
-    say(found.topics.title)
-    for number, words in enumerate(found.topics.words):
+    say(found.title)
+    for number, words in enumerate(found.topics):
         say(f"{number:>5}  {' '.join(words)}")
 
 

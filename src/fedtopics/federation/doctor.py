@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedtopics.engines.grpc.connection import channel_credentials, join_address, split_address
 from fedtopics.engines.grpc.transport import Address, GrpcTransport
@@ -20,13 +20,12 @@ from fedtopics.engines.links import SERVER
 from fedtopics.engines.transport import first_offer
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study, unmasked
 from fedtopics.files import shortened
 from fedtopics.harmless import sentence
 from fedtopics.methods.registry import versions
 from fedtopics.pki import Identity
-
-if TYPE_CHECKING:
-    from fedtopics.federation.study import Study
 
 PATIENCE = 5.0  # seconds for each step
 CLOCK = 120.0  # seconds that two clocks may differ
@@ -193,9 +192,6 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
 
 def _masks(proposal: Proposal) -> Finding:
     """Say whether replies are masked, and over how many documents each has to be then."""
-    from fedtopics.federation.policy import Policy
-    from fedtopics.federation.study import Study, unmasked
-
     study, policy, seen = Study.of_agreed(proposal.study), Policy(), "replies are masked"
     if not study.masked:
         policy = policy.where_seen()

@@ -8,7 +8,7 @@ others give themselves are not kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -220,37 +220,28 @@ class _Event(TypedDict, total=False):
 _EVENT = TypeAdapter(_Event)
 
 
-@dataclass(frozen=True)
-class FormingTopics:
-    """Topics as they form, or why there are none to show."""
+@dataclass
+class RunReading:
+    """A run as its folder shows it, with its topics as they form."""
 
-    words: tuple[tuple[str, ...], ...] = ()  # of each topic, the first ones
-    round: int | None = None  # after which they were so; None of a model
-    why: str = ""  # there are none
+    status: RunStatus
+    running: bool | None  # whether a process works with it; None where the system does not tell
+    topics: Sequence[Sequence[str]] = ()  # the first words of each
+    topics_of_round: int | None = None  # after which they were so; None of a model
+    no_topics: str = NONE_YET  # why there are none, "" if there are
 
     @property
     def title(self) -> str:
         """Say which topics these are."""
-        after = "" if self.round is None else f" after round {self.round:,}, as they form"
-        return self.why or f"Topics{after}"
-
-
-@dataclass(frozen=True)
-class RunReading:
-    """A run as its folder shows it."""
-
-    status: RunStatus
-    running: bool | None  # whether a process works with it; None where the system does not tell
-    topics: FormingTopics
+        round_ = self.topics_of_round
+        return self.no_topics or (
+            "Topics" if round_ is None else f"Topics after round {round_:,}, as they form"
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain data, for scripts."""
-        return self.status.plain() | {
-            "running": self.running,
-            "topics": [list(words) for words in self.topics.words],
-            "topics_of_round": self.topics.round,
-            "no_topics": self.topics.why,
-        }
+        own = {name: value for name, value in vars(self).items() if name != "status"}
+        return self.status.plain() | own
 
 
 def read_run(folder: Path) -> RunReading:
@@ -278,23 +269,27 @@ def read_run(folder: Path) -> RunReading:
         raise RunError(
             f"{path} cannot be read as a run's events; name the folder of a run."
         ) from None
-    topics = FormingTopics(why=NONE_YET)
+    found = RunReading(status, is_used(path))
     with suppress(*DAMAGES, FedTopicsError):  # a file that is replaced just now
-        topics = _topics(folder / "model" / "topics.json", place, study, status)
-    return RunReading(status, is_used(path), topics)
+        _add_topics(found, folder / "model" / "topics.json", place, study)
+    return found
 
 
-def _topics(model: Path, place: Path, study: Study | None, status: RunStatus) -> FormingTopics:
-    """Return the topics of the model, or those of the last round or the newest checkpoint."""
+def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None) -> None:
+    """Add the topics of the model, or those of the last round or the newest checkpoint."""
+    status = found.status
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
-        return FormingTopics(tuple(tuple(map(str, row["words"][:SHOWN])) for row in rows))
+        found.topics = [[str(word) for word in row["words"][:SHOWN]] for row in rows]
+        found.no_topics = ""
+        return
     if status.topics is not None:
-        words = tuple(tuple(topic[:SHOWN]) for topic in status.topics)
-        return FormingTopics(words, status.round)
+        found.topics = [words[:SHOWN] for words in status.topics]
+        found.topics_of_round, found.no_topics = status.round, ""
+        return
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
     if study is None or not (place / "agreement.json").exists():
-        return FormingTopics(why=NONE_YET)
+        return
     agreed = json.loads(read_bytes(place / "agreement.json"))
     settings: Any = study.method
     method = study.registration
@@ -302,12 +297,13 @@ def _topics(model: Path, place: Path, study: Study | None, status: RunStatus) ->
         method = find_method(agreed["chosen"]["name"])
         settings = method.settings(**agreed["chosen"])
     if method.topics_of is None:
-        return FormingTopics(why=NONE_HELD.format(method.title))
+        found.no_topics = NONE_HELD.format(method.title)
+        return
     if path is None:
-        return FormingTopics(why=NONE_YET)
+        return
     vocabulary = Vocabulary.of(agreed)
     masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
     columns = USUAL.order(shares, vocabulary.frequency, SHOWN)
-    words = tuple(tuple(vocabulary.words[i] for i in row) for row in columns)
-    return FormingTopics(words, int(path.stem))
+    found.topics = [[vocabulary.words[i] for i in row] for row in columns]
+    found.topics_of_round, found.no_topics = int(path.stem), ""
