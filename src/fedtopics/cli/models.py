@@ -95,7 +95,7 @@ def transform(
         print_json({name: _plain(grouped) for name, grouped in found.items()})
         return
     for name, grouped in found.items():
-        _print(loaded, name, grouped, min_documents)
+        _print_groups(loaded, name, grouped, min_documents)
 
 
 def _plain(grouped: Grouped) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _plain(grouped: Grouped) -> dict[str, Any]:
     return {"rows": rows, **numbers}
 
 
-def _print(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:
+def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:
     """Print the largest topics of each group."""
     from fedtopics.model.labels import shown_label
 
@@ -268,7 +268,7 @@ def compare(
     if as_json:
         print_json(comparison.plain())
     else:
-        _print(comparison)
+        _print_comparison(comparison)
 
 
 @click.command()
@@ -304,7 +304,7 @@ def merge(
     say(f"\n{merged.n_topics} of {before} topics of {len(parts)} models are in {out}.")
 
 
-def _print(comparison: Comparison) -> None:
+def _print_comparison(comparison: Comparison) -> None:
     say(
         f"{len(comparison.pairs)} topics are the same, "
         f"from a cosine of {comparison.threshold:.2f} on"

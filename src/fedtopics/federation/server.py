@@ -117,10 +117,17 @@ def lead(
     with held, _ending(node, log, run):
         run.describe(study, warm_start)
         exchange = exchange_of(run, node, rules(study))
-        node.start(_replica(study, log, node, run))
+        node.start(
+            Replica(
+                SERVER, [SERVER], list(study.clients), log, snapshot=run.snapshot, nonce=nonce(),
+                now=node.now(),
+            )
+        )  # fmt: skip
         opened(node, run.event)
         model = program.train(gathered(study, exchange, run), run)
-        return _saved(finished(study, warm_start, model), run, node)
+        model = run.save(finished(study, warm_start, model))
+        run.event(Finished(node.wait_until_done(MODEL_PATIENCE)))  # all clients have it as well
+        return model
 
 
 def exchange_of(
@@ -133,25 +140,11 @@ def exchange_of(
     return exchange
 
 
-def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Replica:
-    names = list(study.clients)
-    return Replica(
-        SERVER, [SERVER], names, log, snapshot=run.snapshot, nonce=nonce(), now=node.now()
-    )
-
-
 def finished(study: Study, start: WarmStart | None, model: TopicModel) -> TopicModel:
     """Return what was trained, with what is to be said of how."""
     model = model if start is None else start.credited(model)
     model = replace(model, info={**model.info, **privacy_summary(study)})
     return model.with_client_names(client_names(study.clients, model.documents))
-
-
-def _saved(model: TopicModel, run: ReplicatedRun, node: Node) -> TopicModel:
-    """Save a model; wait until all clients have it as well."""
-    model = run.save(model)
-    run.event(Finished(node.wait_until_done(MODEL_PATIENCE)))
-    return model
 
 
 @contextmanager

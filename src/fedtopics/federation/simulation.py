@@ -124,9 +124,12 @@ class _Simulation:
             run.describe(study, start)
             for found in filter(None, languages):
                 self._notify(found)
-            ledgers = {name: self._ledger(name, folder, resume) for name in self.documents}
-            for ledger in ledgers.values():
-                files.callback(ledger.close)
+            ledgers = {}
+            for name in self.documents:
+                path = folder and client_folder(folder, name) / "ledger.jsonl"
+                facts = study.registration.name, study.fingerprint, path
+                ledgers[name] = Ledger(*facts, begun=resume)
+                files.callback(ledgers[name].close)
             if folder is not None:
                 _check_documents(run, self.documents)
             doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
@@ -140,11 +143,6 @@ class _Simulation:
             model = run.save(model.with_client_names(client_names(study.clients, model.documents)))
             run.event(Finished())
             return model
-
-    def _ledger(self, name: str, folder: Path | None, begun: bool) -> Ledger:
-        path = folder and client_folder(folder, name) / "ledger.jsonl"
-        method, study = self.study.registration.name, self.study.fingerprint
-        return Ledger(method, study, path, begun=begun)
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
         def on_progress(done: int, documents: int) -> None:
