@@ -14,7 +14,7 @@ from fedtopics.engines.grpc.connection import (
     split_address,
 )
 from fedtopics.engines.grpc.transport import Address, GrpcTransport
-from fedtopics.engines.handshake import Proposal, Unsigned
+from fedtopics.engines.handshake import Proposal, Signatures, Unsigned
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.transport import PATIENCE, first_offer
 from fedtopics.errors import FederationError
@@ -42,9 +42,10 @@ class GrpcParticipation(Participation):
         wait: float = math.inf,  # seconds without the server after which it gives up
         **more: Any,  # as of `Participation`
     ) -> None:
+        self._signatures: Signatures = Unsigned()
+        self._credentials: Any = None
         if identity is None:
             check_loopback(address)
-            self._signatures, self._credentials = Unsigned(), None
         else:
             loaded = Identity.load(identity, "client")
             name, self._credentials = loaded.name, channel_credentials(loaded)
