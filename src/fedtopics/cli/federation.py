@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fedtopics.federation.peer import PeerParticipation
     from fedtopics.methods.core.events import OnEvent
     from fedtopics.methods.core.plan import Words
-    from fedtopics.pki import Identity
 
 server_option = click.option(
     "--server", "address", required=True, metavar="HOST:PORT", help="The server's address."
@@ -95,33 +94,28 @@ class Given:
         make: Callable[..., GrpcParticipation | PeerParticipation],
     ) -> Path:
         """Read policy and documents, take part by what `make` makes of them; return its folder."""
-        with news:
-            part = self._prepare(print_event if self.as_json else news, make)
-            part.run()
-            return part.out
-
-    def _prepare(
-        self, on_event: OnEvent, make: Callable[..., GrpcParticipation | PeerParticipation]
-    ) -> GrpcParticipation | PeerParticipation:
         from fedtopics import Columns, Corpus, Policy, TopicModel
         from fedtopics.methods.core.events import Unreadable
         from fedtopics.text.arrivals import Follow
 
-        policy = Policy.read(self.policy) if self.policy else Policy()
+        on_event: OnEvent = print_event if self.as_json else news
         kinds = {key: column for key, column in self.columns.items() if key != "round"}
         columns = Columns(rounds=self.columns["round"], **kinds)
         growing = Follow(self.data, columns, lambda reason: on_event(Unreadable(reason).plain()))
-        corpus = growing() if self.follow else Corpus.read(self.data, columns)
-        part = make(
-            name=self.client_name, corpus=corpus, policy=policy, out=self.out, on_event=on_event,
-            dry_run=self.dry_run, embedding_model=self.embedding_model,
-            growing=growing if self.follow else None, secret_from_seed=self.secret_from_seed,
-            start=None if self.started is None else TopicModel.from_pretrained(self.started),
-        )  # fmt: skip
-        if not self.as_json:
-            empty = f"{corpus.n_empty:,} of them empty"
-            say(f"{self.client_name}: {len(corpus):,} documents, {empty}; they stay.")
-        return part
+        with news:
+            policy = Policy.read(self.policy) if self.policy else Policy()
+            corpus = growing() if self.follow else Corpus.read(self.data, columns)
+            part = make(
+                name=self.client_name, corpus=corpus, policy=policy, out=self.out,
+                on_event=on_event, dry_run=self.dry_run, embedding_model=self.embedding_model,
+                growing=growing if self.follow else None, secret_from_seed=self.secret_from_seed,
+                start=None if self.started is None else TopicModel.from_pretrained(self.started),
+            )  # fmt: skip
+            if not self.as_json:
+                empty = f"{corpus.n_empty:,} of them empty"
+                say(f"{self.client_name}: {len(corpus):,} documents, {empty}; they stay.")
+            part.run()
+        return part.out
 
 
 def participant(command: Callable[..., None]) -> Callable[..., None]:
@@ -185,12 +179,16 @@ def server(
     from fedtopics.federation.run_folder import has_run
     from fedtopics.federation.server import serve
     from fedtopics.methods.core.plan import usual_words
+    from fedtopics.pki import Identity
 
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
     if vocabulary is not None and started is None:
         raise click.UsageError("--vocabulary goes with --start MODEL.")
-    identity = None if authority is None else _server_identity(authority)
+    identity = None
+    if authority is not None:  # its folder, or the server's alone, which is all that is needed
+        inside = authority / "server"
+        identity = Identity.load(inside if inside.is_dir() else authority, "server")
     plan = Study.read(study)
     start = None if started is None else TopicModel.from_pretrained(started)
     words = vocabulary or usual_words(start, plan.method, plan.text)
@@ -329,11 +327,3 @@ def _dry_run(
         return "; ".join(filter(None, map(language_sentence, events)))
 
     return run
-
-
-def _server_identity(authority: Path) -> Identity:
-    """Load it from the authority's folder, or from the server's alone, which is all it needs."""
-    from fedtopics.pki import Identity
-
-    inside = authority / "server"
-    return Identity.load(inside if inside.is_dir() else authority, "server")

@@ -159,7 +159,7 @@ def rounds(model: Path, as_json: bool) -> None:
             "do not come and go by rounds; name one of F-LDA."
         )
     history = info["history"]
-    rows = _over_rounds(history)
+    rows = _topic_rows(history)
     if as_json:
         print_json({"topics": rows, "rounds": history})
         return
@@ -175,7 +175,7 @@ def rounds(model: Path, as_json: bool) -> None:
         _print_round(entry)
 
 
-def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _topic_rows(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row a topic: its last words, and its share in each round, none where it is not."""
     words: dict[int, list[str]] = {}
     shares: list[dict[int, float]] = []

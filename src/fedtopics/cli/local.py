@@ -238,14 +238,14 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
     if as_json:
         print_json(result)
         return
-    _print(summary)
+    _print_scores(summary)
     say("\n".join(reasons))
     say(
         f"Recommended: {', '.join(map(str, good))} topics. Models, scores and plot are in {folder}."
     )
 
 
-def _print(summary: list[dict[str, Any]]) -> None:
+def _print_scores(summary: list[dict[str, Any]]) -> None:
     from fedtopics.federation.sweep import SHOWN
 
     table = Table()

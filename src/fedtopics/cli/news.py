@@ -196,8 +196,3 @@ def show_offer(event: dict[str, Any], what: str) -> None:
     console.print(table)
     if "unsigned" in event:
         say(event["unsigned"])
-
-
-def offer_sentences(event: dict[str, Any]) -> list[str]:
-    """Say who sees replies, what holds here, and what is not certain without signatures."""
-    return [event[key] for key in ("seen", "policy", "unsigned") if key in event]

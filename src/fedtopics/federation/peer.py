@@ -37,11 +37,6 @@ STAY = 30.0  # seconds at the end for who is away: it can have the last decision
 LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
 
 
-def run_of_peers(study: Study) -> bytes:
-    """Return the run of a study without a server: there is one, which all know from the study."""
-    return hashlib.sha256(f"peers {study.fingerprint}".encode()).digest()[:16]
-
-
 def take_part_with_peers(
     part: Participation,
     study: Study,
@@ -58,7 +53,9 @@ def take_part_with_peers(
     """
     check_place(part.name, study, listen)
     start = _start(part, study)
-    proposed, run = proposal(study, start), run_of_peers(study)
+    proposed = proposal(study, start)
+    # There is one run, which all know from the study.
+    run = hashlib.sha256(f"peers {study.fingerprint}".encode()).digest()[:16]
     part.look(proposed, signed=identity is not None)
     signatures = part.signatures = Unsigned() if identity is None else Signer(identity)
     door, state = part.consider(study, run)

@@ -192,15 +192,6 @@ class Policy(BaseModel):
             return None
         return Account(self.account).epsilon
 
-    def check_text(self, client: str, text: TextRules) -> None:
-        """Refuse a pattern of words that neither has a name nor is allowed."""
-        if text.token_pattern not in (*PATTERNS, LISTS, *self.token_patterns):
-            raise PolicyError(
-                f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
-                f"of client {client!r} does not name; use one of {', '.join(PATTERNS)}, or add it "
-                "to the policy's token_patterns."
-            )
-
     def check_study(
         self, client: str, method: str, rounds: int, documents: int,
         text: TextRules | None = None, clients: int = 0,
@@ -212,8 +203,13 @@ class Policy(BaseModel):
         no rules of texts are given, and no number of a round's clients: any do.
         """
         self.check_method(client, method)
-        if text is not None:
-            self.check_text(client, text)
+        named = (*PATTERNS, LISTS, *self.token_patterns)
+        if text is not None and text.token_pattern not in named:
+            raise PolicyError(
+                f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
+                f"of client {client!r} does not name; use one of {', '.join(PATTERNS)}, or add it "
+                "to the policy's token_patterns."
+            )
         if rounds > self.max_rounds:
             raise PolicyError(
                 f"The study asks for {rounds:,} rounds, the policy of client {client!r} allows "

@@ -167,8 +167,9 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
         fault = f"the ledger of {client!r} is signed by {key.name!r}"
     if key is None or fault:
         return Check("signature", False, f"{path}: {fault}.")
-    source = "the ledger's own certificate: compare it, or name the one that you trust"
-    source = "the certificate that was named" if trusted else source
+    source = "the certificate that was named"
+    if trusted is None:
+        source = "the ledger's own certificate: compare it, or name the one that you trust"
     text = f"{path} is signed by {key.name!r} with the key {key.shown} of {source}."
     return Check("signature", True, text)
 
@@ -234,15 +235,11 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
     for line in lines:
         policy, spent = line.content.get("policy"), line.content.get("epsilon_spent")
         most = policy.get("max_epsilon") if isinstance(policy, dict) else None
-        if most is not None and not _is_within(spent, most):
+        numbers = all(isinstance(number, (int, float)) for number in (spent, most))
+        if most is not None and not (numbers and 0 < spent <= most):
             text = f"By line {line.number:,} of {path} the client's account has epsilon {spent}, of"
             return Check("privacy", False, f"{text} {most} that its policy allows.")
     return Check("privacy", True, f"The study promises {numbers}, and nothing else says another.")
-
-
-def _is_within(spent: Any, most: Any) -> bool:
-    numbers = all(isinstance(number, (int, float)) for number in (spent, most))
-    return numbers and 0 < spent <= most
 
 
 def _said_of_privacy(config: Path) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 
 from fedtopics.cli.display import sentence
-from fedtopics.cli.news import client_sentence, offer_sentences
+from fedtopics.cli.news import client_sentence
 from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.transport import Transport
@@ -128,7 +128,8 @@ class StudySite(SitePart):
         def tell(event: dict[str, Any]) -> None:
             kind = event["event"]
             if kind == "offer":
-                logger.warning("%s: %s", name, " ".join(offer_sentences(event)))
+                offer = (event[key] for key in ("seen", "policy", "unsigned") if key in event)
+                logger.warning("%s: %s", name, " ".join(offer))
             elif text := client_sentence(event):
                 level = logging.ERROR if kind in ("refused", "defect") else logging.INFO
                 logger.log(level, "%s: %s", name, text)
