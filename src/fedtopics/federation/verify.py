@@ -235,8 +235,10 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
     for line in lines:
         policy, spent = line.content.get("policy"), line.content.get("epsilon_spent")
         most = policy.get("max_epsilon") if isinstance(policy, dict) else None
-        numbers = all(isinstance(number, (int, float)) for number in (spent, most))
-        if most is not None and not (numbers and 0 < spent <= most):
+        within = (
+            isinstance(spent, (int, float)) and isinstance(most, (int, float)) and 0 < spent <= most
+        )
+        if most is not None and not within:
             text = f"By line {line.number:,} of {path} the client's account has epsilon {spent}, of"
             return Check("privacy", False, f"{text} {most} that its policy allows.")
     return Check("privacy", True, f"The study promises {numbers}, and nothing else says another.")
