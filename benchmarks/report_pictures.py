@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.common import ROOT, arguments
-from fedtopics.cli.report import write
+from fedtopics.cli.records import write
 from tests.helpers.letters import letters_run
 
 FIGURES = ROOT / "docs" / "figures"

@@ -42,7 +42,7 @@ class Tap:
     @property
     def half(self) -> Any:
         """The client's half, to judge attacks."""
-        return self.door._half
+        return self.door._client
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self.door, name)

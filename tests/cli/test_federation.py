@@ -148,9 +148,7 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         code, out, _ = typed("client", *address, "--dry-run")
         assert code == 0
         assert "north: 41 documents, 1 of them empty; they stay." in out
-        assert (
-            f"The server's study {proposal(folder).fingerprint[:16]}: gfedntm with prodlda" in out
-        )
+        assert f"The server's study {proposal(folder).fingerprint:.16}: gfedntm with prodlda" in out
         for function in ("vocabulary", "counted", "forward", "loss", "backward", "shares", "pairs"):
             assert function in out
         assert "twice a round" in out
@@ -215,7 +213,7 @@ def test_a_federation(
     assert (calls.count(ADDED), calls.count("shares")) == (37, 1), "five masked sums a round"
     for name in ("east", "north"):
         assert f"{name}: 41 documents, 1 of them empty; they stay." in heard
-        assert f"{name}: joined study {Study.read('study.toml').fingerprint[:16]}" in heard
+        assert f"{name}: joined study {Study.read('study.toml').fingerprint:.16}" in heard
         assert f"{name}: the model is in {name}/model; the topics of 41 documents" in heard
     for name in NAMES:
         assert pq.read_table(f"{name}/theta.parquet").num_rows == 41

@@ -13,7 +13,7 @@ import pytest
 from rich.live import Live
 from rich.table import Table
 
-from fedtopics.cli import display, members, privacy
+from fedtopics.cli import display, news, privacy
 from fedtopics.cli.display import Terminal
 from fedtopics.errors import FederationError
 from fedtopics.federation.exposure import Shown
@@ -31,7 +31,7 @@ def screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """What is shown; in the end, all of it is lines that print, and rich's own commands."""
     file = StringIO()
     console = Terminal(file=file, force_terminal=request.param, width=4000, height=50)
-    for module in (display, members, privacy):
+    for module in (display, news, privacy):
         monkeypatch.setattr(module, "console", console)
     yield file
     shown = file.getvalue()
@@ -75,15 +75,15 @@ def test_events_of_others(screen: StringIO) -> None:
         ),
     }  # fmt: skip
     with (
-        members.ServerNews() as server,
-        members.PeerNews("a") as peer,
-        members.ClientNews("a") as client,
+        news.ServerNews() as server,
+        news.PeerNews("a") as peer,
+        news.ClientNews("a") as client,
     ):
-        for kind in (*display._SENTENCES, *members._NEWS, "no majority"):
-            for news in (server, peer, client):
-                news({"event": kind, **more, **said})
-        news = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
-        server({"event": "round", **more, **said, **news})
+        for kind in (*display._SENTENCES, *news._NEWS, "no majority"):
+            for shown in (server, peer, client):
+                shown({"event": kind, **more, **said})
+        found = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
+        server({"event": "round", **more, **said, **found})
     study = SimpleNamespace(
         fingerprint=TEXT,
         about=About.model_construct(purpose=TEXT),
@@ -91,7 +91,7 @@ def test_events_of_others(screen: StringIO) -> None:
         clients=[TEXT],
     )
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
-    members.show_offer(
+    news.show_offer(
         {"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT, "unsigned": TEXT},
         "The study",
     )

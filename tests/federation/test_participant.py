@@ -153,9 +153,9 @@ def test_a_look_refuses_what_every_round_would() -> None:
         part = Participation("north", corpus, policy, None)
         part.look(proposal(plan, None), signed=False)
 
-    look(Policy(min_clients=least, min_documents=40))
+    look(Policy(min_clients_in_sum=least, min_documents=40))
     with pytest.raises(PolicyError, match=f"at least {least + 1} clients, and a round of the st"):
-        look(Policy(min_clients=least + 1))
+        look(Policy(min_clients_in_sum=least + 1))
     few = study(clients_per_round=1).with_clients(SIZES)
     with pytest.raises(PolicyError, match="at least 2 clients, and a round of the study has 1;"):
         look(Policy(), plan=few)

@@ -21,16 +21,6 @@ def test_policy_from_a_file(tmp_path: Path) -> None:
     assert (policy.min_clients_in_sum, policy.token_patterns) == (2, ())
 
 
-@pytest.mark.parametrize("key", ["min_clients_in_sum", "min_clients"])
-def test_an_earlier_name(key: str, tmp_path: Path) -> None:
-    path = tmp_path / "policy.toml"
-    path.write_text(f"{key} = 3\n")
-    assert Policy.read(path).min_clients_in_sum == 3
-    path.write_text("min_clients = 3\nmin_clients_in_sum = 4\n")
-    with pytest.raises(StudyError, match="there is no key 'min_clients'"):
-        Policy.read(path)
-
-
 def test_where_replies_are_seen_few_documents_are_256() -> None:
     assert Policy().min_documents == 10
     assert Policy(max_rounds=5).where_seen() == Policy(max_rounds=5, min_documents=256)

@@ -45,8 +45,8 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
     run = killed(case, tmp_path)
     model = train(cut(planned(case, None), 3), CORPORA, policies=POLICIES)
     expected = model.read(USUAL, SHOWN)
-    assert [list(words) for words in run.topics.words] == expected
-    assert run.topics.title == "Topics after round 3, as they form"
+    assert run.topics == expected
+    assert run.title == "Topics after round 3, as they form"
     found = run.plain()
     assert (found["topics"], found["topics_of_round"]) == (expected, 3)
     assert (found["state"], found["round"], found["rounds"]) == ("training", 4, 6)
@@ -56,14 +56,14 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
 
 def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     run = killed("discriminative", tmp_path / "half")
-    assert run.topics.words == ()
-    assert "they come with the model" in run.topics.title
+    assert run.topics == ()
+    assert "they come with the model" in run.title
     whole = cut(planned("kmeans", None), 3)
     model = train(whole, CORPORA, out=tmp_path / "whole", policies=POLICIES)
     ended = read_run(tmp_path / "whole")
     assert ended.status.state == "finished"
     by_size = [row["words"][:SHOWN] for row in model.get_topic_info()]
-    assert [list(words) for words in ended.topics.words] == by_size
+    assert ended.topics == by_size
     assert ended.plain()["topics_of_round"] is None
 
 

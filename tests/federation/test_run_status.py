@@ -46,11 +46,11 @@ def test_rounds_seconds_and_bytes() -> None:
             },
         },
     }  # fmt: skip
-    assert found.told(True, 112.0) == [
+    assert found.lines(True, 112.0) == [
         "trees: training", "round 2 of 10, 2.00 s a round, at most 16 s left",
         "the last news is 6 s old",
     ]  # fmt: skip
-    assert found.told(False, 112.0)[1:] == [
+    assert found.lines(False, 112.0)[1:] == [
         "round 2 of 10, 2.00 s a round", "the last news is 6 s old",
         "no process works with it now; the same command goes on, a server's with --resume",
     ]  # fmt: skip
@@ -105,8 +105,8 @@ def test_the_end() -> None:
     found = status(*BEGUN, TRAINING, ROUND | {"round": 1, "time": 102.0})
     found.take({"event": "stopped", "round": 1, "reason": "tolerance", "time": 102.0})
     assert found.plain()["seconds_left"] is None
-    assert "stopped after round 1: tolerance" in found.told(True, 102.0)
+    assert "stopped after round 1: tolerance" in found.lines(True, 102.0)
     found.take({"event": "finished", "time": 103.0})
-    assert found.told(False, 103.0)[0] == "trees: finished: the model is there"
+    assert found.lines(False, 103.0)[0] == "trees: finished: the model is there"
     found.take({"event": "resumed", "study": "f", "begun": 100.0, "time": 104.0})
     assert (found.state, here(found), found.round) == ("waiting", [], 0)

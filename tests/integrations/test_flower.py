@@ -298,7 +298,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         data = 'data = "north.parquet"\nembedding = "embedding"\nsecret_from_seed = true'
         text = text.replace('data = "north.csv"', data)
         if name == "policy.toml":  # for one that goes on when the other is dead
-            text += "min_clients = 1\n"
+            text += "min_clients_in_sum = 1\n"
         folder = machine.folder / "flwr" if name == "config.toml" else machine.folder
         (folder / name).write_text(text)
         if name == "north.toml":  # "the same with their names"

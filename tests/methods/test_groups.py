@@ -19,7 +19,7 @@ from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clusters import blobs, corpus_of, overheard, planned, spread
 
 LEAST = 10
-POLICY = Policy(min_documents=LEAST, min_document_frequency=1, min_clients=1)
+POLICY = Policy(min_documents=LEAST, min_document_frequency=1, min_clients_in_sum=1)
 OWN = POLICY.model_copy(update={"counts_of_all": False})
 CORPUS = blobs(300, 12, spread=1.5)
 COUNT = {"least": LEAST}

@@ -54,7 +54,7 @@ def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None
 
 
 def sketched(door: Any, moment: Moment, masked: bool = False, **other: Any) -> Any:
-    door._half.take(PUBLIC)
+    door._client.take(PUBLIC)
     columns = np.arange(10)
     how = {"vocabulary": fingerprint(PUBLIC), "columns": columns, "rarity": np.ones(10)}
     payload = SharedPayload(how | other)

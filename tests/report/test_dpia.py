@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedtopics.cli.members import show_offer
+from fedtopics.cli.news import show_offer
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS
 from fedtopics.report import find_run, summarise

@@ -21,10 +21,10 @@ INTERRUPTED = "Interrupted; type it again to go on, with --resume for run, conti
 COMMANDS = {
     "demo": "fedtopics.cli.local:demo",
     "run": "fedtopics.cli.local:run",
-    "report": "fedtopics.cli.report:report",
+    "report": "fedtopics.cli.records:report",
     "topics": "fedtopics.cli.local:topics",
-    "transform": "fedtopics.cli.documents:transform",
-    "evaluate": "fedtopics.cli.evaluate:evaluate",
+    "transform": "fedtopics.cli.models:transform",
+    "evaluate": "fedtopics.cli.models:evaluate",
     "ledger": "fedtopics.cli.records:ledger",
     "privacy": "fedtopics.cli.privacy:privacy",
     "audit": "fedtopics.cli.privacy:audit",
@@ -35,11 +35,11 @@ COMMANDS = {
     "compare": "fedtopics.cli.models:compare",
     "merge": "fedtopics.cli.models:merge",
     "terms": "fedtopics.cli.models:terms",
-    "sweep": "fedtopics.cli.sweep:sweep",
+    "sweep": "fedtopics.cli.local:sweep",
     "server": "fedtopics.cli.federation:server",
     "client": "fedtopics.cli.federation:client",
     "peer": "fedtopics.cli.federation:peer",
-    "status": "fedtopics.cli.records:status",
+    "status": "fedtopics.cli.records:show_status",
     "doctor": "fedtopics.cli.federation:doctor",
     "pki": "fedtopics.cli.pki:group",
     "flda": "fedtopics.cli.flda:group",
@@ -88,36 +88,31 @@ def _terminated(number: int, frame: object) -> None:
 
 
 def _ran(command: click.Command) -> int:
-    code: int
     try:
-        code = command(standalone_mode=False) or 0
+        return int(command(standalone_mode=False) or 0)
     except FedTopicsError as error:
-        code = _complain(str(error), error.exit_code)
+        return _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
-        code = error.exit_code
+        return error.exit_code
     except click.ClickException as error:
-        code = _complain(error.format_message(), error.exit_code)
+        return _complain(error.format_message(), error.exit_code)
     except TerminatedError:
-        code = _complain(INTERRUPTED, 128 + signal.SIGTERM)
+        return _complain(INTERRUPTED, 128 + signal.SIGTERM)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        code = _complain(INTERRUPTED, 128 + signal.SIGINT)
+        return _complain(INTERRUPTED, 128 + signal.SIGINT)
     except MemoryError:
-        code = _complain(NO_MEMORY, 1)
+        return _complain(NO_MEMORY, 1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        code = _complain(f"{error.strerror or type(error).__name__}{where}.", 1)
+        return _complain(f"{error.strerror or type(error).__name__}{where}.", 1)
     except Exception as error:
         if os.environ.get("FEDTOPICS_DEBUG"):
             raise
         if "can't allocate memory" in str(error):  # torch's, which is a RuntimeError
             return _complain(NO_MEMORY, 1)
-        code = _complain(
-            f"A defect of fedtopics: {type(error).__name__}. Set FEDTOPICS_DEBUG=1 to see where, "
-            "and please report it.",
-            70,
-        )
-    return code
+        defect = f"A defect of fedtopics: {type(error).__name__}."
+        return _complain(f"{defect} Set FEDTOPICS_DEBUG=1 to see where, and please report it.", 70)
 
 
 def _complain(message: str, code: int) -> int:

@@ -4,31 +4,140 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, fields
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import print_json, say
-from fedtopics.cli.members import ClientNews, PeerNews, ServerNews
+from fedtopics.cli.display import console, print_json, say
+from fedtopics.cli.news import ClientNews, PeerNews, ServerNews
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.participant import Given, insecure_option, json_lines, participant, print_event
 from fedtopics.cli.privacy import show_exposure
-from fedtopics.cli.report import show_run, write_beside
+from fedtopics.cli.records import show_run, write_beside
 from fedtopics.errors import FederationError
+from fedtopics.harmless import as_json as to_json
 from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
-    from fedtopics.federation.exposure import Exposure
-    from fedtopics.federation.study import Study
+    from fedtopics.federation.client import GrpcParticipation
+    from fedtopics.federation.peer import PeerParticipation
+    from fedtopics.methods.core.events import OnEvent
     from fedtopics.methods.core.plan import Words
-    from fedtopics.pki import Identity
 
 server_option = click.option(
     "--server", "address", required=True, metavar="HOST:PORT", help="The server's address."
 )
+json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+insecure_option = click.option(
+    "--insecure", is_flag=True, help="Without TLS and certificates, on this machine alone."
+)
+_OPTIONS = (
+    click.option("--identity", type=FOLDER, help="Folder with this client's certificate."),
+    click.option("--data", type=FOLDER, required=True, help="The documents, which stay here."),
+    options.columns("text", "tokens", "id", "embedding", "author", "time", "round"),
+    options.embedding_model,
+    options.policy,
+    click.option(
+        "--out", type=FOLDER, help="Folder of what it keeps.  [default: runs/CLIENT/STUDY]"
+    ),
+    click.option("--follow", is_flag=True, help="Each round takes what was added to --data since."),
+    click.option("--dry-run", is_flag=True, help="Show what the study asks for; do not join."),
+    click.option(
+        "--start", "started", type=FOLDER, metavar="MODEL", help="What the study begins with."
+    ),
+    click.option("--name", help="This client's name, with --insecure."),
+    insecure_option,
+    click.option(
+        "--secret-from-seed", is_flag=True,
+        help="Draw minibatches and noise from the study's seed, which all know, not from a secret: "
+        "for tests and demonstrations alone.",
+    ),
+    json_lines,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is typed by who takes part with documents."""
+
+    identity: Path | None
+    data: Path
+    columns: dict[str, Any]
+    embedding_model: str | None
+    policy: Path | None
+    out: Path | None
+    follow: bool
+    dry_run: bool
+    started: Path | None
+    name: str | None
+    insecure: bool
+    secret_from_seed: bool
+    as_json: bool
+
+    @cached_property
+    def client_name(self) -> str:
+        """The name in the certificate, or the one that is given where there is none."""
+        from fedtopics.pki import Identity
+
+        if self.name and self.insecure and self.identity is None:
+            return self.name
+        if self.identity is not None and self.name is None and not self.insecure:
+            return Identity.load(self.identity, "client").name
+        raise click.UsageError("Give --identity DIR, or --insecure with --name on one machine.")
+
+    def take_part(
+        self,
+        news: ClientNews | PeerNews,
+        make: Callable[..., GrpcParticipation | PeerParticipation],
+    ) -> Path:
+        """Read policy and documents, take part by what `make` makes of them; return its folder."""
+        from fedtopics import Columns, Corpus, Policy, TopicModel
+        from fedtopics.methods.core.events import Unreadable
+        from fedtopics.text.arrivals import Follow
+
+        on_event: OnEvent = print_event if self.as_json else news
+        kinds = {key: column for key, column in self.columns.items() if key != "round"}
+        columns = Columns(rounds=self.columns["round"], **kinds)
+        growing = Follow(self.data, columns, lambda reason: on_event(Unreadable(reason).plain()))
+        with news:
+            policy = Policy.read(self.policy) if self.policy else Policy()
+            corpus = growing() if self.follow else Corpus.read(self.data, columns)
+            part = make(
+                name=self.client_name, corpus=corpus, policy=policy, out=self.out,
+                on_event=on_event, dry_run=self.dry_run, embedding_model=self.embedding_model,
+                growing=growing if self.follow else None, secret_from_seed=self.secret_from_seed,
+                start=None if self.started is None else TopicModel.from_pretrained(self.started),
+            )  # fmt: skip
+            if not self.as_json:
+                empty = f"{corpus.n_empty:,} of them empty"
+                say(f"{self.client_name}: {len(corpus):,} documents, {empty}; they stay.")
+            part.run()
+        return part.out
+
+
+def participant(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of who takes part with documents; the command gets them as `given`."""
+
+    @wraps(command)
+    def called(**arguments: Any) -> None:
+        own = {field.name: arguments.pop(field.name) for field in fields(Given)}
+        command(given=Given(**own), **arguments)
+
+    for option in reversed(_OPTIONS):
+        called = option(called)
+    return called
+
+
+def print_event(event: dict[str, Any]) -> None:
+    """Print an event as a JSON line."""
+    study = event.get("study")
+    plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
+    plain |= {"exposure": event["exposure"].plain()} if "exposure" in event else {}
+    click.echo(to_json(plain, default=str, allow_nan=False))
+    console.file.flush()
 
 
 @click.command()
@@ -70,12 +179,16 @@ def server(
     from fedtopics.federation.run_folder import has_run
     from fedtopics.federation.server import serve
     from fedtopics.methods.core.plan import usual_words
+    from fedtopics.pki import Identity
 
     if insecure == (authority is not None):
         raise click.UsageError("Give --pki DIR, or --insecure on one machine, not both.")
     if vocabulary is not None and started is None:
         raise click.UsageError("--vocabulary goes with --start MODEL.")
-    identity = None if authority is None else _server_identity(authority)
+    identity = None
+    if authority is not None:  # its folder, or the server's alone, which is all that is needed
+        inside = authority / "server"
+        identity = Identity.load(inside if inside.is_dir() else authority, "server")
     plan = Study.read(study)
     start = None if started is None else TopicModel.from_pretrained(started)
     words = vocabulary or usual_words(start, plan.method, plan.text)
@@ -115,7 +228,7 @@ def client(address: str, wait: float, given: Given) -> None:
     from fedtopics.federation.client import GrpcParticipation
 
     make = partial(GrpcParticipation, address, given.identity, wait=wait)
-    folder = given.take_part(ClientNews, make)
+    folder = given.take_part(ClientNews(given.client_name), make)
     if not given.dry_run:
         write_beside(folder, quiet=given.as_json)
 
@@ -139,17 +252,12 @@ def peer(study: Path, listen: str, given: Given) -> None:
     from fedtopics import Study, TopicModel
     from fedtopics.federation.peer import PeerParticipation
 
-    shown: list[PeerNews] = []
-
-    def news_of(name: str) -> PeerNews:
-        shown.append(PeerNews(name))
-        return shown[0]
-
+    plan, news = Study.read(study), PeerNews(given.client_name)
     make = partial(
-        PeerParticipation, Study.read(study), given.identity, listen,
-        opened=lambda node: None if given.as_json else shown[0].watch(node),
+        PeerParticipation, plan, given.identity, listen,
+        opened=lambda node: None if given.as_json else news.watch(node),
     )  # fmt: skip
-    folder = given.take_part(news_of, make)
+    folder = given.take_part(news, make)
     if not given.dry_run:
         show_run(TopicModel.from_pretrained(folder / "model"), folder, quiet=given.as_json)
 
@@ -177,56 +285,45 @@ def doctor(
 
     if data is None and (policy is not None or any(columns.values())):
         raise click.UsageError("--policy and columns go with --data FILE.")
-    look = None if data is None else _dry_run(address, identity, data, columns, policy)
+    dry_run = None if data is None else _dry_run(address, identity, data, columns, policy)
     findings = []
-    for finding in examine(address, identity, look):
+    for finding in examine(address, identity, dry_run):
         findings.append(finding)
         if not as_json:
             mark = "ok  " if finding.fine else "FAIL"
             say(f"{mark} {finding.check:<12} {finding.text}", "" if finding.fine else "bold red")
-    shown = {f.check: _exposed(f.study) for f in findings if f.study is not None}
+    rows = []
+    for finding in findings:
+        row: dict[str, Any] = {"check": finding.check, "fine": finding.fine, "text": finding.text}
+        rows.append(row)
+        if finding.study is not None:
+            from fedtopics.federation.exposure import expose  # loads what the steps above need not
+
+            exposure = expose(finding.study)
+            row["exposure"] = exposure.plain()
+            if not as_json:
+                show_exposure(exposure)
     if as_json:
-        rows = [
-            {"check": f.check, "fine": f.fine, "text": f.text}
-            | ({"exposure": shown[f.check].plain()} if f.check in shown else {})
-            for f in findings
-        ]
         print_json(rows)
-    for exposure in () if as_json else shown.values():
-        show_exposure(exposure)
     if not all(finding.fine for finding in findings):
         raise FederationError("This client cannot take part yet; see the last line above.")
-
-
-def _exposed(study: Study) -> Exposure:
-    from fedtopics.federation.exposure import expose  # loads what the steps before need not
-
-    return expose(study)
 
 
 def _dry_run(
     address: str, identity: Path, data: Path, columns: dict[str, Any], policy: Path | None
 ) -> Callable[[], str]:
-    """Read documents and policy; return what holds a server's study against them."""
+    """Read documents and policy; return what checks a server's study against them."""
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.client import GrpcParticipation
     from fedtopics.text.checks import language_sentence
 
     rules = Policy() if policy is None else Policy.read(policy)
     corpus = Corpus.read(data, Columns(**columns))
-    told: list[str] = []
 
-    def look() -> str:
-        tell = lambda event: told.append(language_sentence(event))  # noqa: E731
-        GrpcParticipation(address, identity, corpus, rules, None, "", tell, dry_run=True).run()
-        return "; ".join(filter(None, told))
+    def run() -> str:
+        events: list[Any] = []
+        add = events.append
+        GrpcParticipation(address, identity, corpus, rules, None, "", add, dry_run=True).run()
+        return "; ".join(filter(None, map(language_sentence, events)))
 
-    return look
-
-
-def _server_identity(authority: Path) -> Identity:
-    """Load it from the authority's folder, or from the server's alone, which is all it needs."""
-    from fedtopics.pki import Identity
-
-    inside = authority / "server"
-    return Identity.load(inside if inside.is_dir() else authority, "server")
+    return run

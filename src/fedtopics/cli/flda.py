@@ -159,7 +159,7 @@ def rounds(model: Path, as_json: bool) -> None:
             "do not come and go by rounds; name one of F-LDA."
         )
     history = info["history"]
-    rows = _over_rounds(history)
+    rows = _topic_rows(history)
     if as_json:
         print_json({"topics": rows, "rounds": history})
         return
@@ -175,7 +175,7 @@ def rounds(model: Path, as_json: bool) -> None:
         _print_round(entry)
 
 
-def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _topic_rows(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row a topic: its last words, and its share in each round, none where it is not."""
     words: dict[int, list[str]] = {}
     shares: list[dict[int, float]] = []
@@ -195,15 +195,12 @@ def _print_round(entry: Mapping[str, Any]) -> None:
         f"\nround {entry['round']}: {entry['documents']:,} documents ({arrived}), threshold "
         f"{entry['threshold']:.3f}"
     )
-    words = {topic["id"]: topic["words"] for topic in entry["topics"]}
-    if entry["new"] and words.keys() <= set(entry["new"]):
+    by_id = {topic["id"]: topic for topic in entry["topics"]}
+    new = [by_id[id_] for id_ in entry["new"]]
+    if new and len(new) == len(by_id):
         say("  new: all")
-    else:
-        _print_news("new", {id_: words[id_] for id_ in entry["new"]})
-    _print_news("vanished", {topic["id"]: topic["words"] for topic in entry["vanished"]})
-
-
-def _print_news(kind: str, topics: Mapping[int, Sequence[str]]) -> None:
-    if topics:
-        named = "; ".join(f"{id_} {' '.join(words)}" for id_, words in topics.items())
-        say(f"  {kind}: {named}")
+        new = []
+    for kind, topics in (("new", new), ("vanished", entry["vanished"])):
+        if topics:
+            named = (f"{topic['id']} {' '.join(topic['words'])}" for topic in topics)
+            say(f"  {kind}: {'; '.join(named)}")

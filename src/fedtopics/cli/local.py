@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.table import Table
 
 from fedtopics.cli import options
 from fedtopics.cli.display import (
     RoundProgress,
+    console,
     json_text,
+    print_json,
     print_topics,
     program_name,
     say,
@@ -20,12 +23,13 @@ from fedtopics.cli.display import (
     topic_lines,
 )
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.report import show_run
+from fedtopics.cli.records import show_run
+from fedtopics.files import write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.registry import METHODS
 
 if TYPE_CHECKING:
-    from fedtopics.model.topic_model import TopicModel
+    pass
 
 # What the demo can train. A network that starts from sums needs a fraction of the rounds.
 DEMONSTRATED: dict[str, dict[str, Any]] = {
@@ -64,6 +68,7 @@ def demo(
     """
     from fedtopics import Study, train
     from fedtopics.datasets import package_documentation
+    from fedtopics.federation.simulation import first_folder
 
     has_torch = find_spec("torch") is not None
     method = method or ("neurallda" if has_torch else "nmf")
@@ -71,7 +76,7 @@ def demo(
     settings |= {"batch_size": 64 * clients} if "network" in settings else {}
     settings |= {"max_rounds": rounds} if rounds else {}
     study = Study.make(name="demo", about=DEMO, method=settings)
-    folder = out or _unused(Path("runs/demo"))
+    folder = out or first_folder(Path("runs/demo"), lambda f: not (f / "events.jsonl").exists())
     with status("Reading the documentation of installed packages"):
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
@@ -94,13 +99,7 @@ def demo(
 @options.resume
 @click.option("--example", is_flag=True, help="Print a commented study file.")
 @click.option("--method", type=click.Choice(METHODS.names), default="auto", help="Of the example.")
-def run(
-    study: Path | None,
-    out: Path | None,
-    resume: bool,
-    example: bool,
-    method: str,
-) -> None:
+def run(study: Path | None, out: Path | None, resume: bool, example: bool, method: str) -> None:
     """Run a study with all its clients on this machine."""
     from fedtopics.federation.study import Study, example_study
 
@@ -157,8 +156,9 @@ def topics(
     Labels of topics are in MODEL/topics.json, which is there to be edited. --json is --format json.
     Labels that rules suggest are marked so until somebody changes or confirms them.
     """
+    from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.exports import as_csv, as_markdown
-    from fedtopics.model.topic_model import TopicModel
+    from fedtopics.model.folder import write_labels
 
     if with_documents and not suggest:
         raise click.UsageError("--with-documents goes with --suggest.")
@@ -166,7 +166,9 @@ def topics(
         raise click.UsageError(f"--json and --format {format_} exclude each other.")
     loaded = TopicModel.from_pretrained(model)
     if suggest:
-        loaded = _suggested(loaded, model, with_documents, text)
+        corpus = with_documents and Corpus.read(with_documents, Columns(text=text))
+        loaded = loaded.with_suggested_labels(corpus)
+        write_labels(loaded, model)
     by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
     chosen = "json" if as_json else format_ or by_name
     if chosen == "table" and out is None:
@@ -174,10 +176,8 @@ def topics(
         return say(f"\n{PHRASES}") if with_documents else None
     if chosen == "table":
         shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
-    elif chosen == "json":
-        shown = json_text(loaded.get_topic_info(words, lambda_))
     else:
-        write = as_csv if chosen == "csv" else as_markdown
+        write = {"json": json_text, "csv": as_csv, "md": as_markdown}[chosen]
         shown = write(loaded.get_topic_info(words, lambda_))
     if out is None:
         click.echo(shown, nl=False)
@@ -186,20 +186,78 @@ def topics(
         say(f"{loaded.n_topics} topics are in {out}.")
 
 
-def _suggested(
-    model: TopicModel, folder: Path, documents: Path | None, text: str | None
-) -> TopicModel:
-    """Return the model with labels that are suggested; keep these in its folder."""
-    from fedtopics import Columns, Corpus
-    from fedtopics.model.folder import write_labels
-
-    corpus = documents and Corpus.read(documents, Columns(text=text))
-    model = model.with_suggested_labels(corpus)
-    write_labels(model, folder)
-    return model
+def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in value.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 2:
+        raise click.BadParameter("give numbers from 2 on, with commas: 5,10,20")
+    return numbers
 
 
-def _unused(folder: Path) -> Path:
-    """Return the folder, or the first of its numbered neighbours that holds no run."""
-    others = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
-    return next(f for f in chain([folder], others) if not (f / "events.jsonl").exists())
+@click.command()
+@click.argument("study", type=FOLDER)
+@options.with_default(
+    "--topics", callback=_numbers, default="5,10,20,50", help="Numbers of topics, with commas."
+)
+@options.with_default(
+    "--seeds",
+    type=click.IntRange(1),
+    default=3,
+    help="Trainings of each number, which differ in their seed.",
+)
+@click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
+@options.as_json
+def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:
+    """Train a study with several numbers of topics, and say which serve best.
+
+    All clients' documents are on this machine; a tenth of each client's is held out. Typed again,
+    it goes on where it was.
+    """
+    from fedtopics.federation.study import Study
+    from fedtopics.federation.sweep import chart_of, recommend
+    from fedtopics.federation.sweep import sweep as work
+
+    plan = Study.read(study)
+    folder = out or Path("runs") / f"{file_name(plan.name)}-sweep"
+    with RoundProgress() as display:
+
+        def tell(event: dict[str, Any]) -> None:
+            if event["event"] == "model" and event["name"] and not as_json:
+                say(f"{event['done'] + 1} of {event['models']}: {event['name']}")
+            elif event["event"] in ("training", "round") and not as_json:
+                display(event)
+
+        summary = work(plan, topics, seeds, folder, on_event=tell)
+    good, reasons = recommend(summary)
+    result = {"scores": summary, "recommended": good, "reasons": reasons}
+    text = json.dumps(result, indent=1, allow_nan=False) + "\n"
+    write_durably(folder / "sweep.json", text.encode())
+    write_durably(folder / "sweep.svg", chart_of(summary).encode())
+    if as_json:
+        print_json(result)
+        return
+    _print_scores(summary)
+    say("\n".join(reasons))
+    say(
+        f"Recommended: {', '.join(map(str, good))} topics. Models, scores and plot are in {folder}."
+    )
+
+
+def _print_scores(summary: list[dict[str, Any]]) -> None:
+    from fedtopics.federation.sweep import SHOWN
+
+    table = Table()
+    for title in ("topics", *(criterion.title for criterion in SHOWN)):
+        table.add_column(title, justify="right")
+    for row in summary:
+        cells = [_cell(row.get(c.name), row.get(f"{c.name}_deviation")) for c in SHOWN]
+        table.add_row(str(row["topics"]), *cells)
+    console.print(table)
+
+
+def _cell(mean: float | None, deviation: float | None) -> str:
+    if mean is None:
+        return "-"
+    return f"{mean:.3f} ± {deviation:.3f}" if deviation else f"{mean:.3f}"

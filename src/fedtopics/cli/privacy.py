@@ -16,6 +16,7 @@ from fedtopics.files import shortened, write_durably
 
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
+    from fedtopics.federation.study import Study
 
 
 @click.command()
@@ -34,19 +35,15 @@ def budget(policy: Path, as_json: bool) -> None:
         raise StudyError(f"The policy {policy} has no max_epsilon, so no account is kept; set it.")
     account = Account(rules.account)
     if as_json:
-        plain = [entry.model_dump() for entry in account.entries]
-        found = {
-            "max_epsilon": rules.max_epsilon,
-            "epsilon": account.epsilon,
-            "delta": account.delta,
-        }
-        print_json(found | {"runs": plain})
+        spent = {"epsilon": account.epsilon, "delta": account.delta}
+        runs = [entry.model_dump() for entry in account.entries]
+        print_json({"max_epsilon": rules.max_epsilon, **spent, "runs": runs})
         return
     table = Table("date", "study", "run", "epsilon", "delta", "unit", box=None, pad_edge=False)
     for entry in account.entries:
-        promised = entry.privacy
-        bound = f"{promised.epsilon:g}", f"{promised.delta:g}"
-        table.add_row(entry.date, shortened(entry.study), entry.run[:8], *bound, promised.unit)
+        bound = entry.privacy
+        numbers = f"{bound.epsilon:g}", f"{bound.delta:g}", bound.unit
+        table.add_row(entry.date, shortened(entry.study), entry.run[:8], *numbers)
     if account.entries:
         console.print(table)
     at = f" at delta {account.delta:g}" if account.delta else ""
@@ -74,12 +71,10 @@ def privacy(
     With --data a few rounds are rehearsed on some of the documents, in this process, to say how
     many bytes would leave. Nothing leaves.
     """
-    from fedtopics import Columns, Corpus, Study
+    from fedtopics import Columns, Corpus
     from fedtopics.federation.exposure import expose
 
-    plan = Study.read(study)
-    if not plan.clients:
-        raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
+    plan = _study_with_clients(study)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
     with embedding_status("Rehearsing") as on_progress:
         exposure = expose(plan, corpus, embedding_model, on_progress)
@@ -87,6 +82,15 @@ def privacy(
         print_json(exposure.plain())
         return
     show_exposure(exposure)
+
+
+def _study_with_clients(path: Path) -> Study:
+    from fedtopics import Study
+
+    study = Study.read(path)
+    if not study.clients:
+        raise StudyError(f"The study {path} names no clients; add [clients.NAME] for each.")
+    return study
 
 
 def show_exposure(exposure: Exposure) -> None:
@@ -126,25 +130,18 @@ def show_exposure(exposure: Exposure) -> None:
 @options.columns("text", "tokens", "author")
 @options.as_json
 def audit(
-    study: Path,
-    data: Path,
-    shadows: int,
-    out: Path | None,
-    columns: dict[str, Any],
-    as_json: bool,
+    study: Path, data: Path, shadows: int, out: Path | None, columns: dict[str, Any], as_json: bool
 ) -> None:
     """Attack a study's model with one's own documents, to see whether it tells which were in it.
 
     STUDY is the study's file, or the folder of a run. It is trained several times in this process,
     each time on half of the documents; nothing leaves.
     """
-    from fedtopics import Columns, Corpus, Study
+    from fedtopics import Columns, Corpus
     from fedtopics.federation.audit import FALSE_POSITIVES
     from fedtopics.federation.audit import audit as attack
 
-    plan = Study.read(study / "study.toml" if study.is_dir() else study)
-    if not plan.clients:
-        raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
+    plan = _study_with_clients(study / "study.toml" if study.is_dir() else study)
     corpus = Corpus.read(data, Columns(**columns))
     with status("Training models to attack") as shown:
         found = attack(

@@ -10,7 +10,7 @@ from fedtopics.errors import StudyError
 from fedtopics.estimators.base import Splitter, StopWords, TopicEstimator
 from fedtopics.estimators.inputs import Given
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.study_file import explain
+from fedtopics.federation.study_tables import explained
 from fedtopics.files import read_toml
 from fedtopics.methods.core.plan import WarmStart
 
@@ -323,9 +323,8 @@ class GuidedLDA(FLDA):
 
 def _read_seed_topics(path: Path) -> Any:
     try:
-        return read_toml(path)["seed_topics"]
-    except (OSError, ValueError) as error:
-        raise StudyError(f"The words in {path} cannot be used: {explain(error)}") from None
+        with explained(f"The words in {path}"):
+            return read_toml(path)["seed_topics"]
     except KeyError:
         raise StudyError(
             f'{path} has no words; write: seed_topics = [["fever", "cough"], ["sleep"]].'

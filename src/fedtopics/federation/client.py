@@ -14,7 +14,7 @@ from fedtopics.engines.grpc.connection import (
     split_address,
 )
 from fedtopics.engines.grpc.transport import Address, GrpcTransport
-from fedtopics.engines.handshake import Proposal, Unsigned
+from fedtopics.engines.handshake import Proposal, Signatures, Unsigned
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.transport import PATIENCE, first_offer
 from fedtopics.errors import FederationError
@@ -42,20 +42,18 @@ class GrpcParticipation(Participation):
         wait: float = math.inf,  # seconds without the server after which it gives up
         **more: Any,  # as of `Participation`
     ) -> None:
-        self._signatures = (
-            Unsigned() if identity is None else Signer(Identity.load(identity, "client"))
-        )
+        self._signatures: Signatures = Unsigned()
+        self._credentials: Any = None
         if identity is None:
             check_loopback(address)
-            credentials = None
         else:
             loaded = Identity.load(identity, "client")
-            name, credentials = loaded.name, channel_credentials(loaded)
+            name, self._credentials = loaded.name, channel_credentials(loaded)
+            self._signatures = Signer(loaded)
         out = None if dry_run else out  # it writes nothing, so no folder is in its way
         super().__init__(name, corpus, policy, out, on_event, **more)
         self._address = join_address(*split_address(address))
         self._identity = identity
-        self._credentials = credentials
         self._dry_run = dry_run
         self._wait = wait
 

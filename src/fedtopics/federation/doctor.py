@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedtopics.engines.grpc.connection import channel_credentials, join_address, split_address
 from fedtopics.engines.grpc.transport import Address, GrpcTransport
@@ -19,13 +20,12 @@ from fedtopics.engines.links import SERVER
 from fedtopics.engines.transport import first_offer
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study, unmasked
 from fedtopics.files import shortened
 from fedtopics.harmless import sentence
 from fedtopics.methods.registry import versions
 from fedtopics.pki import Identity
-
-if TYPE_CHECKING:
-    from fedtopics.federation.study import Study
 
 PATIENCE = 5.0  # seconds for each step
 CLOCK = 120.0  # seconds that two clocks may differ
@@ -48,12 +48,12 @@ class Finding:
 
 
 def examine(
-    address: str, folder: str | Path, look: Callable[[], str] | None = None
+    address: str, folder: str | Path, dry_run: Callable[[], str] | None = None
 ) -> Iterator[Finding]:
     """Check certificate, name, reachability, TLS, versions and clock; stop where it breaks.
 
-    At the end `look` is called, if it is given: a dry run, which raises what is in the way, and
-    returns what there is to tell of the documents.
+    At the end `dry_run` is called, if it is given: it raises what is in the way, and returns what
+    there is to say of the documents.
     """
     try:
         identity = Identity.load(folder, "client")
@@ -64,23 +64,19 @@ def examine(
     hint = f"; renew it soon: fedtopics pki issue {identity.name} --renew" if soon else ""
     valid = f"{identity.title}, valid until {identity.not_after:%Y-%m-%d}{hint}"
     yield Finding("certificate", True, valid)
-    for finding in connection(address, folder):
+    for finding in chain(connection(address, folder), _server(address, identity)):
         yield finding
         if not finding.fine:
             return
-    for finding in _server(address, identity):
-        yield finding
-        if not finding.fine:
-            return
-    if look is not None:
+    if dry_run is not None:
         try:
-            told = look()
+            languages = dry_run()
         except FedTopicsError as error:
             yield Finding("policy", False, str(error), lasting=True)
-        else:
-            yield Finding("policy", True, "it allows the study on these documents")
-            if told:
-                yield Finding("languages", True, told)
+            return
+        yield Finding("policy", True, "it allows the study on these documents")
+        if languages:
+            yield Finding("languages", True, languages)
 
 
 def connection(address: str, folder: str | Path) -> Iterator[Finding]:
@@ -119,15 +115,14 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
             if not line.recv(1):
                 return Finding("TLS", False, UNACCEPTED)
     except ssl.SSLCertVerificationError as error:
-        told = _distrust(error)
-        if error.verify_code in (62, 64):  # host name, IP address
-            told = _misnamed(place, context, host)
-        return Finding("TLS", False, told, lasting=True)
-    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):  # one that is about to end says no more
-        return Finding("TLS", False, "the server ended the handshake; try again")
-    except ssl.SSLError as error:
-        return Finding("TLS", False, _rejection(error), lasting=True)
-    except OSError:
+        is_other_name = error.verify_code in (62, 64)  # host name, IP address
+        text = _misnamed(place, context, host) if is_other_name else _distrust(error)
+        return Finding("TLS", False, text, lasting=True)
+    except OSError as error:
+        # A server that is about to end says no more.
+        ended = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+        if isinstance(error, ssl.SSLError) and not ended:
+            return Finding("TLS", False, _rejection(error), lasting=True)
         return Finding("TLS", False, "the server ended the handshake; try again")
     return Finding("TLS", True, "server and client trust each other's certificates")
 
@@ -197,9 +192,6 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
 
 def _masks(proposal: Proposal) -> Finding:
     """Say whether replies are masked, and over how many documents each has to be then."""
-    from fedtopics.federation.policy import Policy
-    from fedtopics.federation.study import Study, unmasked
-
     study, policy, seen = Study.of_agreed(proposal.study), Policy(), "replies are masked"
     if not study.masked:
         policy = policy.where_seen()

@@ -23,10 +23,12 @@ from fedtopics.text.words import LONGEST_WORD, is_word
 class Door:
     """Call a client's functions and let their replies out, if its policy allows."""
 
-    def __init__(self, client: str, half: TopicClient[Any], policy: Policy, ledger: Ledger) -> None:
-        policy.check_method(client, half.method)
+    def __init__(
+        self, client: str, client_side: TopicClient[Any], policy: Policy, ledger: Ledger
+    ) -> None:
+        policy.check_method(client, client_side.method)
         self.client = client
-        self._half = half
+        self._client = client_side
         self._policy = policy
         self._ledger = ledger
         self._rounds = set(ledger.rounds)
@@ -45,15 +47,8 @@ class Door:
         """Call a published function, check its reply, write it down, return it.
 
         Moments grow. The last one is answered again, with the same bytes, if it is the same call
-        and there is a ledger to tell by.
-
-        Leaves the client
-            The reply, and only if the policy allows it.
-
-        Raises
-        ------
-        PolicyError
-            If the function is not published, the moment is past or the policy forbids the reply.
+        and there is a ledger to tell by. PolicyError if the function is not published, the moment
+        is past or the policy forbids the reply.
         """
         digest = digest_of(payload) if self._ledger.is_kept else ""
         self._admit(function, payload, digest, moment)
@@ -63,7 +58,7 @@ class Door:
 
     def _admit(self, function: str, payload: Payload, digest: str, moment: Moment) -> None:
         """Refuse what is not in the study, or not now."""
-        if function not in self._half.published:
+        if function not in self._client.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {function!r}.")
         self._check_moment(function, digest, moment)
         self._check_question(function, payload, moment)
@@ -74,8 +69,8 @@ class Door:
     ) -> None:
         self._check(function, reply)
         # What is different in two replies with the same noise would be there without any.
-        noted: dict[str, Any] = {"once": self._half.noisy, "summed": self._half.summed or None}
-        if self._half.noisy:
+        noted: dict[str, Any] = {"once": self._client.noisy, "summed": self._client.summed or None}
+        if self._client.noisy:
             noted["asked"] = _question(function, payload, moment)
         self._write(function, payload, digest, moment, reply, **noted)
 
@@ -90,23 +85,13 @@ class Door:
             )
 
     def leave(self, function: str, payload: Payload, moment: Moment, reply: Payload) -> None:
-        """Let out what was made of replies that have passed `call`: once at a moment, and written.
-
-        Raises
-        ------
-        PolicyError
-            If the moment is past, or something else has left then.
-        """
+        """Let out what was made of replies that have passed `call`, once at a moment."""
         digest = digest_of(payload) if self._ledger.is_kept else ""
         self._check_moment(function, digest, moment)
         self._write(function, payload, digest, moment, reply)
 
     def repeat(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any] | None:
-        """Execute a function so that the half has the state that it leaves; return its reply.
-
-        Leaves the client
-            Nothing.
-        """
+        """Execute a function for the state that it leaves; its reply does not leave."""
         return self._execute(function, payload, moment)
 
     def check_members(self, members: Sequence[str]) -> None:
@@ -126,9 +111,9 @@ class Door:
         self._ledger.came(moment, function, digest.hex(), size)
 
     def _execute(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
-        self._half.attempt = moment.attempt
+        self._client.attempt = moment.attempt
         try:
-            reply: dict[str, Any] = getattr(self._half, function)(**payload)
+            reply: dict[str, Any] = getattr(self._client, function)(**payload)
         except DataError as error:
             raise DataError(f"Client {self.client!r}: {error}") from None
         return reply
@@ -150,7 +135,7 @@ class Door:
 
         It would have the same noise, over other clients or of other vectors of the same documents.
         """
-        if not self._half.noisy:
+        if not self._client.noisy:
             return
         release, how = _question(function, payload, moment)
         if self._ledger.asked.get(release, how) != how:
@@ -184,7 +169,7 @@ class Door:
         self._rounds.add(round_)
 
     def _check(self, function: str, reply: Payload) -> None:
-        documents = reply.get("documents", self._half.summed)
+        documents = reply.get("documents", self._client.summed)
         if documents == 0 and not any(np.any(value) for _, value in flat_fields(reply)):
             return  # it says no more than that there is nothing to say
         what = f"The reply to {function!r} of client {self.client!r}"
@@ -222,14 +207,14 @@ class AtOnce:
         """Return the sum of these clients' replies, or None where each one has to be computed."""
         doors = [self._doors[name] for name in names]
         if self._round[0] != names:
-            of = doors[0]._half.together
-            self._round = names, of and of([door._half for door in doors])
+            of = doors[0]._client.together
+            self._round = names, of and of([door._client for door in doors])
         together = self._round[1]
         if together is None or function not in together.functions:
             return None
         for door in doors:
             door._admit(function, payload, "", moment)
-            door._half.attempt = moment.attempt
+            door._client.attempt = moment.attempt
         total: dict[str, Any] = getattr(together, function)(**payload)
         for door, documents in zip(doors, together.documents, strict=True):
             door._let_out(function, payload, "", moment, {"documents": documents})

@@ -23,14 +23,7 @@ from typing import IO, Any, NamedTuple
 
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
-from fedtopics.files import (
-    FILE,
-    cut_half_line,
-    make_folder,
-    open_file,
-    open_private,
-    read_bytes,
-)
+from fedtopics.files import FILE, cut_half_line, make_folder, open_file, open_private, read_bytes
 from fedtopics.methods.core.aggregation import Payload, describe, flat_fields
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.text.corpus import Corpus

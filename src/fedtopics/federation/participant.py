@@ -24,7 +24,7 @@ from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
-from fedtopics.federation.run_folder import began_unmasked, has_run
+from fedtopics.federation.run_folder import has_run
 from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
 from fedtopics.federation.study import Study, unmasked
 from fedtopics.federation.study_tables import ClientData
@@ -223,18 +223,14 @@ class Participation:
         """Return the model that a study begins with, which has to be this client's as well."""
         if not proposal.start:
             return None
-        starts = (
-            []
-            if self.start is None
-            else [WarmStart.of(self.start, "keep"), WarmStart.of(self.start, "agree")]
+        if self.start is not None:
+            for start in (WarmStart.of(self.start, "keep"), WarmStart.of(self.start, "agree")):
+                if start.fingerprint == proposal.start:
+                    return start
+        raise FederationError(
+            f"The study begins with the model {proposal.start}, and this client "
+            f"{'has none' if self.start is None else 'has another'}; name the model with --start."
         )
-        found = next((each for each in starts if each.fingerprint == proposal.start), None)
-        if found is None:
-            raise FederationError(
-                f"The study begins with the model {proposal.start}, and this client "
-                f"{'has another' if starts else 'has none'}; name the model with --start."
-            )
-        return found
 
     def consider(self, study: Study, run: bytes) -> tuple[AnyDoor, Path]:
         """Make the door to the documents for a run; return it and the folder of the run's state."""
@@ -344,7 +340,7 @@ class Participation:
         if not _may_hold(self.out, study):
             raise RunError(
                 f"{self.out} holds what this client did in another study; name another folder "
-                f"with --out.{began_unmasked(self.out, study.fingerprint)}"
+                "with --out."
             )
         return self.out
 

@@ -36,13 +36,6 @@ from fedtopics.pki.names import peer_host
 STAY = 30.0  # seconds at the end for who is away: it can have the last decisions from here alone
 LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
 
-LONGEST_PAUSE = 5.0  # seconds between two attempts to reach another one: there are few
-
-
-def run_of_peers(study: Study) -> bytes:
-    """Return the run of a study without a server: there is one, which all know from the study."""
-    return hashlib.sha256(f"peers {study.fingerprint}".encode()).digest()[:16]
-
 
 def take_part_with_peers(
     part: Participation,
@@ -57,17 +50,12 @@ def take_part_with_peers(
     It listens where the study says that others reach it, unless `listen` names another HOST:PORT,
     and connects to those before it by name. Without an identity it speaks no TLS, on this machine
     alone. With a `transport`, it uses that. `opened` gets the node, for a display of who is linked.
-
-    Raises
-    ------
-    StudyError
-        As `check_place`.
-    FedTopicsError
-        As `Participation.take_part`.
     """
     check_place(part.name, study, listen)
     start = _start(part, study)
-    proposed, run = proposal(study, start), run_of_peers(study)
+    proposed = proposal(study, start)
+    # There is one run, which all know from the study.
+    run = hashlib.sha256(f"peers {study.fingerprint}".encode()).digest()[:16]
     part.look(proposed, signed=identity is not None)
     signatures = part.signatures = Unsigned() if identity is None else Signer(identity)
     door, state = part.consider(study, run)

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from fedtopics.errors import PolicyError, StudyError
-from fedtopics.federation.study_file import explain
+from fedtopics.errors import PolicyError
+from fedtopics.federation.study_tables import explained
 from fedtopics.files import read_toml
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.account import Account
@@ -47,7 +47,6 @@ class Policy(BaseModel):
     min_clients_in_sum: int = Field(
         2,
         ge=1,
-        validation_alias=AliasChoices("min_clients_in_sum", "min_clients"),  # its earlier name
         description="a reply is given only where at least this many clients are added up; with "
         "two, each can subtract its own and read the other's, three are recommended",
     )
@@ -81,15 +80,12 @@ class Policy(BaseModel):
         StudyError
             If the file is missing, is not TOML, or has an unknown key.
         """
-        try:
+        with explained(f"The policy {path}"):
             policy = cls(**read_toml(Path(path)))
-            if policy.max_epsilon is None:  # no account is kept
-                return policy
-            beside = Path(path).with_suffix(".account.jsonl")
-            kept = None if policy.max_epsilon is None else policy.account or beside
-            return policy.model_copy(update={"account": kept})
-        except (OSError, ValueError) as error:
-            raise StudyError(f"The policy {path} cannot be used: {explain(error)}") from None
+        if policy.max_epsilon is None:  # no account is kept
+            return policy
+        account = policy.account or Path(path).with_suffix(".account.jsonl")
+        return policy.model_copy(update={"account": account})
 
     def check_method(self, client: str, method: str) -> None:
         """Refuse a method that is not allowed, before anything is computed."""
@@ -162,13 +158,7 @@ class Policy(BaseModel):
         self, client: str, privacy: Privacy | None, study: str, run: str | None = None,
         noise: str = "",
     ) -> None:  # fmt: skip
-        """Refuse a study that may say too much of a document, with those before; account for a run.
-
-        Raises
-        ------
-        PolicyError
-            If it may, or if numbers of documents have noise that the policy asks for.
-        """
+        """Refuse a study that may say too much of a document, with those before; charge a run."""
         if privacy is not None and self.min_documents_in_sum:
             raise PolicyError(
                 f"The policy of client {client!r} asks for masked sums over at least "
@@ -202,15 +192,6 @@ class Policy(BaseModel):
             return None
         return Account(self.account).epsilon
 
-    def check_text(self, client: str, text: TextRules) -> None:
-        """Refuse a pattern of words that neither has a name nor is allowed."""
-        if text.token_pattern not in (*PATTERNS, LISTS, *self.token_patterns):
-            raise PolicyError(
-                f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
-                f"of client {client!r} does not name; use one of {', '.join(PATTERNS)}, or add it "
-                "to the policy's token_patterns."
-            )
-
     def check_study(
         self, client: str, method: str, rounds: int, documents: int,
         text: TextRules | None = None, clients: int = 0,
@@ -222,8 +203,13 @@ class Policy(BaseModel):
         no rules of texts are given, and no number of a round's clients: any do.
         """
         self.check_method(client, method)
-        if text is not None:
-            self.check_text(client, text)
+        named = (*PATTERNS, LISTS, *self.token_patterns)
+        if text is not None and text.token_pattern not in named:
+            raise PolicyError(
+                f"The study splits texts by the pattern {text.token_pattern!r}, which the policy "
+                f"of client {client!r} does not name; use one of {', '.join(PATTERNS)}, or add it "
+                "to the policy's token_patterns."
+            )
         if rounds > self.max_rounds:
             raise PolicyError(
                 f"The study asks for {rounds:,} rounds, the policy of client {client!r} allows "

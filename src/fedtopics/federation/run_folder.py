@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from fedtopics.errors import ModelError, RunError, StudyError
+from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.study import Study
 from fedtopics.files import (
     cut_half_line,
@@ -53,15 +53,6 @@ BEFORE = "before.jsonl"  # the events of what is no run yet, as training has not
 DIGEST = "sha256"  # in what is kept
 KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
-
-
-def began_unmasked(folder: Path | None, study: str) -> str:
-    """Say how to go on with what was begun without masks, where nothing else is different."""
-    with suppress(StudyError):
-        before = Study.read(Path(folder or "") / "study.toml")
-        if study.startswith(before.model_copy(update={"secure": True}).fingerprint):
-            return " It was begun without masks, which are the default: set secure = false."
-    return ""
 
 
 def has_run(folder: Path) -> bool:
@@ -105,22 +96,21 @@ class RunFolder:
         if folder.exists() and not folder.is_dir():
             raise RunError(f"{folder} is a file; name a folder for the run.")
         events = folder / EVENTS
-        if self._resume and not has_run(folder):
-            raise RunError(f"There is no run in {folder} to resume; leave out --resume.")
-        if has_run(folder) and not self._resume:
+        if self._resume != has_run(folder):
             raise RunError(
+                f"There is no run in {folder} to resume; leave out --resume." if self._resume else
                 f"There is a run in {folder} already; go on with --resume, or name another folder."
-            )
+            )  # fmt: skip
         make_folder(folder / "checkpoints")
-        if not self._resume:
+        if self._resume:
+            started = self._check_study(events)
+            cut_half_line(events)
+            self._write_to(events)
+            self.event(Resumed(self._study, started))
+        else:
             events.unlink(missing_ok=True)
             self._write_to(folder / BEFORE, "wb")
             self.event(Started(self._study))
-            return
-        started = self._check_study(events)
-        cut_half_line(events)
-        self._write_to(events)
-        self.event(Resumed(self._study, started))
 
     def _write_to(self, path: Path, mode: str = "ab") -> None:
         self._events = open_private(path, mode, buffering=0)
@@ -138,7 +128,7 @@ class RunFolder:
             raise RunError(
                 f"The run in {self.folder} is of study {first}, this is study {self._study}; "
                 "resume with the study.toml in the run's folder, and with the model that it began "
-                f"with, if with one.{began_unmasked(self.folder, self._study)}"
+                "with, if with one."
             )
         return started
 

@@ -8,7 +8,7 @@ others give themselves are not kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -55,10 +55,6 @@ class Standing:
     rounds: int = 0  # in which its reply counted
     refused: int = 0  # its replies that could not be used
 
-    def change(self, here: bool, state: str) -> None:
-        """Note that it came or went."""
-        self.here, self.state = here, state
-
 
 @dataclass
 class RunStatus:
@@ -99,15 +95,14 @@ class RunStatus:
         self.updated = event.get("time", self.updated)
         if kind in ("started", "resumed"):
             self.state, self.trouble, self.round, self.rounds = "waiting", "", 0, 0
-            for client in self.clients.values():
-                client.change(False, "not connected")
+            for client in self.clients:
+                self._set(client, False, "not connected")
         elif kind == "study":
             self.name = event["name"]
             self.method = event["settings"].get("method.name", self.method)
         elif kind == "listening":
-            self._name(event["clients"])
-        elif kind == "offer":
-            self._name(event["study"].clients)
+            for name in event["clients"]:
+                self.clients.setdefault(name, Standing())
         elif kind == "training":
             self.state, self.round, self.rounds = "training", event["done"], event["rounds"]
         elif kind == "round":
@@ -117,28 +112,23 @@ class RunStatus:
         else:
             self._take_news(kind, event)
 
-    def _name(self, names: Iterable[str]) -> None:
-        for name in names:
-            self.clients.setdefault(name, Standing())
-
     def _take_round(self, event: Mapping[str, Any]) -> None:
         self.trouble, self.round = "", event["round"]
         self.seconds += event["seconds"]
         self.counted += 1
         self.bytes_sent += event.get("bytes_sent", 0)
         self.bytes_received += event.get("bytes_received", 0)
-        for name in self._known(event.get("clients", ())):
+        for name in self.clients.keys() & event.get("clients", ()):
             self.clients[name].rounds += 1
-            self.clients[name].change(True, "in the last round")
-        for name in self._known(event.get("missing", {})):
-            self.clients[name].change(False, f"not in the last round: {event['missing'][name]}")
+            self._set(name, True, "in the last round")
+        for name, reason in event.get("missing", {}).items():
+            self._set(name, False, f"not in the last round: {reason}")
         if "topics" in event:
             self.topics = [list(topic["words"]) for topic in event["topics"]]
 
     def _take_news(self, kind: str, event: Mapping[str, Any]) -> None:
         """Take in what concerns clients, and what goes wrong."""
-        client = self.clients.get(str(event.get("client")))
-        reason = event.get("reason", "")
+        client, reason = event.get("client", ""), event.get("reason", "")
         if kind == "voided":
             self.voided += 1
         elif kind == "repeated":
@@ -146,10 +136,10 @@ class RunStatus:
         elif kind == "waiting":
             self.awaited = set(event["missing"])
             self.trouble = f"round {event['round']} waits for {', '.join(event['missing'])}"
-            for name in self._known(event["clients"]):
-                self.clients[name].change(True, "ready")
-            for name in self._known(event["missing"]):
-                self.clients[name].change(False, event["missing"][name])
+            for name in event["clients"]:
+                self._set(name, True, "ready")
+            for name, why in event["missing"].items():
+                self._set(name, False, why)
         elif kind == "no majority":
             self.trouble = f"no majority without {', '.join(event['missing'])}"
         elif kind == "stopped":
@@ -157,19 +147,23 @@ class RunStatus:
             self.rounds = event["round"]
         elif kind == "reconnecting":
             self.trouble = str(reason)
-        elif client is not None and kind in ("bad reply", "excluded"):
-            client.refused += 1
-        if client is not None and kind in GONE:
+        elif client in self.clients and kind in ("bad reply", "excluded"):
+            self.clients[client].refused += 1
+        if kind in GONE:
             gone = "not connected" if kind == "lost" else kind
-            client.change(False, f"{gone}: {reason}" if reason else gone)
-        elif client is not None and kind in ("joined", "ready"):
-            client.change(True, "ready" if kind == "ready" else "connected")
-            if kind == "ready" and event["client"] in self.awaited:
-                self.awaited.remove(event["client"])
+            self._set(client, False, f"{gone}: {reason}" if reason else gone)
+        elif kind == "joined":
+            self._set(client, True, "connected")
+        elif kind == "ready":
+            self._set(client, True, "ready")
+            if client in self.awaited & self.clients.keys():
+                self.awaited.remove(client)
                 self.trouble = self.trouble if self.awaited else ""
 
-    def _known(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if name in self.clients]
+    def _set(self, client: str, here: bool, state: str) -> None:
+        """Note that a client of the study came or went."""
+        if client in self.clients:
+            self.clients[client].here, self.clients[client].state = here, state
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain data, for scripts."""
@@ -177,17 +171,11 @@ class RunStatus:
             "method", "state", "trouble", "round", "rounds", "bytes_sent", "bytes_received",
             "voided", "repeated", "updated",
         )  # fmt: skip
-        return (
-            {"study": self.name}
-            | {key: getattr(self, key) for key in same}
-            | {
-                "seconds_a_round": self.pace,
-                "seconds_left": self.left,
-                "clients": {name: asdict(client) for name, client in self.clients.items()},
-            }
-        )
+        plain = {"study": self.name} | {key: getattr(self, key) for key in same}
+        plain |= {"seconds_a_round": self.pace, "seconds_left": self.left}
+        return plain | {"clients": {name: asdict(each) for name, each in self.clients.items()}}
 
-    def told(self, running: bool | None, now: float) -> list[str]:
+    def lines(self, running: bool | None, now: float) -> list[str]:
         """Say it in a few lines, for people."""
         lines = [f"{self.name}: {WHERE[self.state]}" if self.name else WHERE[self.state]]
         if self.rounds:
@@ -232,50 +220,32 @@ class _Event(TypedDict, total=False):
 _EVENT = TypeAdapter(_Event)
 
 
-@dataclass(frozen=True)
-class FormingTopics:
-    """Topics as they form, or why there are none to show."""
+@dataclass
+class RunReading:
+    """A run as its folder shows it, with its topics as they form."""
 
-    words: tuple[tuple[str, ...], ...] = ()  # of each topic, the first ones
-    round: int | None = None  # after which they were so; None of a model
-    why: str = ""  # there are none
+    status: RunStatus
+    running: bool | None  # whether a process works with it; None where the system does not tell
+    topics: Sequence[Sequence[str]] = ()  # the first words of each
+    topics_of_round: int | None = None  # after which they were so; None of a model
+    no_topics: str = NONE_YET  # why there are none, "" if there are
 
     @property
     def title(self) -> str:
         """Say which topics these are."""
-        if self.why:
-            return self.why
-        return (
-            "Topics" if self.round is None else f"Topics after round {self.round:,}, as they form"
+        round_ = self.topics_of_round
+        return self.no_topics or (
+            "Topics" if round_ is None else f"Topics after round {round_:,}, as they form"
         )
-
-
-@dataclass(frozen=True)
-class RunReading:
-    """A run as its folder shows it."""
-
-    status: RunStatus
-    running: bool | None  # whether a process works with it; None where the system does not tell
-    topics: FormingTopics
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain data, for scripts."""
-        return self.status.plain() | {
-            "running": self.running,
-            "topics": [list(words) for words in self.topics.words],
-            "topics_of_round": self.topics.round,
-            "no_topics": self.topics.why,
-        }
+        own = {name: value for name, value in vars(self).items() if name != "status"}
+        return self.status.plain() | own
 
 
 def read_run(folder: Path) -> RunReading:
-    """Read how a run stands from its folder, or from that of a client's part in it.
-
-    Raises
-    ------
-    RunError
-        If there is no run, or its events are damaged.
-    """
+    """Read how a run stands from its folder, or a client's; RunError if none can be read."""
     place = folder / "state" if (folder / "state").is_dir() else folder
     path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
     if path is None:
@@ -299,23 +269,27 @@ def read_run(folder: Path) -> RunReading:
         raise RunError(
             f"{path} cannot be read as a run's events; name the folder of a run."
         ) from None
-    topics = FormingTopics(why=NONE_YET)
+    found = RunReading(status, is_used(path))
     with suppress(*DAMAGES, FedTopicsError):  # a file that is replaced just now
-        topics = _topics(folder / "model" / "topics.json", place, study, status)
-    return RunReading(status, is_used(path), topics)
+        _add_topics(found, folder / "model" / "topics.json", place, study)
+    return found
 
 
-def _topics(model: Path, place: Path, study: Study | None, status: RunStatus) -> FormingTopics:
-    """Return the topics of the model, or those of the last round or the newest checkpoint."""
+def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None) -> None:
+    """Add the topics of the model, or those of the last round or the newest checkpoint."""
+    status = found.status
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
-        return FormingTopics(tuple(tuple(map(str, row["words"][:SHOWN])) for row in rows))
+        found.topics = [[str(word) for word in row["words"][:SHOWN]] for row in rows]
+        found.no_topics = ""
+        return
     if status.topics is not None:
-        words = tuple(tuple(topic[:SHOWN]) for topic in status.topics)
-        return FormingTopics(words, status.round)
+        found.topics = [words[:SHOWN] for words in status.topics]
+        found.topics_of_round, found.no_topics = status.round, ""
+        return
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
     if study is None or not (place / "agreement.json").exists():
-        return FormingTopics(why=NONE_YET)
+        return
     agreed = json.loads(read_bytes(place / "agreement.json"))
     settings: Any = study.method
     method = study.registration
@@ -323,12 +297,13 @@ def _topics(model: Path, place: Path, study: Study | None, status: RunStatus) ->
         method = find_method(agreed["chosen"]["name"])
         settings = method.settings(**agreed["chosen"])
     if method.topics_of is None:
-        return FormingTopics(why=NONE_HELD.format(method.title))
+        found.no_topics = NONE_HELD.format(method.title)
+        return
     if path is None:
-        return FormingTopics(why=NONE_YET)
+        return
     vocabulary = Vocabulary.of(agreed)
     masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
     columns = USUAL.order(shares, vocabulary.frequency, SHOWN)
-    words = tuple(tuple(vocabulary.words[i] for i in row) for row in columns)
-    return FormingTopics(words, int(path.stem))
+    found.topics = [[vocabulary.words[i] for i in row] for row in columns]
+    found.topics_of_round, found.no_topics = int(path.stem), ""

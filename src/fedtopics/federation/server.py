@@ -99,23 +99,10 @@ def lead(
 ) -> TopicModel:
     """Run a study as its server, over any engine; return the model, which all clients have as well.
 
-    Parameters
-    ----------
-    study : Study
-        Names the clients; what it says of their documents is not used.
-    transport : Transport
-        Of the engine.
-    signatures : Signatures, optional
-        Checks those of the clients; by default there are none.
-    out, resume, on_event, start, vocabulary
-        As of `simulation.train`; the clients have to have the model to begin with as well.
-    opened : function, optional
-        Called with the node and with what takes events, once the engine has begun.
-
-    Raises
-    ------
-    FedTopicsError
-        If too few clients are left, or the study or the run's folder cannot be used or written.
+    `out`, `resume`, `on_event`, `start` and `vocabulary` are as of `simulation.train`; the clients
+    have to have the model to begin with as well. `opened` is called with the node and with what
+    takes events, once the engine has begun. FedTopicsError if too few clients are left, or the
+    study or the run's folder cannot be used or written.
     """
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     program = study.server_half(warm_start)
@@ -130,10 +117,17 @@ def lead(
     with held, _ending(node, log, run):
         run.describe(study, warm_start)
         exchange = exchange_of(run, node, rules(study))
-        node.start(_replica(study, log, node, run))
+        node.start(
+            Replica(
+                SERVER, [SERVER], list(study.clients), log, snapshot=run.snapshot, nonce=nonce(),
+                now=node.now(),
+            )
+        )  # fmt: skip
         opened(node, run.event)
         model = program.train(gathered(study, exchange, run), run)
-        return _saved(finished(study, warm_start, model), run, node)
+        model = run.save(finished(study, warm_start, model))
+        run.event(Finished(node.wait_until_done(MODEL_PATIENCE)))  # all clients have it as well
+        return model
 
 
 def exchange_of(
@@ -146,25 +140,11 @@ def exchange_of(
     return exchange
 
 
-def _replica(study: Study, log: DiskLog, node: Node, run: ReplicatedRun) -> Replica:
-    names = list(study.clients)
-    return Replica(
-        SERVER, [SERVER], names, log, snapshot=run.snapshot, nonce=nonce(), now=node.now()
-    )
-
-
 def finished(study: Study, start: WarmStart | None, model: TopicModel) -> TopicModel:
     """Return what was trained, with what is to be said of how."""
     model = model if start is None else start.credited(model)
     model = replace(model, info={**model.info, **privacy_summary(study)})
     return model.with_client_names(client_names(study.clients, model.documents))
-
-
-def _saved(model: TopicModel, run: ReplicatedRun, node: Node) -> TopicModel:
-    """Save a model; wait until all clients have it as well."""
-    model = run.save(model)
-    run.event(Finished(node.wait_until_done(MODEL_PATIENCE)))
-    return model
 
 
 @contextmanager

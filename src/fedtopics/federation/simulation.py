@@ -81,12 +81,13 @@ def train(
     """
     if resume and out is None:
         raise RunError("There is no folder of a run to resume; name it with out.")
+    is_robust = study.federation.robust not in (None, "none")
     if at_once and out is not None:
         raise RunError("The ledgers in out hold replies, at_once has sums; leave one of them out.")
-    if at_once and study.federation.robust not in (None, "none"):
+    if at_once and is_robust:
         raise RunError("robust is about replies, at_once has sums; leave one of them out.")
     if at_once is None:
-        at_once = out is None and study.federation.robust in (None, "none")
+        at_once = out is None and not is_robust
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
     policies = study.policies() if policies is None else policies
     rules = {name: policies.get(name, Policy()) for name in documents}
@@ -115,7 +116,7 @@ class _Simulation:
             documents = policy.min_documents if waits else len(corpus)
             policy.check_study(name, method.method_name, method.max_rounds, documents)
         languages = [self._languages(*item) for item in self.documents.items()]
-        half = study.server_half(start)
+        program = study.server_half(start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
         with ExitStack() as files:
@@ -123,9 +124,12 @@ class _Simulation:
             run.describe(study, start)
             for found in filter(None, languages):
                 self._notify(found)
-            ledgers = {name: self._ledger(name, folder, resume) for name in self.documents}
-            for ledger in ledgers.values():
-                files.callback(ledger.close)
+            ledgers = {}
+            for name in self.documents:
+                path = folder and client_folder(folder, name) / "ledger.jsonl"
+                facts = study.registration.name, study.fingerprint, path
+                ledgers[name] = Ledger(*facts, begun=resume)
+                files.callback(ledgers[name].close)
             if folder is not None:
                 _check_documents(run, self.documents)
             doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
@@ -133,17 +137,12 @@ class _Simulation:
             at_once = AtOnce(doors).sum if self.at_once else None
             robust = Robust(study.federation.robust or "none", run.event)
             clients = LocalClients(doors, turns, at_once, robust, run.event, study.masked)
-            model = half.train(clients, run)
+            model = program.train(clients, run)
             model = model if start is None else start.credited(model)
             model = replace(model, info={**model.info, **privacy_summary(study, seeded=True)})
             model = run.save(model.with_client_names(client_names(study.clients, model.documents)))
             run.event(Finished())
             return model
-
-    def _ledger(self, name: str, folder: Path | None, begun: bool) -> Ledger:
-        path = folder and client_folder(folder, name) / "ledger.jsonl"
-        method, study = self.study.registration.name, self.study.fingerprint
-        return Ledger(method, study, path, begun=begun)
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
         def on_progress(done: int, documents: int) -> None:
@@ -220,12 +219,13 @@ def run_folder(
     """
     identity = study.with_clients(corpora).identity(start)
     digests = {name: fingerprint(corpus) for name, corpus in corpora.items()}
+    return first_folder(wanted, lambda f: not has_run(f) or _is_of(f, identity, digests))
+
+
+def first_folder(wanted: Path, fits: Callable[[Path], bool]) -> Path:
+    """Return the first of wanted, wanted-2, wanted-3 and so on that fits."""
     others = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
-    return next(
-        folder
-        for folder in chain([wanted], others)
-        if not has_run(folder) or _is_of(folder, identity, digests)
-    )
+    return next(folder for folder in chain([wanted], others) if fits(folder))
 
 
 def _is_of(folder: Path, identity: str, digests: Mapping[str, str]) -> bool:

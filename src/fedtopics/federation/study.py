@@ -13,22 +13,22 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializeAsAny,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.study_file import as_toml, explain
-from fedtopics.federation.study_privacy import check_privacy, with_privacy
 from fedtopics.federation.study_tables import (
     About,
     ClientData,
     FederationSettings,
     Line,
-    check_different,
+    as_toml,
+    check_privacy,
+    explained,
     resolve_paths,
+    with_privacy,
 )
 from fedtopics.files import digest, read_toml
 from fedtopics.methods.core.client import TopicClient
@@ -108,7 +108,8 @@ class Study(BaseModel):
     def _plain_names(cls, value: dict[str, ClientData]) -> dict[str, ClientData]:
         for name in value:
             check_client_name(name)
-        check_different(value)
+        if len({client.name or name for name, client in value.items()}) < len(value):
+            raise ValueError("two clients have the same name: give each one of its own")
         return value
 
     @model_validator(mode="after")
@@ -151,12 +152,14 @@ class Study(BaseModel):
     def agreed(self) -> dict[str, Any]:
         """What server and clients must agree on, as plain data; not where the documents are."""
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
-        peers = {"peers": addresses(self)} if addresses(self) else {}
-        secure = {"secure": True} if self.masked else {}  # studies from before keep their name
-        bound = {"privacy": self.privacy.told} if self.privacy else {}
-        about = self.about.model_dump(mode="json", exclude_defaults=True)  # likewise
-        said = {"about": about} if about else {}
-        return plain | {"clients": sorted(self.clients)} | peers | secure | bound | said
+        plain["clients"] = sorted(self.clients)
+        optional = {
+            "peers": addresses(self),
+            "secure": self.masked,
+            "privacy": self.privacy and self.privacy.told,
+            "about": self.about.model_dump(mode="json", exclude_defaults=True),
+        }
+        return plain | {key: value for key, value in optional.items() if value}
 
     @classmethod
     def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
@@ -257,10 +260,8 @@ class Study(BaseModel):
         StudyError
             If a key is unknown or a value does not fit.
         """
-        try:
+        with explained("The study"):
             return cls(**settings)
-        except ValidationError as error:
-            raise StudyError(f"The study cannot be used: {explain(error)}") from None
 
     @classmethod
     def read(cls, path: str | Path) -> Study:
@@ -272,18 +273,14 @@ class Study(BaseModel):
             If the file is missing, is not TOML, or has an unknown key or a wrong value.
         """
         path = Path(path)
-        try:
+        with explained(f"The study {path}"):
             content = read_toml(path)
             clients = content.get("clients", {})
             for client in clients.values() if isinstance(clients, dict) else ():
+                if not isinstance(client, dict):
+                    raise ValueError("each client is a table [clients.NAME]")
                 resolve_paths(client, path.parent.resolve())
             return cls(**content)
-        except (OSError, ValueError) as error:
-            raise StudyError(f"The study {path} cannot be used: {explain(error)}") from None
-        except AttributeError:
-            raise StudyError(
-                f"The study {path} cannot be used: each client is a table [clients.NAME]."
-            ) from None
 
     def corpora(self) -> dict[str, Corpus]:
         """Read the documents of every client.

@@ -1,18 +1,24 @@
-"""Tables of a study's file: [about], [clients.NAME] and [federation]."""
+"""What a study's file consists of: its tables, the checks of [privacy], and how TOML is written."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.study_file import explain
+from fedtopics import harmless
+from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.files import read_toml
 from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.core.outliers import Rule
+from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.privacy import MOST_CLIENTS
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
@@ -114,17 +120,8 @@ class ClientData(BaseModel):
 
 def read_rules(path: Path) -> TextRules:
     """Read a client's own rules for texts; StudyError if the file cannot be used."""
-    try:
+    with explained(f"The rules {path}"):
         return TextRules(**read_toml(path))
-    except (OSError, ValueError) as error:
-        raise StudyError(f"The rules {path} cannot be used: {explain(error)}") from None
-
-
-def check_different(clients: Mapping[str, ClientData]) -> None:
-    """Raise ValueError where people could not tell two clients apart."""
-    called = [client.name or name for name, client in clients.items()]
-    if len(set(called)) < len(called):
-        raise ValueError("two clients have the same name: give each one of its own")
 
 
 def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> dict[str, str]:
@@ -170,3 +167,108 @@ class FederationSettings(BaseModel):
     )
     pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
+
+
+def check_privacy(method: TopicSettings, clients: int, masked: bool, robust: Rule | None) -> None:
+    """Raise ValueError for a bound that the method, or whoever adds, could not keep."""
+    if why := method.unbounded:
+        name = method.method_name
+        others = ", ".join(other for other in _able() if other != name)
+        raise ValueError(
+            f"{name} cannot keep a bound for each document: {why}. Others that can: {others}; or "
+            "leave out privacy"
+        )
+    if clients > 1 and not masked:
+        raise ValueError(
+            "with privacy each client adds a part of the noise, which protects sums alone: set "
+            "secure = true, which three clients can"
+        )
+    if clients > MOST_CLIENTS:
+        raise ValueError(
+            f"with privacy a study has at most {MOST_CLIENTS:,} clients: of more, each one's part "
+            "of the noise is too small for the whole numbers of masked sums"
+        )
+    if robust not in (None, "none"):
+        raise ValueError(
+            "with privacy each reply holds a part of the noise, and a robust rule looks at replies "
+            "one by one: leave out federation.robust"
+        )
+    if method.clients_per_round is not None:
+        raise ValueError("with privacy all clients take part: leave out clients_per_round")
+
+
+def _able() -> Iterator[str]:
+    """Yield the names of the methods that can keep a bound."""
+    for name in METHODS.names:
+        with suppress(FedTopicsError):  # one whose packages are not installed here
+            settings = find_method(name).settings
+            if not settings(**settings.with_privacy).unbounded:
+                yield name
+
+
+def with_privacy(study: Any) -> Any:
+    """Fill in what a method's settings are in a study with privacy, where it does not name them."""
+    method = study.get("method") if isinstance(study, Mapping) else None
+    if not isinstance(method, Mapping) or not study.get("privacy"):
+        return study
+    name = method.get("name")
+    usual = find_method(name).settings.with_privacy if name in METHODS.names else {}
+    return {**study, "method": {**usual, **method}}
+
+
+def explain(error: Exception) -> str:
+    """Say in one line what pydantic, tomllib or the file system found."""
+    problem = str(error.strerror if isinstance(error, OSError) else error)
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        problem = f"{where!r:.80} is {first['input']!r:.80}: {reason}" if where else reason
+        if first["type"] == "extra_forbidden":
+            problem = f"there is no key {where!r:.80}; remove it or correct its name"
+    return problem.removesuffix(".") + "."
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Raise a StudyError of one line where a file, or values, that people wrote are wrong."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise StudyError(f"{what} cannot be used: {explain(error)}") from None
+
+
+def as_toml(model: BaseModel, table: str = "", *, example: bool = False) -> str:
+    """Write a model as TOML: plain values first, then its tables.
+
+    In an example, defaults are commented out, and paths are as given.
+    """
+    lines, tables = [], []
+    for key, info in type(model).model_fields.items():
+        value = getattr(model, key)
+        if isinstance(value, BaseModel):
+            inner = f"{table}{key}"
+            body = as_toml(value, f"{inner}.", example=example)
+            tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
+        elif key == "clients":
+            for name, entry in value.items():
+                body = as_toml(entry, "", example=example)
+                tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
+        else:
+            usual = example and value == info.default and key != "name"
+            hidden = "# " if value is None or usual else ""
+            lines.append(f"{hidden}{key} = {_plain(value, example)}  # {info.description}")
+    return "\n".join(lines) + "\n" + "".join(tables)
+
+
+def _plain(value: Any, example: bool) -> str:
+    if value is None:
+        return '"..."'
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(key)} = {_plain(entry, example)}" for key, entry in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, Path):
+        value = str(value if example else value.absolute())
+    return harmless.as_toml(value)

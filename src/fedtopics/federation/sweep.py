@@ -37,6 +37,7 @@ from fedtopics.text.corpus import Corpus, fingerprint
 
 HELD_OUT = 0.1  # of each client's documents
 DRAW = 3  # of what is drawn, besides the study's seed
+Task = tuple[int, int]  # a training: its number of topics and its seed
 SMALLEST = 1e-12  # probability of a word
 
 
@@ -68,17 +69,6 @@ CRITERIA = (
 )
 SHOWN = (*CRITERIA[:1], Criterion("diversity", "topic diversity", 1), *CRITERIA[1:])
 """Diversity is shown and no criterion: it is highest with few topics."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """One training."""
-
-    topics: int
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.topics} topics, seed {self.seed}"
 
 
 def sweep(
@@ -117,22 +107,23 @@ def sweep(
 
     Raises
     ------
-    StudyError
-        If there is no number, or the method finds the number of topics by itself.
-    DataError
-        If there are no documents.
+    InputError
+        If there is no number, the method finds it by itself, or there are no documents.
     """
-    numbers = _checked(study, topics, seeds)
-    tasks = [Task(number, study.seed + seed) for seed in range(seeds) for number in numbers]
-    trainings = _Trainings(study, corpora, policies, Path(out), on_event)
-    kept = RowFile(Path(out) / "runs.jsonl")
-    kept.fill(tasks, trainings.name, trainings.train, str, on_event)
-    rows = [row for task in tasks if (row := kept.find(trainings.name(task)))]
-    return summarise(rows, {number: trainings.stability(tasks, number) for number in numbers})
-
-
-def _checked(study: Study, topics: Iterable[int], seeds: int) -> list[int]:
     numbers = sorted(set(topics))
+    _check(study, numbers, seeds)
+    tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
+    sources = study.corpora() if corpora is None else corpora
+    policies = study.policies() if policies is None else policies
+    rows, folder = _train_all(study, sources, policies, tasks, Path(out), on_event)
+    stability = {}
+    for number in numbers:
+        folders = [folder / _name(task) for task in tasks if task[0] == number]
+        stability[number] = _stability(folders)
+    return summarise(rows, stability)
+
+
+def _check(study: Study, numbers: Sequence[int], seeds: int) -> None:
     if not numbers or seeds < 1:
         raise StudyError("Name at least one number of topics, and one seed.")
     if getattr(study.method, "candidates", ()):
@@ -140,83 +131,70 @@ def _checked(study: Study, topics: Iterable[int], seeds: int) -> list[int]:
             "The study's method chooses the number of clusters from its candidates; take them out "
             "of the study to sweep over numbers."
         )
-    return numbers
 
 
-class _Trainings:
-    """The trainings of a study on its clients' documents, of which each holds some out.
+def _train_all(
+    study: Study, sources: Mapping[str, Any], policies: Mapping[str, Policy],
+    tasks: Sequence[Task], out: Path, on_event: OnEvent,
+) -> tuple[list[dict[str, Any]], Path]:  # fmt: skip
+    """Train what is not trained yet; return all rows, and the folder of the models.
 
     Studies that differ in anything that a model depends on have rows and folders of their own.
     """
+    if not sources:
+        raise DataError("There are no clients; give at least one with documents.")
+    documents = {name: Corpus.of(data) for name, data in sources.items()}
+    study = study.with_clients(documents)
+    identity = _identify(study, documents, policies)
+    folder, kept = out / "models" / identity, RowFile(out / "runs.jsonl")
+    training, held_out = {}, {}
+    for name, corpus in documents.items():
+        embedded = study.embedded(corpus, study.clients[name].embedding_model)
+        training[name], held_out[name] = map(embedded.take, _split(study.seed, name, len(corpus)))
 
-    def __init__(
-        self,
-        study: Study,
-        corpora: Mapping[str, Any] | None,
-        policies: Mapping[str, Policy] | None,
-        out: Path,
-        on_event: OnEvent,
-    ) -> None:
-        sources = study.corpora() if corpora is None else corpora
-        if not sources:
-            raise DataError("There are no clients; give at least one with documents.")
-        documents = {name: Corpus.of(data) for name, data in sources.items()}
-        self._study = study.with_clients(documents)
-        self._policies = study.policies() if policies is None else policies
-        self._on_event = on_event
-        self._identity = self._identify(documents)
-        self._folder = out / "models" / self._identity
-        self._training, self._tested = {}, {}
-        for name, corpus in documents.items():
-            embedded = self._study.embedded(corpus, self._study.clients[name].embedding_model)
-            rows, held_out = _held_out(study, name, corpus)
-            self._training[name] = embedded.take(rows)
-            self._tested[name] = embedded.take(held_out)
+    def row_of(task: Task) -> dict[str, Any]:
+        return {"study": identity, "topics": task[0], "seed": task[1]}
 
-    def _identify(self, documents: Mapping[str, Corpus]) -> str:
-        """Return a digest of what the models depend on, besides topics and seed."""
-        clients = {
-            name: [fingerprint(corpus), self._policies.get(name, Policy()).model_dump(mode="json")]
-            for name, corpus in documents.items()
-        }
-        return digest(json.dumps([VERSION, self._study.agreed, clients], sort_keys=True))
+    def work(task: Task) -> dict[str, Any]:
+        method = study.method.model_copy(update={"n_components": task[0]})
+        one = study.model_copy(update={"method": method, "seed": task[1]})
+        model = train(one, training, policies=policies, on_event=on_event)
+        model.save_pretrained(folder / _name(task))
+        return _scores(model, held_out, study.seed)
 
-    def name(self, task: Task) -> dict[str, Any]:
-        """Return what the row of a training is found by."""
-        return {"study": self._identity, "topics": task.topics, "seed": task.seed}
+    kept.fill(tasks, row_of, work, lambda task: f"{task[0]} topics, seed {task[1]}", on_event)
+    return [row for task in tasks if (row := kept.find(row_of(task)))], folder
 
-    def train(self, task: Task) -> dict[str, Any]:
-        """Train, save the model and return its scores."""
-        method = self._study.method.model_copy(update={"n_components": task.topics})
-        study = self._study.model_copy(update={"method": method, "seed": task.seed})
-        model = train(study, self._training, policies=self._policies, on_event=self._on_event)
-        model.save_pretrained(self._model(task))
-        return _scores(model, self._tested, self._study.seed)
 
-    def stability(self, tasks: Sequence[Task], number: int) -> list[float]:
-        """Return how alike the topics of each two seeds are, from 0 to 1: TSS a topic."""
-        places = [self._model(task) for task in tasks if task.topics == number]
-        models = [TopicModel.from_pretrained(place) for place in places]
+def _name(task: Task) -> str:
+    return f"{task[0]}-{task[1]}"
 
-        def likeness(a: TopicModel, b: TopicModel) -> float:
-            words = a.vocabulary.words, b.vocabulary.words
-            return float(topic_similarity(a.beta, b.beta, *words) / a.n_topics)
 
-        # Whose topics look for their likes among the other's makes a small difference.
-        return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in combinations(models, 2)]
+def _identify(study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy]) -> str:
+    """Return a digest of what the models depend on, besides topics and seed."""
+    clients = {
+        name: [fingerprint(corpus), policies.get(name, Policy()).model_dump(mode="json")]
+        for name, corpus in documents.items()
+    }
+    return digest(json.dumps([VERSION, study.agreed, clients], sort_keys=True))
 
-    def _model(self, task: Task) -> Path:
-        return self._folder / f"{task.topics}-{task.seed}"
+
+def _stability(folders: Iterable[Path]) -> list[float]:
+    """Return how alike the topics of each two models are, from 0 to 1: TSS a topic."""
+
+    def likeness(a: TopicModel, b: TopicModel) -> float:
+        words = a.vocabulary.words, b.vocabulary.words
+        return float(topic_similarity(a.beta, b.beta, *words) / a.n_topics)
+
+    # Whose topics look for their likes among the other's makes a small difference.
+    pairs = combinations(map(TopicModel.from_pretrained, folders), 2)
+    return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in pairs]
 
 
 def summarise(
     rows: Sequence[Mapping[str, Any]], stability: Mapping[int, Sequence[float]]
 ) -> list[dict[str, Any]]:
-    """Return a row a number of topics: means and deviations over seeds, or over pairs of them.
-
-    `rows` has a row a training, None for a score that it has not; `stability` by number of topics
-    how alike the topics of each two seeds are, from 0 to 1.
-    """
+    """Return a row a number of topics: means and deviations over seeds, or over pairs of them."""
     summary = []
     for number in sorted({row["topics"] for row in rows}):
         trained = [row for row in rows if row["topics"] == number]
@@ -250,20 +228,17 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str
     return [number for number, count in votes.items() if count == most], reasons
 
 
-def _held_out(study: Study, name: str, corpus: Corpus) -> tuple[Any, Any]:
+def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:
     """Return the rows to train on and those held out, the same for every number and seed."""
-    seed = [study.seed, int.from_bytes(name.encode()), DRAW]
-    shuffled = np.random.default_rng(seed).permutation(len(corpus))
-    n_held = int(len(corpus) * HELD_OUT)
+    rng = np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW])
+    shuffled, n_held = rng.permutation(documents), int(documents * HELD_OUT)
     return np.sort(shuffled[n_held:]), np.sort(shuffled[:n_held])
 
 
-def _scores(model: TopicModel, tested: Mapping[str, Corpus], seed: int) -> dict[str, Any]:
+def _scores(model: TopicModel, held_out: Mapping[str, Corpus], seed: int) -> dict[str, Any]:
     scores = {name: float(np.mean(score)) for name, score in model.coherence.items()}
-    return scores | {
-        "diversity": unique_words(model.topics(10), 10),
-        "held_out": held_out_loss(model, tested, seed),
-    }
+    scores["diversity"] = unique_words(model.topics(10), 10)
+    return scores | {"held_out": held_out_loss(model, held_out, seed)}
 
 
 def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -> float:
@@ -301,14 +276,10 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
 
 def chart_of(summary: Sequence[Mapping[str, Any]]) -> str:
     """Return how scores change with the number of topics as SVG: a panel a score."""
-    whole = [c for c in SHOWN if all(row.get(c.name) is not None for row in summary)]
-    panels = [
-        Panel(
-            c.title,
-            "topics",
-            [(row["topics"], row[c.name]) for row in summary],
-            [row[f"{c.name}_deviation"] for row in summary],
-        )
-        for c in whole
-    ]
+    panels = []
+    for criterion in SHOWN:
+        if all(row.get(criterion.name) is not None for row in summary):
+            points = [(row["topics"], row[criterion.name]) for row in summary]
+            deviations = [row[f"{criterion.name}_deviation"] for row in summary]
+            panels.append(Panel(criterion.title, "topics", points, deviations))
     return chart(panels)

@@ -128,6 +128,7 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
     elif broken:
         text = f"Line {broken} of {path} cannot be read."
     yield Check("lines", path.exists() and not broken, text)
+    whole = False
     if head is None:
         where = head_path(path)
         text = f"There is no {where} that says how many lines there were; it was taken away."
@@ -137,10 +138,9 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
         text = f"The head of {path} says {head.lines:,} lines, and there are {len(lines):,}: the "
         text += "client was killed as it wrote, or lines were added; start it again."
     else:
+        whole = True
         text = f"{head.lines:,} lines are what its head says; the last is {head.sha256}."
-        yield Check("end", True, text)
-        return
-    yield Check("end", False, text)
+    yield Check("end", whole, text)
 
 
 def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check:
@@ -167,8 +167,9 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
         fault = f"the ledger of {client!r} is signed by {key.name!r}"
     if key is None or fault:
         return Check("signature", False, f"{path}: {fault}.")
-    source = "the ledger's own certificate: compare it, or name the one that you trust"
-    source = "the certificate that was named" if trusted else source
+    source = "the certificate that was named"
+    if trusted is None:
+        source = "the ledger's own certificate: compare it, or name the one that you trust"
     text = f"{path} is signed by {key.name!r} with the key {key.shown} of {source}."
     return Check("signature", True, text)
 
@@ -202,9 +203,8 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
     seen: dict[str, int] = {}
     for line in lines:
         function = str(line.content.get("function"))
-        hidden = line.content.get("masked") or (
-            function.startswith("secure.") and function != CHOSEN
-        )
+        of_masks = function.startswith("secure.") and function != CHOSEN
+        hidden = of_masks or line.content.get("masked")
         if line.content.get("what") == "left" and not hidden:
             seen.setdefault(function, line.number)
     shown = ", ".join(sorted(seen)) or "nothing"
@@ -222,10 +222,9 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
     bound, said = study.privacy, _said_of_privacy(folder / "model/config.json")
     if bound is None:
         text = f"The study {study.fingerprint} promises no bound for a document"
-        holds = None if said is None else False
-        return Check(
-            "privacy", holds, f"{text}{'' if said is None else ', and the model says one'}."
-        )
+        if said is None:
+            return Check("privacy", None, f"{text}.")
+        return Check("privacy", False, f"{text}, and the model says one.")
     numbers = f"epsilon {bound.epsilon:g}, delta {bound.delta:g} for each {bound.unit}"
     if said is not None and {**said, "seeded": None} != {**bound.told, "seeded": None}:
         return Check("privacy", False, f"The study promises {numbers}; the model says another one.")
@@ -236,15 +235,13 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
     for line in lines:
         policy, spent = line.content.get("policy"), line.content.get("epsilon_spent")
         most = policy.get("max_epsilon") if isinstance(policy, dict) else None
-        if most is not None and not _is_within(spent, most):
+        within = (
+            isinstance(spent, (int, float)) and isinstance(most, (int, float)) and 0 < spent <= most
+        )
+        if most is not None and not within:
             text = f"By line {line.number:,} of {path} the client's account has epsilon {spent}, of"
             return Check("privacy", False, f"{text} {most} that its policy allows.")
     return Check("privacy", True, f"The study promises {numbers}, and nothing else says another.")
-
-
-def _is_within(spent: Any, most: Any) -> bool:
-    numbers = all(isinstance(number, (int, float)) for number in (spent, most))
-    return numbers and 0 < spent <= most
 
 
 def _said_of_privacy(config: Path) -> Mapping[str, Any] | None:
@@ -258,11 +255,12 @@ def _said_of_privacy(config: Path) -> Mapping[str, Any] | None:
 
 def _audit(path: Path, study: Study) -> Iterator[Check]:
     """Check that an audit is of the study, if there is one."""
-    with suppress(FileNotFoundError):
-        path.stat()
-        try:
-            found = Audit.read(path, study.fingerprint)
-            text = f"{path} is of this study; its SHA-256 is {found.sha256}, which no ledger has."
-            yield Check("audit", True, text)
-        except RunError as error:
-            yield Check("audit", False, str(error))
+    if not path.exists():
+        return
+    try:
+        found = Audit.read(path, study.fingerprint)
+    except RunError as error:
+        yield Check("audit", False, str(error))
+    else:
+        text = f"{path} is of this study; its SHA-256 is {found.sha256}, which no ledger has."
+        yield Check("audit", True, text)

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 
 from fedtopics.cli.display import sentence
-from fedtopics.cli.members import client_sentence, offer_sentences
+from fedtopics.cli.news import client_sentence
 from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport
 from fedtopics.engines.transport import Transport
@@ -24,8 +24,7 @@ from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
-from fedtopics.federation.study_file import explain
-from fedtopics.federation.study_tables import ClientData
+from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
@@ -129,7 +128,8 @@ class StudySite(SitePart):
         def tell(event: dict[str, Any]) -> None:
             kind = event["event"]
             if kind == "offer":
-                logger.warning("%s: %s", name, " ".join(offer_sentences(event)))
+                offer = (event[key] for key in ("seen", "policy", "unsigned") if key in event)
+                logger.warning("%s: %s", name, " ".join(offer))
             elif text := client_sentence(event):
                 level = logging.ERROR if kind in ("refused", "defect") else logging.INFO
                 logger.log(level, "%s: %s", name, text)

@@ -15,7 +15,7 @@ import click
 from fedtopics.cli import options
 from fedtopics.cli.display import say
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.report import show_run
+from fedtopics.cli.records import show_run
 from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
 from fedtopics.extras import require
 from fedtopics.files import copy_folder, make_folder, read_text, write_durably

@@ -51,8 +51,8 @@ def server_app(study: str | Path) -> ServerApp:
 
     def work(grid: Grid, context: Context) -> None:
         from fedtopics.cli.display import say
-        from fedtopics.cli.members import ServerNews
-        from fedtopics.cli.report import show_run
+        from fedtopics.cli.news import ServerNews
+        from fedtopics.cli.records import show_run
         from fedtopics.engines.carried import CarriedTransport
         from fedtopics.federation.server import lead
         from fedtopics.federation.study import Study
@@ -181,12 +181,12 @@ def main(given: str, folder: str) -> None:
 
 def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     """Return what writes a SuperNode's log: the offer once, though each process looks at it."""
-    from fedtopics.cli.members import ClientNews
+    from fedtopics.cli.news import ClientNews
 
     news, offers = ClientNews(name), list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:
-        from fedtopics.cli.report import write_beside
+        from fedtopics.cli.records import write_beside
 
         kind = event["event"]
         if kind == "offer":
@@ -224,15 +224,10 @@ def _node(config: Mapping[str, Any], folder: str) -> _Node:
 
 def client_data(config: Mapping[str, Any]) -> ClientData:
     """Read where documents are from a node configuration; a `StudyError` if it is of no use."""
-    from pydantic import ValidationError
+    from fedtopics.federation.study_tables import ClientData, explained
 
-    from fedtopics.federation.study_file import explain
-    from fedtopics.federation.study_tables import ClientData
-
-    try:
+    with explained("The node configuration"):
         return ClientData(**{key.replace("-", "_"): value for key, value in config.items()})
-    except ValidationError as error:
-        raise StudyError(f"The node configuration cannot be used: {explain(error)}") from None
 
 
 def _simulated(study: str | Path, context: Context) -> _Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.live import Live
 from rich.table import Table
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from fedtopics.engines.links import Member
     from fedtopics.engines.node import Node
 
-# Of a client
-_PROGRESS = {
-    "arrived": "round {round:,}: {documents:,} documents",
-}
-_NEWS = {
+_NEWS = {  # of a client
     "roster": "the keys of all masks, to be compared by telephone: {digest}",
     "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
     "unreadable": "the documents cannot be read now: {reason}",
@@ -49,7 +45,7 @@ class ServerNews:
         self._missing: dict[str, str] = {}
         self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4)
 
-    def __enter__(self) -> ServerNews:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,16 +118,13 @@ class ClientNews:
             self._status.update(Text(f"{self._name}: {self._progress}"))
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}
-        if kind == "allowed":
-            show_exposure(event["exposure"])
-        if kind == "offer":
-            show_offer(event, "The server's study")
-        elif kind == "skipped":
+        if kind == "skipped":
             say(sentence(event))
-        elif kind in _PROGRESS:
-            self._status.update(Text(f"{self._name}: {_PROGRESS[kind].format_map(event)}"))
-        elif text := client_sentence(event):
-            say(f"{self._name}: {text}")
+        elif kind == "arrived":
+            news = f"round {event['round']:,}: {event['documents']:,} documents"
+            self._status.update(Text(f"{self._name}: {news}"))
+        else:
+            _show_own(event, self._name, "The server's study")
 
 
 class PeerNews(ServerNews):
@@ -146,13 +139,9 @@ class PeerNews(ServerNews):
         kind = event["event"]
         if kind == "adds":
             self._adder = event["client"]
-        if kind == "allowed":
-            show_exposure(event["exposure"])
-        if kind == "offer":
-            show_offer(event, "The study")
-        elif kind == "reconnecting":
+        if kind == "reconnecting":
             return  # said once by who is linked, and by the table
-        elif kind == "joined" and "client" in event:
+        if kind == "joined" and "client" in event:
             say(f"{event['client']} is linked")
         elif kind == "refused" and "client" not in event:
             say(f"{self._name} is refused: {event['reason']}")
@@ -162,9 +151,7 @@ class PeerNews(ServerNews):
                 f"waits for a majority: {len(clients)} of {len(clients) + len(event['missing'])} "
                 f"are linked, {event['majority']} are needed; not {missing}"
             )
-        elif text := client_sentence(event):
-            say(f"{self._name}: {text}")
-        else:
+        elif not _show_own(event, self._name, "The study"):
             super().__call__(event)
 
     def _state(self, member: Member) -> str:
@@ -172,6 +159,18 @@ class PeerNews(ServerNews):
         place = "this one" if member.name == self._name else there
         adds = ", adds" if member.name == self._adder else ""
         return f"{place}{adds}{', has the model' if member.done else ''}"
+
+
+def _show_own(event: dict[str, Any], name: str, study: str) -> bool:
+    """Show an event of a client's own part; return whether it is one."""
+    if event["event"] == "allowed":
+        show_exposure(event["exposure"])
+    text = client_sentence(event)
+    if event["event"] == "offer":
+        show_offer(event, study)
+    elif text:
+        say(f"{name}: {text}")
+    return event["event"] == "offer" or bool(text)
 
 
 def client_sentence(event: dict[str, Any]) -> str:
@@ -189,8 +188,7 @@ def show_offer(event: dict[str, Any], what: str) -> None:
     )
     for name, text in study.about.rows():
         say(f"  {name}: {text}")
-    say(event["seen"])
-    say(event["policy"])
+    say(f"{event['seen']}\n{event['policy']}")
     columns = "function", "how often", "what leaves"
     table = Table(*columns, title="What it asks for", title_justify="left", show_lines=True)
     for function, row in event["leaves"].items():
@@ -198,8 +196,3 @@ def show_offer(event: dict[str, Any], what: str) -> None:
     console.print(table)
     if "unsigned" in event:
         say(event["unsigned"])
-
-
-def offer_sentences(event: dict[str, Any]) -> list[str]:
-    """Say who sees replies, what holds here, and what is not certain without signatures."""
-    return [event[key] for key in ("seen", "policy", "unsigned") if key in event]
