@@ -15,8 +15,7 @@ from pathlib import Path
 from experiments.flda.models import DATA_SETS
 from experiments.flda.runs import Settings, thresholds
 from experiments.made_up import write
-from fedtopics.methods.flda.labelled_pairs import read_pairs
-from fedtopics.methods.flda.threshold import decided_alike, fit_curve
+from fedtopics.methods.flda.labelled_pairs import decided_alike, fit_curve, read_pairs
 
 PAIRS = Path(__file__).parents[2] / "benchmarks" / "results" / "flda"
 SEED = 50

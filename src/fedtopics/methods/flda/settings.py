@@ -16,22 +16,21 @@ _PAPER = {
     "absent_words": "ignored", "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0,
     "stop": "coherence",
 }  # fmt: skip
-_TRANSITIVE = {**_PAPER, "linkage": "single", "keep_unmatched": False, "refill": False}
-_PAIRWISE = {**_PAPER, "linkage": "pairs", "keep_unmatched": True, "refill": True}
 FLDA_PRESETS: dict[str, dict[str, Any]] = {
-    "default": {}, "paper-transitive": _TRANSITIVE, "paper-pairwise": _PAIRWISE,
-    "paper": _TRANSITIVE,  # as it was called when one reading was known
-}  # fmt: skip
+    "default": {},
+    "paper-transitive": {**_PAPER, "linkage": "single", "keep_unmatched": False, "refill": False},
+    "paper-pairwise": {**_PAPER, "linkage": "pairs", "keep_unmatched": True, "refill": True},
+}
 
 
 class FLDAChoice(BaseModel):
     """What a study's [method] begins with."""
 
     name: Literal["flda"] = Field("flda", description="the method")
-    preset: Literal["default", "paper-transitive", "paper-pairwise", "paper"] = Field(
+    preset: Literal["default", "paper-transitive", "paper-pairwise"] = Field(
         "default",
         description='for what is not given: "paper-transitive" and "paper-pairwise" take the '
-        'paper\'s algorithms, of which lines are lost, word by word; "paper" is the first',
+        "paper's algorithms, of which lines are lost, word by word",
     )
 
 
@@ -104,11 +103,6 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
         if self.stop == "coherence" and self.coherence == "nothing":
             raise ValueError('stop = "coherence" needs a coherence that is not "nothing"')
         return self
-
-    @property
-    def stops(self) -> dict[str, float]:
-        coherence = {"coherence": 0.0} if self.stop == "coherence" else {}
-        return {"idle": self.patience, **coherence}
 
     @property
     def adds_up(self) -> bool:
