@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.core.settings import MethodName, TopicSettings
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -19,17 +19,12 @@ SHARED = (
 )  # fmt: skip
 
 
-class AutoChoice(BaseModel):
-    """What a study's [method] begins with."""
-
-    name: Literal["auto"] = Field("auto", description="the method")
-
-
-class AutoSettings(TopicSettings, AutoChoice):
+class AutoSettings(TopicSettings, MethodName):
     """All parameters of the choice, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = "it chooses by exact numbers of documents and words"
 
+    name: Literal["auto"] = Field("auto", description="the method")
     max_rounds: int = Field(50, ge=1, description="most rounds, of whichever method")
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="of documents, where they are short"

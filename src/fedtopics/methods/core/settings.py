@@ -104,6 +104,18 @@ def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
         raise ValueError("two of seed_topics have the same words; give each its own")
 
 
+class MethodName(BaseModel):
+    """What a study's [method] begins with: pydantic puts the fields of the last base first."""
+
+    name: str = Field("", description="the method")
+
+
+class MethodPreset(MethodName):
+    """What [method] begins with, of a method that has presets."""
+
+    preset: str = Field("default", description="for what is not given")
+
+
 class TopicSettings(BaseModel):
     """Settings of all methods."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
-from fedtopics.methods.core.settings import TopicSettings, check_seeds, fill_from
+from fedtopics.methods.core.settings import MethodPreset, TopicSettings, check_seeds, fill_from
 from fedtopics.methods.flda.topic_lists import Linkage
 from fedtopics.text.arrivals import ArrivalSettings
 
@@ -23,8 +23,12 @@ FLDA_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FLDAChoice(BaseModel):
-    """What a study's [method] begins with."""
+class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, MethodPreset):
+    """All parameters of F-LDA, as a study names them."""
+
+    UNBOUNDED: ClassVar[str] = (
+        "each client's own topics leave, which Gibbs sampling finds of all its documents together"
+    )
 
     name: Literal["flda"] = Field("flda", description="the method")
     preset: Literal["default", "paper-transitive", "paper-pairwise"] = Field(
@@ -32,15 +36,6 @@ class FLDAChoice(BaseModel):
         description='for what is not given: "paper-transitive" and "paper-pairwise" take the '
         "paper's algorithms, of which lines are lost, word by word",
     )
-
-
-class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
-    """All parameters of F-LDA, as a study names them."""
-
-    UNBOUNDED: ClassVar[str] = (
-        "each client's own topics leave, which Gibbs sampling finds of all its documents together"
-    )
-
     max_rounds: int = Field(3, ge=1, description="most rounds")
     spare_topics: int | None = Field(
         None,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned, TunedShape
 from fedtopics.methods.clusters.settings import NetworkTraining
 from fedtopics.methods.clusters.views import ViewSettings
-from fedtopics.methods.core.settings import fill_from
+from fedtopics.methods.core.settings import MethodPreset, fill_from
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.networks.trained_encoder import Shapes
 
@@ -26,8 +26,12 @@ FSTC_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FSTCChoice(BaseModel):
-    """What a study's [method] begins with."""
+class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, MethodPreset):
+    """All parameters of FSTC, as a study names them."""
+
+    UNBOUNDED: ClassVar[str] = (
+        "its network is trained on clusters of documents, which change with each other"
+    )
 
     name: Literal["fstc"] = Field("fstc", description="the method")
     preset: Literal["default", "paper", "rstc", "stc"] = Field(
@@ -35,15 +39,6 @@ class FSTCChoice(BaseModel):
         description='for what is not given: "paper" is FSTC from k-means, "rstc" that without '
         'alignment, "stc" that without the mixture as well',
     )
-
-
-class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, FSTCChoice):
-    """All parameters of FSTC, as a study names them."""
-
-    UNBOUNDED: ClassVar[str] = (
-        "its network is trained on clusters of documents, which change with each other"
-    )
-
     max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")
     local_steps: int = Field(
         40, ge=1, description="minibatches a client takes in one round; 100 in the paper"

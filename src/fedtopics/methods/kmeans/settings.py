@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from fedtopics.methods.bounded.settings import BoundedClusters, Shares
 from fedtopics.methods.clusters.settings import ClusterSettings
-from fedtopics.methods.core.settings import fill_from
+from fedtopics.methods.core.settings import MethodPreset, fill_from
 
 KMEANS_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -19,20 +19,15 @@ KMEANS_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class KMeansChoice(BaseModel):
-    """What a study's [method] begins with."""
+class KMeansSettings(BoundedClusters, ClusterSettings, MethodPreset):
+    """All parameters of federated k-means, as a study names them."""
+
+    SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"clusters": 0.2})
 
     name: Literal["kmeans"] = Field("kmeans", description="the method")
     preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(
         "default", description="for what is not given: the FSTC paper's baseline of that name"
     )
-
-
-class KMeansSettings(BoundedClusters, ClusterSettings, KMeansChoice):
-    """All parameters of federated k-means, as a study names them."""
-
-    SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"clusters": 0.2})
-
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",
         description='"lloyd": sums at the clients, centres at the server, round after round, as if '
