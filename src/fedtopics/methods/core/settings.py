@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fedtopics.errors import StudyError
 from fedtopics.extras import Registry
@@ -85,7 +85,7 @@ NetworkBeginning = Literal[Beginning, "mixture"]
 
 
 def fill_from(
-    presets: dict[str, dict[str, Any]], settings: Any, implied: dict[str, Any] | None = None
+    presets: Mapping[str, dict[str, Any]], settings: Any, implied: dict[str, Any] | None = None
 ) -> Any:
     """Fill missing settings from a preset; None counts as missing, as a study cannot say it."""
     if not isinstance(settings, dict):
@@ -113,7 +113,14 @@ class MethodName(BaseModel):
 class MethodPreset(MethodName):
     """What [method] begins with, of a method that has presets."""
 
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]]
+
     preset: str = Field("default", description="for what is not given")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, settings: Any) -> Any:
+        return fill_from(cls.PRESETS, settings)
 
 
 class TopicSettings(BaseModel):

@@ -22,8 +22,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, Step, below, prefixed
-from fedtopics.methods.discriminative.cluster_number import with_number
-from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split
+from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split, with_number
 from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
-from fedtopics.methods.core.settings import MethodPreset, TopicSettings, check_seeds, fill_from
+from fedtopics.methods.core.settings import MethodPreset, TopicSettings, check_seeds
 from fedtopics.methods.flda.topic_lists import Linkage
 from fedtopics.text.arrivals import ArrivalSettings
 
@@ -29,6 +30,8 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, MethodPreset):
     UNBOUNDED: ClassVar[str] = (
         "each client's own topics leave, which Gibbs sampling finds of all its documents together"
     )
+
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FLDA_PRESETS
 
     name: Literal["flda"] = Field("flda", description="the method")
     preset: Literal["default", "paper-transitive", "paper-pairwise"] = Field(
@@ -86,11 +89,6 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, MethodPreset):
         description='"coherence" ends with the first round whose topics are less coherent than '
         "those of the round before, which stay",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, settings: Any) -> Any:
-        return fill_from(FLDA_PRESETS, settings)
 
     @model_validator(mode="after")
     def _seeds_fit(self) -> FLDASettings:

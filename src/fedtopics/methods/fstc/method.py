@@ -38,8 +38,8 @@ from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field, Template, UpTo, counts, sums
 from fedtopics.methods.core.training import Step, below, iterate, prefixed
-from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.method import start_separation
+from fedtopics.methods.discriminative.separation import with_number
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans

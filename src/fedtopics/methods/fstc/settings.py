@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned, TunedShape
 from fedtopics.methods.clusters.settings import NetworkTraining
 from fedtopics.methods.clusters.views import ViewSettings
-from fedtopics.methods.core.settings import MethodPreset, fill_from
+from fedtopics.methods.core.settings import MethodPreset
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.networks.trained_encoder import Shapes
 
@@ -32,6 +33,8 @@ class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, MethodPres
     UNBOUNDED: ClassVar[str] = (
         "its network is trained on clusters of documents, which change with each other"
     )
+
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
 
     name: Literal["fstc"] = Field("fstc", description="the method")
     preset: Literal["default", "paper", "rstc", "stc"] = Field(
@@ -77,11 +80,6 @@ class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, MethodPres
     fine_tune: bool = Field(False, description="train the encoder as well; meant for a GPU")
     encoder_learning_rate: float = Field(5e-6, gt=0, description="of the encoder")
     max_length: int = Field(32, ge=1, description="tokens of a text that the encoder is trained on")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, settings: Any) -> Any:
-        return fill_from(FSTC_PRESETS, settings)
 
     @property
     def stops(self) -> dict[str, float]:

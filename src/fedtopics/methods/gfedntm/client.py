@@ -15,7 +15,7 @@ from fedtopics.methods.core.client import Documents, batches, drawn_anew, leaves
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.gfedntm.minibatch_passes import Drawn, Passes, Together
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.start import calls_before
+from fedtopics.methods.gfedntm.state import calls_before
 from fedtopics.methods.lda.minibatches import MinibatchClient
 from fedtopics.methods.mixture.client import MixtureSums
 from fedtopics.networks import Batch, Tensors, batch_weights, to_arrays, to_tensors
@@ -67,7 +67,8 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         own_norms = settings.norm == "local" and settings.build(1).stages
         return None if own_norms or settings.local_steps > 1 else Together(halves)
 
-    def prepare(self, length: float) -> None:
+    def adopt(self, words: list[str], total: int, length: float) -> None:
+        super().adopt(words, total, length)
         self.network = self.settings.build(self.bag.shape[1], length)
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:

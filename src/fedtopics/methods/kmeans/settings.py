@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedtopics.methods.bounded.settings import BoundedClusters, Shares
 from fedtopics.methods.clusters.settings import ClusterSettings
-from fedtopics.methods.core.settings import MethodPreset, fill_from
+from fedtopics.methods.core.settings import MethodPreset
 
 KMEANS_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -24,6 +25,8 @@ class KMeansSettings(BoundedClusters, ClusterSettings, MethodPreset):
 
     SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"clusters": 0.2})
 
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = KMEANS_PRESETS
+
     name: Literal["kmeans"] = Field("kmeans", description="the method")
     preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(
         "default", description="for what is not given: the FSTC paper's baseline of that name"
@@ -34,11 +37,6 @@ class KMeansSettings(BoundedClusters, ClusterSettings, MethodPreset):
         'texts were pooled; "k-fed": each client its own k-means, once',
     )
     max_rounds: int = Field(100, ge=1, description="most rounds")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, settings: Any) -> Any:
-        return fill_from(KMEANS_PRESETS, settings)
 
     @property
     def own_exchanges(self) -> str:
