@@ -102,7 +102,7 @@ STUDIES = {
     "fstc/kmeans": "start = 'kmeans'",
     "fstc/global": "masses = 'global'",
     "fstc/own": "masses = 'own'",
-    "fstc/mixture": "mixture_from = 0.5; mixture_steps = 2",
+    "fstc/mixture": "mixture_from = 0.5",
     "fstc/two clients": "clients_per_round = 2",
     "fsccl/default": "",
     "fsccl/dropout": "dropout = 0.3; contrastive_weight = 2.0",

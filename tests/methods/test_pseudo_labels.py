@@ -170,8 +170,15 @@ def test_the_uniform_is_never_narrower_than_the_gaussian() -> None:
     assert mixture.log_uniform == pytest.approx(-float((6 * deviations).log().sum()), abs=1e-3)
 
 
+def fitted(residuals: Tensor, steps: int) -> tuple[Mixture, Tensor]:
+    mixture = Mixture.begin(residuals.shape[1])
+    for _ in range(steps):
+        mixture, responsibilities = mixture.step(residuals)
+    return mixture, responsibilities
+
+
 def test_bounds() -> None:
-    perfect, kept = Mixture.begin(3).fit(torch.zeros(10, 3), 5)
+    perfect, kept = fitted(torch.zeros(10, 3), 5)
     assert (kept >= 0.5).all()
     assert perfect.prior == 0.95
     same(perfect.variances, torch.full((3,), 1e-6, dtype=FLOAT))
@@ -191,7 +198,7 @@ def planted(n_clusters: int, n_wrong: int) -> Tensor:
 @pytest.mark.parametrize(("n_clusters", "missed"), [(2, 0.06), (5, 0.005), (20, 0), (200, 0)])
 @pytest.mark.parametrize("n_wrong", [200, 800])
 def test_planted_mistakes_are_found(n_clusters: int, missed: float, n_wrong: int) -> None:
-    mixture, responsibilities = Mixture.begin(n_clusters).fit(planted(n_clusters, n_wrong), 20)
+    mixture, responsibilities = fitted(planted(n_clusters, n_wrong), 20)
     kept = weights(responsibilities) > 0
     assert kept[:n_wrong].double().mean() <= missed
     assert kept[n_wrong:].double().mean() > 0.99

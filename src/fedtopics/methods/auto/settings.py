@@ -55,10 +55,7 @@ class AutoSettings(TopicSettings, MethodName):
         return self.model_dump(mode="json", include=set(SHARED))  # plain, as all are told
 
     def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
-        """Return the settings of the method for such documents, and why it is that one.
-
-        `embedded` are documents with an embedding; words are counted by `count_words`.
-        """
+        """Return the settings of the method for such documents, and why it is that one."""
         length = words / max(documents, 1)
         why = f"documents have {length:.1f} words on average"
         if length >= SHORT:

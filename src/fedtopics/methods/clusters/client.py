@@ -90,11 +90,7 @@ Settings = TypeVar("Settings", bound=TopicSettings)
 
 
 class PointClient(TopicClient[Settings]):
-    """A client's documents as points, and their sums.
-
-    A cluster with fewer of its documents than its policy asks for is not summed: the sum of one
-    document is its embedding.
-    """
+    """A client's documents as points, and their sums."""
 
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
         super().__init__(plan, site)
@@ -270,10 +266,7 @@ class ClusterClient(PointClient[Clustering]):
         self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
         directions: Numbers, bias: Numbers, half: int, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
-        """Sum the points by their memberships, of n_starts `Discriminant`s with stacked arrays.
-
-        See `moments` for the rest.
-        """
+        """Sum points by memberships in n_starts `Discriminant`s; see `moments` for the rest."""
         self.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
 

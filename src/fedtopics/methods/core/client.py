@@ -47,10 +47,7 @@ def leaves(what: str, seen_by_all: bool = False) -> Callable[[Function], Functio
 
 
 def drawn_anew(noise: bool) -> Callable[[Function], Function]:
-    """Say that a function's documents are others at each attempt at a round, unless it has all.
-
-    With `noise`, replies over the same documents are others as well.
-    """
+    """Say that documents, and with `noise` replies, are others at each attempt at a round."""
 
     def say(function: Function) -> Function:
         function.noise = noise  # type: ignore[attr-defined]

@@ -166,10 +166,7 @@ class OverTime(BaseModel):
         return np.arange(first, last + 1, step).astype("datetime64[D]")
 
     def places(self, corpus: Corpus) -> NDArray[np.int64]:
-        """Return the number of each document's period; after the last one if it is in none.
-
-        DataError if times are no dates.
-        """
+        """Return the number of each document's period; after the last one if it is in none."""
         n_periods = len(self.begins)
         places = np.full(len(corpus), n_periods)
         if corpus.times is None:
@@ -188,10 +185,7 @@ class OverTime(BaseModel):
 
 
 def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
-    """Raise DataError if a study asks for times that documents do not have, or that are no dates.
-
-    It is better said before the first round than at the end.
-    """
+    """Raise DataError if documents lack the times that a study needs, or these are no dates."""
     if over_time is None:
         return
     if corpus.times is None:
@@ -222,10 +216,7 @@ def own_sums(
     guard: Guard, places: NDArray[np.int64], thetas: Callable[[], Thetas], groups: Groups,
     model: Mapping[str, Any], shape: tuple[int, int],
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a client's reply: theta summed by period, or how many documents each has.
-
-    The shape is (n_periods, n_topics).
-    """
+    """Return theta summed by period, (n_periods, n_topics), or how many documents each has."""
 
     def compute() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         total, number = np.zeros((shape[0] + 1, shape[1])), np.zeros(shape[0] + 1)

@@ -46,10 +46,7 @@ PENALTY = 1e4  # scikit-learn's C: as good as none, but a slope exists if a cosi
 
 @dataclass(frozen=True)
 class TopicPair:
-    """Two topics of different clients (their words, separated by spaces), and a person's label.
-
-    `same` is None as long as there is no label.
-    """
+    """Two topics of different clients, their words in a row, and a person's label, if any."""
 
     first: str
     second: str
@@ -58,10 +55,7 @@ class TopicPair:
 
 
 def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
-    """Read the topics that clients sent from the folder of a run of F-LDA, a mapping a round.
-
-    Raise RunError if it is not such a run, or a file is damaged.
-    """
+    """Read the topics that clients sent from the folder of a run of F-LDA, a mapping a round."""
     files = sorted(Path(run).glob("topics-*.json"))
     if not files:
         raise RunError(
@@ -139,10 +133,7 @@ def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.
 
 
 def read_pairs(path: str | Path) -> list[TopicPair]:
-    """Read a CSV file of pairs; labels are 1 and 0, or yes, no, true, false or a first letter.
-
-    Raise DataError if it does not exist, or is not such a file.
-    """
+    """Read a CSV file of pairs; labels are 1 and 0, or yes, no, true, false or a first letter."""
     path = Path(path)
     try:
         with open_file(path, "r", encoding="utf-8-sig", newline="") as file:
@@ -283,10 +274,7 @@ def _labelled(pairs: Sequence[TopicPair]) -> tuple[NDArray[np.float64], NDArray[
 
 
 def draw_curve(pairs: Sequence[TopicPair], curve: Curve) -> str:
-    """Draw the probability against the cosine, with the labelled pairs (the paper's figure 6).
-
-    Returned is the text of an SVG file.
-    """
+    """Draw the probability by cosine, with the labelled pairs (the paper's figure 6), as SVG."""
     values = np.linspace(0, 1, 201)
     line = [*zip(values.tolist(), curve.probability(values).tolist(), strict=True)]
     measured, labels = _labelled(pairs)

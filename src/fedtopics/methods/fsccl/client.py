@@ -147,10 +147,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         "their number; the loss, summed over documents; their number."
     )
     def train_locally(self, vocabulary: str, round: int, weights: Arrays) -> dict[str, Any]:
-        """Train the network on the client's documents for a round.
-
-        `weights` are the network's, its centres, and the mean embedding: see `Trained.shapes`.
-        """
+        """Train the network on the client's documents for a round."""
         self.check(vocabulary)
         arrays, n = dict(weights), len(self.usable)
         texts = self._texts(arrays.pop("origin"))

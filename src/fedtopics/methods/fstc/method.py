@@ -127,10 +127,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
     def _same_encoder(self, agreement: Agreement) -> Shapes:
-        """Check that all clients have the same encoder; return the shapes of its weights.
-
-        Who says something else than most is named, of its shapes as of its weights.
-        """
+        """Check that all clients have the same encoder; return the shapes of its weights."""
         if not self.settings.fine_tune:
             return {}
         weights = UpTo("weights", MOST_WEIGHTS)

@@ -65,7 +65,6 @@ class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, MethodPres
         None, ge=0, le=1,
         description="share of all steps after which the mixture weighs documents; by default never",
     )  # fmt: skip
-    mixture_steps: int = Field(1, ge=1, description="steps of the mixture for each minibatch")
     loss: Literal["squared", "cross_entropy"] = Field(
         "squared",
         description='what is made small between scores and pseudo-labels: "squared" error, as in '

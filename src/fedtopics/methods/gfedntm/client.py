@@ -24,10 +24,7 @@ from fedtopics.text.embeddings import Vectors
 
 
 class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSettings]):
-    """The client's half: gradients of minibatches, whose noise is drawn from its secret.
-
-    DataError if the network sees embeddings and the documents have none.
-    """
+    """The client's half: gradients of minibatches, whose noise is drawn from its secret."""
 
     @staticmethod
     def rounds(settings: GFedNTMSettings) -> dict[str, str]:

@@ -44,12 +44,7 @@ SLOWEST = 0.01  # of the learning rate
 
 
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
-    """The method's program.
-
-    A model that is trained further keeps its weights, running statistics and number of rounds; the
-    moments of Adam are no part of a model. Raise StudyError if the plan starts from another number
-    of topics, or trains a model of another network further.
-    """
+    """The method's program; a model that is trained further keeps all but the moments of Adam."""
 
     def __init__(self, plan: Plan[GFedNTMSettings]) -> None:
         super().__init__(plan)

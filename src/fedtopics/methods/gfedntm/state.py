@@ -140,10 +140,7 @@ def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str
 
 
 def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -> None:
-    """Replace a state's first weights by those of a model or of topics, in place.
-
-    Raise StudyError if the start has no agreed word, or the network cannot start from topics.
-    """
+    """Replace a state's first weights by those of a model or of topics, in place."""
     network, topics = state.network, start.on(words)
     model = start.model
     if model is None or _differences(model, network):
@@ -166,10 +163,7 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
 def _axes_of_words(
     network: NeuralTopicModel, n_words: int, weights: Tensors
 ) -> dict[str, int | None] | None:
-    """Return the axis of words of each weight, None for a weight without one.
-
-    None as a whole if these are not weights of such a network, or one has several such axes.
-    """
+    """Return each weight's axis of words, if any; None if one has several, or shapes differ."""
     build = partial(type(network), settings=network.settings, dtype=network.dtype)
     small, larger = ({n: t.shape for n, t in build(k).initial_weights(0).items()} for k in PROBES)
     axes: dict[str, int | None] = {}

@@ -132,10 +132,7 @@ def calls_of_start(settings: KMeansStart) -> dict[str, str]:
 
 
 def draw_centres(settings: KMeansStart, moments: Moments, seed: int) -> Numbers:
-    """Draw the starts, shape (n_starts, n_clusters, n_dimensions).
-
-    Raise StudyError if there are fewer documents than clusters.
-    """
+    """Draw the starts, shape (n_starts, n_clusters, n_dimensions)."""
     if moments.count < settings.n_components:
         raise StudyError(
             f"The clients have {moments.count} documents together, fewer than n_components = "

@@ -100,10 +100,7 @@ def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> 
 
 
 class MixtureProgram(Program[MixtureSettings, Sums]):
-    """The method's program.
-
-    Raise StudyError if the plan starts from another number of topics.
-    """
+    """The method's program."""
 
     def __init__(self, plan: Plan[MixtureSettings]) -> None:
         super().__init__(plan)

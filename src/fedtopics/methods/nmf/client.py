@@ -73,10 +73,7 @@ class Factoring(ContinuedClient[Settings]):
     def factor_sums(
         self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
     ) -> dict[str, Any]:
-        """Fit all documents by the topics (n_words, n_topics); return X' W and W' W.
-
-        A topic counts if as many documents have it as the policy asks for: see `enough_have`.
-        """
+        """Fit all documents by the topics (n_words, n_topics); return X' W and W' W."""
         self.check(vocabulary)
         compute = lambda: self._factored(rarity, topics)  # noqa: E731
         sums, products, shares = self.guard.once(groups, ("factors", rarity, topics), compute)
