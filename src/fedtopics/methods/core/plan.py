@@ -264,7 +264,7 @@ class WarmStart:
 
 
 def usual_words(model: TopicModel | None, settings: TopicSettings, text: TextRules) -> Words:
-    """Return whether a model to start from keeps its words: of the study's method and text rules."""
+    """Return whether a model to start from keeps its words: with the same method and rules."""
     if model is None:
         return "agree"
     same = model.info.get("method") == settings.method_name and model.text == text

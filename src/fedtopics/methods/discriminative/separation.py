@@ -27,7 +27,7 @@ from fedtopics.methods.core.events import Candidate, Event
 from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
 from fedtopics.methods.core.training import Arrays, Step, iterate
 from fedtopics.methods.discriminative.settings import SeparationSettings
-from fedtopics.methods.kmeans.lloyd import Partition, start_with_kmeans
+from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
 LITTLE = 1e-6  # of a document
@@ -59,13 +59,7 @@ class Split:
 
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""
-        first = ranked(-self.apart)[:1]
-        arrays = {name: array[first] for name, array in self.arrays().items()}
-        return Split(**arrays, rounds=self.rounds)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name."""
-        return {name: value for name, value in vars(self).items() if name != "rounds"}
+        return chosen(self, ranked(-self.apart)[:1])
 
 
 @dataclass(frozen=True)
