@@ -69,8 +69,10 @@ STUDIES = {
     "lda/priors": "alpha = 0.2; eta = 0.05; inner_steps = 7; learning_offset = 3.0",
     "lda/coherence documents": "coherence = 'documents'",
     "flda/default": "",
-    "flda/paper": "preset = 'paper'; threshold = 0.5",
-    "flda/paper one round": "preset = 'paper'; threshold = 0.5; max_rounds = 1; iterations = 200",
+    "flda/paper": "preset = 'paper-transitive'; threshold = 0.5",
+    "flda/paper one round": (
+        "preset = 'paper-transitive'; threshold = 0.5; max_rounds = 1; iterations = 200"
+    ),
     "flda/stop coherence": "stop = 'coherence'; strength = 0.0; memory = 0.0",
     "flda/seed topics": "seed_topics = [['w001', 'w002'], ['w031', 'w032']]",
     "flda/single": "linkage = 'single'; absent_words = 'ignored'; weighting = 'documents'",
@@ -100,7 +102,7 @@ STUDIES = {
     "fstc/kmeans": "start = 'kmeans'",
     "fstc/global": "masses = 'global'",
     "fstc/own": "masses = 'own'",
-    "fstc/mixture": "mixture_from = 0.5; mixture_steps = 2",
+    "fstc/mixture": "mixture_from = 0.5",
     "fstc/two clients": "clients_per_round = 2",
     "fsccl/default": "",
     "fsccl/dropout": "dropout = 0.3; contrastive_weight = 2.0",

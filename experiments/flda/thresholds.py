@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from experiments.flda.models import DATA_SETS
 from experiments.flda.runs import Settings, thresholds
 from experiments.flda.similarities import PAIRS
-from fedtopics.methods.flda.labelled_pairs import read_pairs
-from fedtopics.methods.flda.threshold import decided_alike, fit_curve
+from fedtopics.methods.flda.labelled_pairs import decided_alike, fit_curve, read_pairs
 
 SEED = 50
 

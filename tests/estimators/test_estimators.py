@@ -134,7 +134,7 @@ def test_what_is_not_given_is_the_studys() -> None:
         (CombinedTM(preset="paper"), {"network": "combinedtm", "preset": "paper"}),
         (LDA(), {"name": "lda"}),
         (MixtureTM(), {"name": "mixture"}),
-        (FLDA(preset="paper"), {"name": "flda", "preset": "paper"}),
+        (FLDA(preset="paper-pairwise"), {"name": "flda", "preset": "paper-pairwise"}),
         (ShortTextClustering(), {"name": "discriminative"}),
         (TopicEstimator(method="kmeans"), {"name": "kmeans"}),
         (TopicEstimator(), {}),

@@ -22,8 +22,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import Plan, WarmStart, Words, fingerprint_of
 from fedtopics.methods.gfedntm.method import GFedNTM
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.start import AVERAGES
-from fedtopics.methods.gfedntm.state import NetworkState
+from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import NeuralLDA, Tensors, register
 from fedtopics.text.corpus import Corpus

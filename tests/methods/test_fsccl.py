@@ -17,7 +17,7 @@ from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.inference.trained_clusters import LENGTH, log_student_t
 from fedtopics.methods.core.plan import Secret
-from fedtopics.methods.fsccl.training import (
+from fedtopics.methods.fsccl.client import (
     FEATURES,
     clustering_loss,
     contrastive_loss,

@@ -154,13 +154,13 @@ def test_the_loss_of_a_step(alignment: float) -> None:
 def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the scores' softmax; the mixture is of what that misses."""
     missed = []
-    fit = Mixture.fit
+    step = Mixture.step
 
-    def noting(self: Mixture, residuals: torch.Tensor, steps: int) -> Any:
+    def noting(self: Mixture, residuals: torch.Tensor) -> Any:
         missed.append(residuals.detach().numpy())
-        return fit(self, residuals, steps)
+        return step(self, residuals)
 
-    monkeypatch.setattr(Mixture, "fit", noting)
+    monkeypatch.setattr(Mixture, "step", noting)
     points, labels = points_of(), random_labels()
     given = {"loss": "cross_entropy", "mixture_from": 0.0, "alignment": 0.0, "transports": 0}
     one = trainer(points, labels, local_steps=1, batch_size=40, **given)

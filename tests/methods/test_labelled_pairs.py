@@ -11,19 +11,17 @@ import pytest
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.methods.flda.labelled_pairs import (
+    Curve,
     TopicPair,
     check_free,
+    decided_alike,
+    draw_curve,
+    fit_curve,
     read_pairs,
     read_topics,
     sample_evenly,
     sample_pairs,
     write_pairs,
-)
-from fedtopics.methods.flda.threshold import (
-    Curve,
-    decided_alike,
-    draw_curve,
-    fit_curve,
 )
 from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
 

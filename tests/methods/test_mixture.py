@@ -12,7 +12,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.mixture import method as mixture_method
-from fedtopics.methods.mixture.rounds import Expectation
+from fedtopics.methods.mixture.method import Expectation
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,

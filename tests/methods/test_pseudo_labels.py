@@ -170,8 +170,15 @@ def test_the_uniform_is_never_narrower_than_the_gaussian() -> None:
     assert mixture.log_uniform == pytest.approx(-float((6 * deviations).log().sum()), abs=1e-3)
 
 
+def fitted(residuals: Tensor, steps: int) -> tuple[Mixture, Tensor]:
+    mixture = Mixture.begin(residuals.shape[1])
+    for _ in range(steps):
+        mixture, responsibilities = mixture.step(residuals)
+    return mixture, responsibilities
+
+
 def test_bounds() -> None:
-    perfect, kept = Mixture.begin(3).fit(torch.zeros(10, 3), 5)
+    perfect, kept = fitted(torch.zeros(10, 3), 5)
     assert (kept >= 0.5).all()
     assert perfect.prior == 0.95
     same(perfect.variances, torch.full((3,), 1e-6, dtype=FLOAT))
@@ -191,7 +198,7 @@ def planted(n_clusters: int, n_wrong: int) -> Tensor:
 @pytest.mark.parametrize(("n_clusters", "missed"), [(2, 0.06), (5, 0.005), (20, 0), (200, 0)])
 @pytest.mark.parametrize("n_wrong", [200, 800])
 def test_planted_mistakes_are_found(n_clusters: int, missed: float, n_wrong: int) -> None:
-    mixture, responsibilities = Mixture.begin(n_clusters).fit(planted(n_clusters, n_wrong), 20)
+    mixture, responsibilities = fitted(planted(n_clusters, n_wrong), 20)
     kept = weights(responsibilities) > 0
     assert kept[:n_wrong].double().mean() <= missed
     assert kept[n_wrong:].double().mean() > 0.99
@@ -213,7 +220,7 @@ def test_wrong_labels_are_found(n_clusters: int) -> None:
     labels = clusters.clone()
     labels[:200] += torch.from_numpy(rng.integers(1, n_clusters, size=200))
     targets = torch.nn.functional.one_hot(labels % n_clusters, n_clusters)
-    _, responsibilities = Mixture.begin(n_clusters).fit(targets - torch.softmax(scores, 1), 10)
+    _, responsibilities = fitted(targets - torch.softmax(scores, 1), 10)
     kept = weights(responsibilities) > 0
     assert kept[:200].double().mean() < 0.15
     assert kept[200:].double().mean() > 0.85
@@ -222,7 +229,7 @@ def test_wrong_labels_are_found(n_clusters: int) -> None:
 @pytest.mark.parametrize("shape", [(1, 2), (1, 200), (2, 200), (50, 200), (5, 1)])
 @pytest.mark.parametrize("scale", [0, 1e-9, 1, 1e4])
 def test_no_residuals_are_too_hard(shape: tuple[int, int], scale: float) -> None:
-    mixture, responsibilities = Mixture.begin(shape[1]).fit(scale * normal(*shape), 10)
+    mixture, responsibilities = fitted(scale * normal(*shape), 10)
     assert torch.isfinite(mixture.variances).all()
     assert (mixture.variances >= 1e-6).all()
     assert math.isfinite(mixture.log_uniform)
@@ -244,8 +251,8 @@ def test_a_restored_mixture_goes_on_as_if_nothing_had_happened(steps: int) -> No
         "variances": (4,),
     }
     assert all(tensor.dtype == FLOAT for tensor in stored.values())
-    expected, right = mixture.fit(residuals, 2)
-    found, again = Mixture.restore(stored).fit(residuals, 2)
+    expected, right = mixture.step(residuals)
+    found, again = Mixture.restore(stored).step(residuals)
     assert torch.equal(again, right)
     assert (found.prior, found.log_uniform) == (expected.prior, expected.log_uniform)
     assert torch.equal(found.variances, expected.variances)

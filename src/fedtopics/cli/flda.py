@@ -105,8 +105,12 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
 
     It is the cosine at which they are as likely the same as not, by logistic regression.
     """
-    from fedtopics.methods.flda.labelled_pairs import read_pairs
-    from fedtopics.methods.flda.threshold import decided_alike, draw_curve, fit_curve
+    from fedtopics.methods.flda.labelled_pairs import (
+        decided_alike,
+        draw_curve,
+        fit_curve,
+        read_pairs,
+    )
 
     drawn = read_pairs(pairs)
     try:

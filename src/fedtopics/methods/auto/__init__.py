@@ -1,7 +1,6 @@
 """The method that suits the documents, by a rule that all participants apply to the same sums."""
 
-from fedtopics.methods.auto.client import AutoClient
-from fedtopics.methods.auto.method import Auto
+from fedtopics.methods.auto.method import Auto, AutoClient
 from fedtopics.methods.auto.settings import AutoSettings
 from fedtopics.methods.registry import Method
 

@@ -6,9 +6,9 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.core.settings import MethodName, TopicSettings
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -19,17 +19,12 @@ SHARED = (
 )  # fmt: skip
 
 
-class AutoChoice(BaseModel):
-    """What a study's [method] begins with."""
-
-    name: Literal["auto"] = Field("auto", description="the method")
-
-
-class AutoSettings(TopicSettings, AutoChoice):
+class AutoSettings(TopicSettings, MethodName):
     """All parameters of the choice, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = "it chooses by exact numbers of documents and words"
 
+    name: Literal["auto"] = Field("auto", description="the method")
     max_rounds: int = Field(50, ge=1, description="most rounds, of whichever method")
     embedding: EmbeddingSettings = Field(
         EmbeddingSettings(), description="of documents, where they are short"
@@ -60,10 +55,7 @@ class AutoSettings(TopicSettings, AutoChoice):
         return self.model_dump(mode="json", include=set(SHARED))  # plain, as all are told
 
     def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
-        """Return the settings of the method for such documents, and why it is that one.
-
-        `embedded` are documents with an embedding; words are counted by `count_words`.
-        """
+        """Return the settings of the method for such documents, and why it is that one."""
         length = words / max(documents, 1)
         why = f"documents have {length:.1f} words on average"
         if length >= SHORT:

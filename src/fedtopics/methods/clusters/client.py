@@ -26,8 +26,9 @@ from fedtopics.inference.points import (
     weighted_sums,
 )  # fmt: skip
 from fedtopics.methods.clusters.settings import ClusterSettings
+from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.client import Documents, TopicClient, leaves
-from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many, digest_of, is_count
+from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many, is_count
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.settings import TopicSettings
 
@@ -46,23 +47,23 @@ class ReleasedLabels:
     def __init__(self, folder: Path | None) -> None:
         self._file = None if folder is None else folder / FILE
         self._labels: dict[Clustering, Labels] = {}
-        self._earlier: dict[Clustering, tuple[bytes, Labels]] = {}  # than the last question's
+        self._earlier: dict[Clustering, tuple[str, Labels]] = {}  # than the last question's
         if self._file is not None and self._file.exists():
             for key, labels in load(read_bytes(self._file)).items():
                 start, number, half = map(int, key.split("-"))
                 self._labels[start, number, half] = labels
 
-    def before(self, clustering: Clustering, question: bytes, labels: Labels) -> Labels:
+    def before(self, clustering: Clustering, question: str, labels: Labels) -> Labels:
         """Return the labels of the last reply; of the first, and of other documents, these.
 
         A reply to the same question counts as none: it has not been added up if it is asked again.
         """
-        asked, before = self._earlier.get(clustering, (b"", labels))
+        asked, before = self._earlier.get(clustering, ("", labels))
         if asked != question:
             before = self._labels.get(clustering, labels)
         return before if len(before) == len(labels) else labels
 
-    def keep(self, clustering: Clustering, question: bytes, labels: Labels) -> None:
+    def keep(self, clustering: Clustering, question: str, labels: Labels) -> None:
         """Remember the labels of a reply to a question."""
         self._earlier[clustering] = question, self.before(clustering, question, labels)
         self._labels[clustering] = labels
@@ -90,11 +91,7 @@ Settings = TypeVar("Settings", bound=TopicSettings)
 
 
 class PointClient(TopicClient[Settings]):
-    """A client's documents as points, and their sums.
-
-    A cluster with fewer of its documents than its policy asks for is not summed: the sum of one
-    document is its embedding.
-    """
+    """A client's documents as points, and their sums."""
 
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
         super().__init__(plan, site)
@@ -166,8 +163,9 @@ class PointClient(TopicClient[Settings]):
         distances, n = np.zeros(len(centres)), centres.shape[1]
         moves = np.zeros((len(centres), n, n), np.int64)
         compute = lambda: [nearest(points, each) for each in centres]  # noqa: E731
-        found = self.guard.once(groups, ("nearest", origin, centres, half), compute)
-        question = digest_of((round, origin, centres))
+        given = {"sums": "nearest", "origin": origin, "centres": centres, "half": half}
+        found = self.guard.once(groups, given, compute)
+        question = digest_of({"round": round, "origin": origin, "centres": centres})
         for i, (start, (labels, distance)) in enumerate(zip(starts, found, strict=True)):
             before = self._released.before((start, n, half), question, labels)
             labels, enough, moves[i] = self.moved(groups, i, before, labels, n)
@@ -239,11 +237,11 @@ def _settled(moves: NDArray[np.int64], least: int) -> tuple[NDArray[np.bool_], E
     return may, as_many((moves * may).sum(0) + (moves * ~may).sum(1), least)
 
 
-Clustered = TypeVar("Clustered", bound=ClusterSettings)
+AnyClusterSettings = TypeVar("AnyClusterSettings", bound=ClusterSettings)
 UNCLEAR = 0.5  # a document whose clusters are all less probable belongs to none
 
 
-class ClusterClient(PointClient[Clustered]):
+class ClusterClient(PointClient[AnyClusterSettings]):
     """A client's documents as points, each of one cluster."""
 
     inference: ClassVar[type[ClusterInference]]
@@ -270,10 +268,7 @@ class ClusterClient(PointClient[Clustered]):
         self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
         directions: Numbers, bias: Numbers, half: int, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
-        """Sum the points by their memberships, of n_starts `Discriminant`s with stacked arrays.
-
-        See `moments` for the rest.
-        """
+        """Sum points by memberships in n_starts `Discriminant`s; see `moments` for the rest."""
         self.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
 
@@ -284,7 +279,10 @@ class ClusterClient(PointClient[Clustered]):
                 sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
             return sums, weights
 
-        given = "classes", origin, projection, directions, bias, half
+        given = {
+            "sums": "classes", "origin": origin, "projection": projection,
+            "directions": directions, "bias": bias, "half": half,
+        }  # fmt: skip
         sums, weights = self.guard.once(groups, given, compute)
 
         def summed(enough: Enough) -> dict[str, Any]:

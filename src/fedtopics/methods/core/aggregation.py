@@ -245,10 +245,7 @@ class ServerOptimizer:
     def step(
         self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int, part: float = 1.0
     ) -> None:
-        """Change the weights by the gradients summed over documents (equation 2).
-
-        `part` is a factor of the learning rate.
-        """
+        """Change the weights by the gradients summed over documents (equation 2)."""
         self._steps += 1
         take = self._adam_step if self._adam else self._plain_step
         take(gradients, 1 / documents, self._rate * part)

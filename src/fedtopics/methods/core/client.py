@@ -19,7 +19,6 @@ from fedtopics.methods.core.replies import LONGEST
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.coherence import count_pairs
 from fedtopics.privacy import Noise
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import WordCounts, count_words, fingerprint, set_aside
 
 Settings = TypeVar("Settings", bound=TopicSettings)
@@ -48,10 +47,7 @@ def leaves(what: str, seen_by_all: bool = False) -> Callable[[Function], Functio
 
 
 def drawn_anew(noise: bool) -> Callable[[Function], Function]:
-    """Say that a function's documents are others at each attempt at a round, unless it has all.
-
-    With `noise`, replies over the same documents are others as well.
-    """
+    """Say that documents, and with `noise` replies, are others at each attempt at a round."""
 
     def say(function: Function) -> Function:
         function.noise = noise  # type: ignore[attr-defined]
@@ -60,53 +56,7 @@ def drawn_anew(noise: bool) -> Callable[[Function], Function]:
     return say
 
 
-class PeriodClient(ABC, Generic[Settings]):
-    """What a client computes where a study sums topics by period."""
-
-    settings: Settings
-    guard: Guard
-    usable: Documents
-    _corpus: Corpus
-
-    @leaves(
-        "For each period with enough documents, the sum of their topics' shares, zeros for the "
-        "rest; the number of all documents. Where sums are masked, before that: how many documents "
-        "each period has."
-    )
-    def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
-        """Sum theta over the documents of each period; see `methods.over_time`."""
-        self.check(vocabulary)
-        over_time = cast("OverTime", self.settings.over_time)
-        places, n_topics = over_time.places(self._corpus), self.n_topics(**model)
-        of_each = partial(self.thetas, **model)
-        shape = len(over_time.begins), n_topics
-        reply = own_sums(self.guard, places, of_each, groups, model, shape)
-        return reply | {"documents": len(self.usable)}
-
-    @leaves(
-        "For each period with enough of the client's documents, the sum of their topics' shares, "
-        "zeros for the rest; the number of all documents. The model says them of each client: all "
-        "participants see them.",
-        seen_by_all=True,
-    )
-    def period_shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
-        """Sum theta over the documents of each period, which all see."""
-        return self.period_sums(vocabulary, **model)
-
-    @abstractmethod
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        """Infer theta of all usable documents, in batches, by the trained model."""
-
-    @abstractmethod
-    def n_topics(self, **model: Any) -> int:
-        """Return the number of topics of the trained model."""
-
-    @abstractmethod
-    def check(self, vocabulary: str) -> None:
-        """Refuse a call for another vocabulary than the agreed one."""
-
-
-class TopicClient(PeriodClient[Settings]):
+class TopicClient(ABC, Generic[Settings]):
     """A client's documents, and what its program computes of them in any method.
 
     It complies with the site's policy itself, besides the client's door. What it draws it draws
@@ -118,6 +68,7 @@ class TopicClient(PeriodClient[Settings]):
         self.name = site.name
         self.site = site
         self.settings = plan.settings
+        self.method = self.settings.method_name
         self.min_documents = site.policy.min_documents
         self.guard = Guard(self.min_documents, site.masked and site.policy.counts_of_all)
         rarest = plan.limits.min_document_frequency, site.policy.min_document_frequency
@@ -139,11 +90,6 @@ class TopicClient(PeriodClient[Settings]):
 
     summed = 0
     """How many documents a reply is of, where it does not say so as their number does not leave."""
-
-    @property
-    def method(self) -> str:
-        """Name of the method."""
-        return self.settings.method_name
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
@@ -171,8 +117,9 @@ class TopicClient(PeriodClient[Settings]):
         """Return the number of topics of the trained model."""
         return int(self.settings.n_components)
 
-    def prepare(self, length: float) -> None:
-        """Do what a method needs once there is a vocabulary and its `bag`."""
+    @abstractmethod
+    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+        """Infer theta of all usable documents, in batches, by the trained model."""
 
     def find_usable(self) -> Documents:
         """Return the rows of the documents that topics can be inferred for: those with a word."""
@@ -228,7 +175,6 @@ class TopicClient(PeriodClient[Settings]):
         bag = frequent(self.count(self._columns), self._rarest)
         self.bag = set_aside(bag.astype(np.float32))
         self.__dict__.pop("_counts", None)  # as large as the bag, and not needed any more
-        self.prepare(length)
         self.usable = self.find_usable()
         self._training = self.split(self.bag.shape[0], total)
 
@@ -270,6 +216,31 @@ class TopicClient(PeriodClient[Settings]):
         self.check(vocabulary)
         compute = lambda: sum_words(self.bag, self.thetas(**model), self.n_topics(**model))  # noqa: E731
         return self.guard.by_topic(groups, model, compute) | {"documents": len(self.usable)}
+
+    @leaves(
+        "For each period with enough documents, the sum of their topics' shares, zeros for the "
+        "rest; the number of all documents. Where sums are masked, before that: how many documents "
+        "each period has."
+    )
+    def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
+        """Sum theta over the documents of each period; see `methods.over_time`."""
+        self.check(vocabulary)
+        over_time = cast("OverTime", self.settings.over_time)
+        places, n_topics = over_time.places(self._corpus), self.n_topics(**model)
+        of_each = partial(self.thetas, **model)
+        shape = len(over_time.begins), n_topics
+        reply = own_sums(self.guard, places, of_each, groups, model, shape)
+        return reply | {"documents": len(self.usable)}
+
+    @leaves(
+        "For each period with enough of the client's documents, the sum of their topics' shares, "
+        "zeros for the rest; the number of all documents. The model says them of each client: all "
+        "participants see them.",
+        seen_by_all=True,
+    )
+    def period_shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
+        """Sum theta over the documents of each period, which all see."""
+        return self.period_sums(vocabulary, **model)
 
     @leaves(
         "For each pair of words of a topic that enough of the documents have, the number of "

@@ -128,9 +128,7 @@ class SameClusters(Event, kind="same clusters"):  # documents have fewer groups 
     clusters: int
 
 
-class CheckpointFailed(Event, kind="checkpoint failed"):
-    """A checkpoint could not be written; the run goes on."""
-
+class CheckpointFailed(Event, kind="checkpoint failed"):  # it could not be written; the run goes on
     round: int
     reason: str
 
@@ -178,9 +176,7 @@ class Drifted(Event, kind="drifted"):  # most others' state differs in the last 
     round: int
 
 
-class CaughtUp(Event, kind="caught up"):
-    """A state that most have signed has come, in place of decisions that nobody keeps any more."""
-
+class CaughtUp(Event, kind="caught up"):  # a signed state came in place of decisions
     round: int
 
 
@@ -205,17 +201,13 @@ class BadReply(Event, kind="bad reply"):  # a client sent what cannot be used
     reason: str
 
 
-class Clipped(Event, kind="clipped"):
-    """A client's reply would have moved the sum too far, and counted for less."""
-
+class Clipped(Event, kind="clipped"):  # a reply went too far, and counted for less
     client: str
     round: int
     times: float  # as far a document as the others
 
 
-class Voided(Event, kind="voided"):
-    """Masked replies added up to what cannot be; nothing follows from it."""
-
+class Voided(Event, kind="voided"):  # masked replies added up to what cannot be
     round: int
     reason: str
 
@@ -240,15 +232,11 @@ class Roster(Event, kind="roster"):  # with whom this client's masks are shared
     digest: str  # of their keys, to be compared by telephone
 
 
-class Narrowed(Event, kind="narrowed"):
-    """Numbers of a reply were too large to be masked, and were made smaller, by a factor."""
-
+class Narrowed(Event, kind="narrowed"):  # a reply's numbers were made smaller, to be masked
     factor: float
 
 
-class Allowed(Event, kind="allowed"):
-    """The policy allows the study; nothing has left."""
-
+class Allowed(Event, kind="allowed"):  # the policy allows the study; nothing has left
     exposure: Any  # what it would show of the documents, as an Exposure
 
 
@@ -309,9 +297,7 @@ class Unreadable(Event, kind="unreadable"):  # documents cannot be read now
     reason: str
 
 
-class ModelReceived(Event, kind="model"):
-    """The client has the model, and the topics of its documents."""
-
+class ModelReceived(Event, kind="model"):  # the client has it, and its documents' topics
     folder: str
     documents: int
     unknown: int  # documents without anything that the model knows

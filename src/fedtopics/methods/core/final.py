@@ -29,8 +29,6 @@ def describe(
 ) -> TopicModel:  # fmt: skip
     """Sum the topics' shares and words over the clients, and choose how topics are read.
 
-    Topics are summed by period as well, if the settings ask for it.
-
     `model` is the trained model as the clients' functions take it, and `make` makes the TopicModel
     of it with vocabulary, shares, documents and word_sums. If the documents are new ones, those of
     the model in `start` are added.

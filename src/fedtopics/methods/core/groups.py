@@ -11,7 +11,6 @@ would be too few: sums over all documents are published as well, and the differe
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtopics.errors import DataError
 from fedtopics.inference.points import Numbers
+from fedtopics.methods.core.aggregation import Payload, digest_of
 from fedtopics.model.over_time import Unit, begin_of, missing, times_of
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import plain
@@ -46,7 +46,7 @@ class Guard:
     def __init__(self, least: int, of_all: bool) -> None:
         self.least = least
         self.of_all = of_all
-        self._last: tuple[bytes, Any] = (b"", None)
+        self._last: tuple[str, Any] = ("", None)
 
     @property
     def stated(self) -> int:
@@ -73,13 +73,16 @@ class Guard:
         return summed(rule(**groups["counted"], least=groups["least"]) if shares else enough)
 
     def by_topic(
-        self, groups: Groups, given: Any, compute: Callable[[], tuple[Numbers, dict[str, Numbers]]]
+        self,
+        groups: Groups,
+        given: Payload,
+        compute: Callable[[], tuple[Numbers, dict[str, Numbers]]],
     ) -> dict[str, Any]:
         """Return the sums by topic that are computed, a row a topic, of what `enough_have`."""
-        sums, own = self.once(groups, ("by topic", given), compute)
+        sums, own = self.once(groups, {"sums": "by topic", **given}, compute)
         return self.reply(groups, enough_have, own, lambda enough: {"sums": sums * enough[:, None]})
 
-    def once(self, groups: Groups, given: Any, compute: Callable[[], Result]) -> Result:
+    def once(self, groups: Groups, given: Payload, compute: Callable[[], Result]) -> Result:
         """Compute what both counts and sums are of once: what is summed is what was counted."""
         if not groups:
             return compute()
@@ -107,25 +110,6 @@ def enough_have(shares: Numbers, squares: Numbers, least: int) -> Enough:
     have the topic is one.
     """
     return np.asarray(shares**2 >= least * squares * (1 - ROUNDING))
-
-
-def digest_of(value: Any) -> bytes:
-    """Return a digest of arrays, by name or in a row."""
-    hashed = hashlib.sha256()
-    for part in _bytes(value):
-        hashed.update(part)
-    return hashed.digest()
-
-
-def _bytes(value: Any) -> Iterator[bytes]:
-    if isinstance(value, Mapping):
-        for name in sorted(value):
-            yield from (name.encode(), *_bytes(value[name]))
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _bytes(each)
-    else:
-        yield np.ascontiguousarray(value).tobytes()
 
 
 MOST_PERIODS = 1000
@@ -166,10 +150,7 @@ class OverTime(BaseModel):
         return np.arange(first, last + 1, step).astype("datetime64[D]")
 
     def places(self, corpus: Corpus) -> NDArray[np.int64]:
-        """Return the number of each document's period; after the last one if it is in none.
-
-        DataError if times are no dates.
-        """
+        """Return the number of each document's period; after the last one if it is in none."""
         n_periods = len(self.begins)
         places = np.full(len(corpus), n_periods)
         if corpus.times is None:
@@ -188,10 +169,7 @@ class OverTime(BaseModel):
 
 
 def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
-    """Raise DataError if a study asks for times that documents do not have, or that are no dates.
-
-    It is better said before the first round than at the end.
-    """
+    """Raise DataError if documents lack the times that a study needs, or these are no dates."""
     if over_time is None:
         return
     if corpus.times is None:
@@ -222,10 +200,7 @@ def own_sums(
     guard: Guard, places: NDArray[np.int64], thetas: Callable[[], Thetas], groups: Groups,
     model: Mapping[str, Any], shape: tuple[int, int],
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a client's reply: theta summed by period, or how many documents each has.
-
-    The shape is (n_periods, n_topics).
-    """
+    """Return theta summed by period, (n_periods, n_topics), or how many documents each has."""
 
     def compute() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         total, number = np.zeros((shape[0] + 1, shape[1])), np.zeros(shape[0] + 1)
@@ -234,7 +209,7 @@ def own_sums(
             np.add.at(number, places[rows], 1)
         return total, number
 
-    total, number = guard.once(groups, ("periods", model), compute)
+    total, number = guard.once(groups, {"sums": "by period", **model}, compute)
 
     def summed(enough: Enough) -> dict[str, Any]:
         return {"sums": (total * enough[:, None])[:-1]}

@@ -149,10 +149,7 @@ class Gathering(Clients, Protocol):
 
 
 class AgainError(Exception):
-    """A round is to be worked again; all participants raise it at the same place.
-
-    It is `without` some clients, and why.
-    """
+    """A round is to be worked again, `without` some clients, and why; all participants raise it."""
 
     def __init__(self, without: Mapping[str, str] | None = None) -> None:
         super().__init__()

@@ -58,10 +58,7 @@ class Secret:
 
     @classmethod
     def keep(cls, path: Path) -> Secret:
-        """Read the secret that a file has, or draw one and write it there, for its owner alone.
-
-        Raise RunError if the file holds something else.
-        """
+        """Read the secret that a file has, or draw one and write it there, for its owner alone."""
         if not path.exists():
             make_folder(path.parent)
             write_durably(path, os.urandom(LENGTH))
@@ -267,10 +264,7 @@ class WarmStart:
 
 
 def usual_words(model: TopicModel | None, settings: TopicSettings, text: TextRules) -> Words:
-    """Return whether a model to start from, if there is one, keeps its words by default.
-
-    It does if the study has its method, and its rules by which texts become words.
-    """
+    """Return whether a model to start from keeps its words: with the same method and rules."""
     if model is None:
         return "agree"
     same = model.info.get("method") == settings.method_name and model.text == text

@@ -79,11 +79,10 @@ class Field:
 
 @dataclass(frozen=True)
 class Announced:
-    """A number of documents: at most as many as the reply's clients have said that they have.
+    """A number of documents: at most as many as the reply's clients have announced.
 
-    Who has not said it, as it was away, has at most as many as the largest of the others.
-
-    In a round it is the `same` in all exchanges that say so.
+    Who has not, as it was away, has at most as many as the largest of the others. In a round it is
+    the `same` in all exchanges that say so.
     """
 
     sizes: Mapping[str, int]
@@ -155,10 +154,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class AgreeingPairs:
-    """Numbers of pairs of documents: that two clusterings have together, that each has, by chance.
-
-    They are of one client's documents, or sums of such.
-    """
+    """Numbers of pairs of documents: together in two clusterings, in each, and by chance."""
 
     @property
     def fields(self) -> dict[str, Field]:
@@ -189,10 +185,7 @@ list of one length for words, or a shape alone, of float64."""
 
 
 def find_fault(reply: Any, template: Template | None, of: Sequence[str] = ("",)) -> str:
-    """Return what is wrong with a reply, or with the sum of the replies `of` some clients; or ''.
-
-    Without a template, numbers have to be finite.
-    """
+    """Return what is wrong with a reply, or the sum of the replies `of` some clients; or ''."""
     documents = reply.get("documents") if isinstance(reply, Mapping) else None
     return _Check(documents if type(documents) is int else 0, of).fault(reply, template, "")
 

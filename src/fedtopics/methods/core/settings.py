@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fedtopics.errors import StudyError
 from fedtopics.extras import Registry
@@ -29,9 +29,6 @@ class Progress:
     change: float = np.inf  # of what is trained, relative to its norm; infinite if not measured
     validations_without_gain: int = 0
     best_loss: float = np.inf  # of a validation
-    idle: int = 0  # rounds in a row without new documents
-    coherence: float = np.nan  # of the topics of this round, where rounds score them
-    coherence_before: float = np.nan  # of those of the round before
 
 
 GAIN = 1e-3  # of a validation loss: a client could say that it loses a little less each time
@@ -68,26 +65,12 @@ def _patience(progress: Progress, limit: float) -> str:
     )
 
 
-def _idle(progress: Progress, limit: float) -> str:
-    """Stop after so many rounds without new documents."""
-    return "no client has enough new documents" if progress.idle >= limit else ""
-
-
-def _coherence(progress: Progress, limit: float) -> str:
-    """Stop where topics are less coherent than those of the round before."""
-    if progress.coherence < progress.coherence_before - limit:
-        return "the topics are less coherent than those of the round before, which stay"
-    return ""
-
-
 def _loss(progress: Progress, limit: float) -> str:
     """Stop at a loss that is low enough."""
     return f"the loss is {progress.loss:.4f}, at most {limit:g}" if progress.loss <= limit else ""
 
 
-SETTINGS_OF_METHODS: dict[str, StopRule] = {
-    "tolerance": _tolerance, "patience": _patience, "idle": _idle, "coherence": _coherence,
-}  # fmt: skip
+SETTINGS_OF_METHODS: dict[str, StopRule] = {"tolerance": _tolerance, "patience": _patience}
 """Rules that only methods name, which measure what these need."""
 for _name, _rule in {**SETTINGS_OF_METHODS, "loss": _loss}.items():
     STOP_RULES.register(_name, _rule)
@@ -102,7 +85,7 @@ NetworkBeginning = Literal[Beginning, "mixture"]
 
 
 def fill_from(
-    presets: dict[str, dict[str, Any]], settings: Any, implied: dict[str, Any] | None = None
+    presets: Mapping[str, dict[str, Any]], settings: Any, implied: dict[str, Any] | None = None
 ) -> Any:
     """Fill missing settings from a preset; None counts as missing, as a study cannot say it."""
     if not isinstance(settings, dict):
@@ -119,6 +102,25 @@ def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
         raise ValueError("each of seed_topics needs at least one word")
     if len(set(map(frozenset, seeds))) < len(seeds):
         raise ValueError("two of seed_topics have the same words; give each its own")
+
+
+class MethodName(BaseModel):
+    """What a study's [method] begins with: pydantic puts the fields of the last base first."""
+
+    name: str = Field("", description="the method")
+
+
+class MethodPreset(MethodName):
+    """What [method] begins with, of a method that has presets."""
+
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]]
+
+    preset: str = Field("default", description="for what is not given")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, settings: Any) -> Any:
+        return fill_from(cls.PRESETS, settings)
 
 
 class TopicSettings(BaseModel):

@@ -39,21 +39,18 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Step(Generic[State]):
-    """The result of a round; see `Progress` for its numbers."""
+    """The result of a round."""
 
     state: State
     facts: RoundFacts  # for the round's event: with documents and loss where there are any
-    change: float = np.inf
-    idle: int = 0
-    coherence: float = np.nan
-    coherence_before: float = np.nan
+    change: float = np.inf  # as of `Progress`
+    reason: str = ""  # why the method itself ends the training here
     files: Mapping[str, Any] = field(default_factory=dict)  # plain data for the run's folder
 
-    def progress(self, round_: int, **more: Any) -> Progress:
-        """Return what stop rules look at."""
-        fields = ("change", "idle", "coherence", "coherence_before")
-        measured = {name: getattr(self, name) for name in fields}
-        return Progress(round_, self.facts.get("loss", np.nan), **measured, **more)
+    def why_stop(self, round_: int, rules: Mapping[str, float], **more: Any) -> str:
+        """Return why the training ends here, or nothing."""
+        progress = Progress(round_, self.facts.get("loss", np.nan), self.change, **more)
+        return self.reason or why_stop(progress, rules)
 
 
 class Rounds(Protocol[State]):
@@ -82,7 +79,7 @@ def iterate(
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
         step = rounds.step(agreement, state, reply, number)
-        state, over = step.state, bool(why_stop(step.progress(number), rounds.stops))
+        state, over = step.state, bool(step.why_stop(number, rounds.stops))
         if ends is not None:
             state, over = ends(step, number, report)
         if over:
@@ -250,7 +247,7 @@ class Program(ABC, Generic[Settings, State]):
         run.event(RoundEnded(round_, step.facts, report))
         self._validate(agreement, run, status, step.state)
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
-        reason = why_stop(step.progress(round_, **waited), self.stops)
+        reason = step.why_stop(round_, self.stops, **waited)
         status.stopped = bool(reason)
         state = self._settle(agreement, status, step.state)
         if self.saves_every_round or reason or run.due(round_):

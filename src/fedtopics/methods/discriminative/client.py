@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fedtopics.inference.clusters import Discriminants
 from fedtopics.methods.clusters.client import ClusterClient
-from fedtopics.methods.discriminative.cluster_number import MOST_ROUNDS
+from fedtopics.methods.discriminative.separation import MOST_ROUNDS
 from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 

@@ -22,10 +22,9 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, Step, below, prefixed
-from fedtopics.methods.discriminative.cluster_number import with_number
-from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split
+from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split, with_number
 from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
-from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         moments = state.separation.moments
         arrays = {"origin": state.separation.origin, "count": np.array(moments.count)}
         arrays |= {"mean": moments.mean, "scatter": moments.scatter}
-        return arrays | prefixed("split", state.split.arrays())
+        return arrays | prefixed("split", arrays_of(state.split))
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
         moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])

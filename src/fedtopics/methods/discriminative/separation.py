@@ -1,25 +1,33 @@
-"""Rounds of discriminative clustering: clusters are separated, by sums over documents.
+"""Rounds of discriminative clustering by sums over documents, and how many clusters there are.
 
 The method `discriminative` and the start of FSTC use it.
+
+References
+----------
+Of the number of clusters: Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther,
+Cluster Validation by Prediction Strength, 2005.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import repeat
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
-from fedtopics.methods.clusters.program import check_enough
+from fedtopics.methods.clusters.program import check_enough, moments_about
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import ALL
-from fedtopics.methods.core.replies import Field, Template, sums
-from fedtopics.methods.core.training import Step
+from fedtopics.methods.core.events import Candidate, Event
+from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
+from fedtopics.methods.core.training import Arrays, Step, iterate
 from fedtopics.methods.discriminative.settings import SeparationSettings
-from fedtopics.methods.kmeans.lloyd import Partition
+from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
 LITTLE = 1e-6  # of a document
@@ -51,13 +59,7 @@ class Split:
 
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""
-        first = ranked(-self.apart)[:1]
-        arrays = {name: array[first] for name, array in self.arrays().items()}
-        return Split(**arrays, rounds=self.rounds)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name."""
-        return {name: value for name, value in vars(self).items() if name != "rounds"}
+        return chosen(self, ranked(-self.apart)[:1])
 
 
 @dataclass(frozen=True)
@@ -157,3 +159,46 @@ def direct(state: Split, moments: Moments, settings: SeparationSettings) -> Dire
         even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
         bias = bias - np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
     return Directed(projections, directions, bias, apart)
+
+
+Settings = TypeVar("Settings", bound=SeparationSettings)
+MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters
+
+
+def with_number(
+    agreement: Agreement, settings: Settings, origin: Numbers, seed: int,
+    notify: Callable[[Event], None],
+) -> Settings:  # fmt: skip
+    """Return the settings with the number of clusters for which two halves of the documents agree.
+
+    Each half is clustered by itself; both clusterings then label all documents, and their agreement
+    is the adjusted Rand index over pairs of documents of one client: sums of four numbers. Without
+    candidates the settings stay. `notify` gets the agreement of each, from 0 (by chance) to 1.
+    """
+    scores: dict[int, float] = {}
+    halves = [moments_about(agreement, origin, half) for half in (0, 1) if settings.candidates]
+    for number in settings.candidates:
+        candidate = settings.model_copy(update={"n_components": number})
+        clusterings = []
+        for half, moments in enumerate(halves):
+            separation = Separation(candidate, origin, moments, half)
+            first = start_with_kmeans(
+                agreement, candidate, origin, moments, seed, settings.finalists, half
+            )
+            numbers = repeat(0, MOST_ROUNDS)
+            split = iterate(agreement, separation, Split.of(first), numbers).best()
+            clusterings.append(separation.direct(split).weights())
+        scores[number] = _agreement(agreement, origin, *clusterings)
+        notify(Candidate(number, scores[number]))
+    best = max(scores, key=lambda number: scores[number], default=settings.n_components)
+    return settings.model_copy(update={"n_components": best})
+
+
+def _agreement(agreement: Agreement, origin: Numbers, first: Arrays, second: Arrays) -> float:
+    """Return the adjusted Rand index of two clusterings, over pairs of documents of one client."""
+    template = {"pairs": AgreeingPairs()}
+    payload = {"origin": origin, "first": first, "second": second}
+    work = partial(agreement.sum, "agreeing_pairs", template, **payload)
+    pairs = agreement.clients.round(0, work)[0]["pairs"]
+    most = (pairs["first"] + pairs["second"]) / 2
+    return float((pairs["together"] - pairs["chance"]) / max(most - pairs["chance"], TINY))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from fedtopics.methods.bounded.settings import BoundedClusters, Shares
 from fedtopics.methods.clusters.settings import EmbeddedSettings
+from fedtopics.methods.core.settings import MethodName
 
 
 class SeparationSettings(EmbeddedSettings):
@@ -45,18 +46,13 @@ class SeparationSettings(EmbeddedSettings):
         return {"tolerance": self.tolerance}
 
 
-class DiscriminativeChoice(BaseModel):
-    """What a study's [method] begins with."""
-
-    name: Literal["discriminative"] = Field("discriminative", description="the method")
-
-
-class DiscriminativeSettings(BoundedClusters, SeparationSettings, DiscriminativeChoice):
+class DiscriminativeSettings(BoundedClusters, SeparationSettings, MethodName):
     """All parameters of discriminative clustering, as a study names them."""
 
     SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"classes": 0.18, "sizes": 0.02})
     with_privacy: ClassVar[dict[str, Any]] = BoundedClusters.with_privacy | {"tolerance": 0.0}
 
+    name: Literal["discriminative"] = Field("discriminative", description="the method")
     max_rounds: int = Field(100, ge=1, description="most rounds")
 
     @property

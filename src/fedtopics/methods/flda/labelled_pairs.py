@@ -1,14 +1,15 @@
-"""Pairs of topics that a person labels as the same topic, or as different ones.
+"""The threshold of F-LDA by labels of pairs of topics: the same topic, or different ones.
 
 F-LDA merges topics of different clients whose cosine reaches a threshold. Here pairs of topics that
-clients sent are drawn from a run and stored with their labels in a CSV file, from which `threshold`
-estimates that number. All of it happens at the server, which has the topics anyway.
+clients sent are drawn from a run and stored with their labels in a CSV file, from which that number
+is estimated. All of it happens at the server, which has the topics anyway.
 
 References
 ----------
 The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and figure 6. The
 paper labels a random sample, almost all of whose pairs are unlike; ours has all degrees of
-similarity, which does not bias a regression of labels given the cosine.
+similarity, which does not bias a regression of labels given the cosine. Its threshold is read off
+where the probability declines; ours is where it falls below one half.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.files import open_file, read_text, write_durably
 from fedtopics.harmless import for_csv
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
+from fedtopics.model.charts import Panel, chart
 
 COLUMNS = ["first", "second", "cosine", "same"]
 LABELS = {
@@ -37,14 +40,13 @@ LABELS = {
     **dict.fromkeys(("0", "n", "no", "false"), False),
 }
 BINS = 10  # degrees of similarity that a sample has equally many pairs of
+FEWEST_LABELS = 10
+PENALTY = 1e4  # scikit-learn's C: as good as none, but a slope exists if a cosine parts the labels
 
 
 @dataclass(frozen=True)
 class TopicPair:
-    """Two topics of different clients (their words, separated by spaces), and a person's label.
-
-    `same` is None as long as there is no label.
-    """
+    """Two topics of different clients, their words in a row, and a person's label, if any."""
 
     first: str
     second: str
@@ -53,10 +55,7 @@ class TopicPair:
 
 
 def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
-    """Read the topics that clients sent from the folder of a run of F-LDA, a mapping a round.
-
-    Raise RunError if it is not such a run, or a file is damaged.
-    """
+    """Read the topics that clients sent from the folder of a run of F-LDA, a mapping a round."""
     files = sorted(Path(run).glob("topics-*.json"))
     if not files:
         raise RunError(
@@ -92,26 +91,24 @@ def sample_pairs(
     At most `n_pairs`, in random order, without labels. A person sees the first `n_words` of a
     topic; the cosine is that of all its words. Raise RunError if there is no such pair.
     """
-    blocks = [
-        (sent[one], sent[other], cosines(sent[one], sent[other]))
+    pairs = [
+        (first, second, float(cosine))
         for sent in rounds
         for one, other in combinations(sorted(sent), 2)
+        for first, row in zip(sent[one], cosines(sent[one], sent[other]), strict=True)
+        for second, cosine in zip(sent[other], row, strict=True)
     ]
-    alike = np.concatenate([np.zeros(0), *(block.ravel() for *_, block in blocks)])
-    if not len(alike):
+    if not pairs:
         raise RunError(
             "In no round two clients have sent topics, and a pair is of two; take the run of a "
             "study with more clients, or with more documents."
         )
-    starts = np.cumsum([0, *(block.size for *_, block in blocks)])
-    pairs = []
-    for number in sample_evenly(alike, n_pairs, seed).tolist():
-        at = int(np.searchsorted(starts, number, side="right")) - 1
-        rows, columns, block = blocks[at]
-        row, column = divmod(number - int(starts[at]), block.shape[1])
-        first, second = (" ".join([*topic][:n_words]) for topic in (rows[row], columns[column]))
-        pairs.append(TopicPair(first, second, round(float(alike[number]), 6)))
-    return pairs
+    drawn = []
+    for number in sample_evenly(np.array([cosine for *_, cosine in pairs]), n_pairs, seed):
+        *topics, cosine = pairs[number]
+        first, second = (" ".join([*topic][:n_words]) for topic in topics)
+        drawn.append(TopicPair(first, second, round(cosine, 6)))
+    return drawn
 
 
 def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
@@ -136,10 +133,7 @@ def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.
 
 
 def read_pairs(path: str | Path) -> list[TopicPair]:
-    """Read a CSV file of pairs; labels are 1 and 0, or yes, no, true, false or a first letter.
-
-    Raise DataError if it does not exist, or is not such a file.
-    """
+    """Read a CSV file of pairs; labels are 1 and 0, or yes, no, true, false or a first letter."""
     path = Path(path)
     try:
         with open_file(path, "r", encoding="utf-8-sig", newline="") as file:
@@ -205,3 +199,86 @@ def check_free(path: str | Path) -> None:
             f"{path} has {labels} labels already; go on with: fedtopics flda label {path}, or name "
             "another file."
         )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The log odds that two topics of a cosine are the same: intercept + slope * cosine."""
+
+    intercept: float
+    slope: float
+
+    @property
+    def threshold(self) -> float:
+        """The cosine whose probability is one half."""
+        return -self.intercept / self.slope
+
+    def probability(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability at cosines, of their shape."""
+        return np.asarray(expit(self.intercept + self.slope * values))
+
+
+def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
+    """Fit by logistic regression how probable it is that two topics are the same, by their cosine.
+
+    The threshold of the curve is the paper's gamma. Pairs without a label do not count. Raise
+    DataError if there are fewer than ten labels, all of them are alike, the probability does not
+    rise with the cosine, or it is one half at no cosine from 0 to 1.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    values, labels = _labelled(pairs)
+    if len(labels) < FEWEST_LABELS:
+        raise DataError(
+            f"{len(labels)} of {len(pairs)} pairs have a label and a threshold needs "
+            f"{FEWEST_LABELS}; label more with: fedtopics flda label"
+        )
+    if labels.all() or not labels.any():
+        what = "the same topic" if labels.all() else "different topics"
+        raise DataError(
+            f"All {len(labels)} labelled pairs are {what} and a threshold needs both kinds; label "
+            "more with: fedtopics flda label"
+        )
+    fitted = LogisticRegression(C=PENALTY, tol=1e-8, max_iter=1000).fit(values[:, None], labels)
+    curve = Curve(float(fitted.intercept_[0]), float(fitted.coef_[0, 0]))
+    if curve.slope <= 0:
+        raise DataError(
+            "The labels do not say that topics of a higher cosine are rather the same, so there is "
+            "no threshold; look whether yes and no were mixed up, or label more pairs."
+        )
+    if not 0 < curve.threshold <= 1:
+        raise DataError(
+            f"By the labels two topics are as likely the same as not at {curve.threshold:.2f}, "
+            "which no cosine is; label more pairs, of a run with more topics."
+        )
+    return curve
+
+
+def decided_alike(pairs: Sequence[TopicPair], threshold: float) -> int:
+    """Count the labelled pairs that a threshold decides as the person did.
+
+    Examples
+    --------
+    >>> pairs = [TopicPair("oak", "elm", 0.1, False), TopicPair("oak", "oak", 0.8, True)]
+    >>> decided_alike(pairs, 0.5), decided_alike(pairs, 0.9)
+    (2, 1)
+    """
+    values, labels = _labelled(pairs)
+    return int(((values >= threshold) == labels).sum())
+
+
+def _labelled(pairs: Sequence[TopicPair]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the cosines and labels of the pairs that have a label."""
+    labelled = [pair for pair in pairs if pair.same is not None]
+    return np.array([pair.cosine for pair in labelled]), np.array([p.same for p in labelled], bool)
+
+
+def draw_curve(pairs: Sequence[TopicPair], curve: Curve) -> str:
+    """Draw the probability by cosine, with the labelled pairs (the paper's figure 6), as SVG."""
+    values = np.linspace(0, 1, 201)
+    line = [*zip(values.tolist(), curve.probability(values).tolist(), strict=True)]
+    measured, labels = _labelled(pairs)
+    dots = [*zip(measured.tolist(), labels.astype(float).tolist(), strict=True)]
+    mark = curve.threshold, f"from a cosine of {curve.threshold:.3f}"
+    title = "probability of the same topic"
+    return chart([Panel(title, "cosine of two topics", line, dots=dots, mark=mark)])

@@ -11,11 +11,10 @@ or down to a number of topics as `merging.hierarchy` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +32,8 @@ from fedtopics.model.topics import MergedModel
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.vocabulary import Vocabulary
 
-T = TypeVar("T")
-METHOD = "merged"  # what such a model says of how it was made
-READING = Reading(
-    0.4
-)  # no documents choose it; benchmarks/merging.py: 20ng reads better than at 0.6
+# No documents choose it. By benchmarks/merging.py, 20ng reads better than at 0.6.
+READING = Reading(0.4)
 
 
 def merge_models(
@@ -118,11 +114,11 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
         vocabulary=vocabulary,
         text=models[0].text,
         shares=shares,
-        documents=_united(model.documents for model in models),
-        client_names=_united(model.client_names for model in models),
+        documents={name: n for model in models for name, n in model.documents.items()},
+        client_names={key: name for model in models for key, name in model.client_names.items()},
         word_sums=sums,
         reading=READING,
-        info={"method": METHOD, "merged": [_described(model) for model in models]},
+        info={"method": "merged", "merged": [_described(model) for model in models]},
     )
 
 
@@ -141,10 +137,6 @@ def _all_words(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
     words = sorted(counts, key=lambda word: (-counts[word][1], word))
     frequency, occurrences = np.array([counts[word] for word in words]).T
     return Vocabulary(tuple(words), frequency.copy(), occurrences.copy())
-
-
-def _united(parts: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    return dict(chain.from_iterable(part.items() for part in parts))
 
 
 def _described(model: TopicModel) -> MergedModel:

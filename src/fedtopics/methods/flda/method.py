@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,21 +153,18 @@ class FLDA(Program[FLDASettings, FLDAState]):
         round_: int,
     ) -> Step[FLDAState]:
         """Record which topics are new; restore those of the round before if they were better."""
-        local, after = reply
-        scored = {"coherence": after.coherence} if self.settings.stop == "coherence" else {}
-        progress: dict[str, Any] = {"idle": after.idle}
-        if scored and not after.idle:
-            progress |= {**scored, "coherence_before": state.coherence}
-            if after.coherence < state.coherence:
-                after = replace(state, round=round_)
-        else:
-            scored = {}
-        facts = what_happened(state, after, local, self.settings.n_components)
+        settings, (local, after) = self.settings, reply
+        reason = "no client has enough new documents" if after.idle >= settings.patience else ""
+        scored, coherence = settings.stop == "coherence" and not after.idle, after.coherence
+        if scored and coherence < state.coherence:
+            reason = "the topics are less coherent than those of the round before, which stay"
+            after = replace(state, round=round_)
+        facts = what_happened(state, after, local, settings.n_components)
         if scored:
-            facts["coherence"] = scored["coherence"]
+            facts["coherence"] = coherence
         after = replace(after, history=[*state.history, facts])
         files = {f"topics-{round_:05d}": {name: asdict(sent) for name, sent in local.items()}}
-        return Step(after, facts, files=files, **progress)
+        return Step(after, facts, reason=reason, files=files)
 
     def save(self, state: FLDAState) -> Arrays:
         return state.arrays()

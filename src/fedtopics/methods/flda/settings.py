@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
-from fedtopics.methods.core.settings import TopicSettings, check_seeds, fill_from
+from fedtopics.methods.core.settings import MethodPreset, TopicSettings, check_seeds
 from fedtopics.methods.flda.topic_lists import Linkage
 from fedtopics.text.arrivals import ArrivalSettings
 
@@ -16,32 +17,28 @@ _PAPER = {
     "absent_words": "ignored", "memory": 0.0, "n_words": 10, "spare_topics": 0, "relevance": 1.0,
     "stop": "coherence",
 }  # fmt: skip
-_TRANSITIVE = {**_PAPER, "linkage": "single", "keep_unmatched": False, "refill": False}
-_PAIRWISE = {**_PAPER, "linkage": "pairs", "keep_unmatched": True, "refill": True}
 FLDA_PRESETS: dict[str, dict[str, Any]] = {
-    "default": {}, "paper-transitive": _TRANSITIVE, "paper-pairwise": _PAIRWISE,
-    "paper": _TRANSITIVE,  # as it was called when one reading was known
-}  # fmt: skip
+    "default": {},
+    "paper-transitive": {**_PAPER, "linkage": "single", "keep_unmatched": False, "refill": False},
+    "paper-pairwise": {**_PAPER, "linkage": "pairs", "keep_unmatched": True, "refill": True},
+}
 
 
-class FLDAChoice(BaseModel):
-    """What a study's [method] begins with."""
-
-    name: Literal["flda"] = Field("flda", description="the method")
-    preset: Literal["default", "paper-transitive", "paper-pairwise", "paper"] = Field(
-        "default",
-        description='for what is not given: "paper-transitive" and "paper-pairwise" take the '
-        'paper\'s algorithms, of which lines are lost, word by word; "paper" is the first',
-    )
-
-
-class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
+class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, MethodPreset):
     """All parameters of F-LDA, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = (
         "each client's own topics leave, which Gibbs sampling finds of all its documents together"
     )
 
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FLDA_PRESETS
+
+    name: Literal["flda"] = Field("flda", description="the method")
+    preset: Literal["default", "paper-transitive", "paper-pairwise"] = Field(
+        "default",
+        description='for what is not given: "paper-transitive" and "paper-pairwise" take the '
+        "paper's algorithms, of which lines are lost, word by word",
+    )
     max_rounds: int = Field(3, ge=1, description="most rounds")
     spare_topics: int | None = Field(
         None,
@@ -93,22 +90,12 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, FLDAChoice):
         "those of the round before, which stay",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, settings: Any) -> Any:
-        return fill_from(FLDA_PRESETS, settings)
-
     @model_validator(mode="after")
     def _seeds_fit(self) -> FLDASettings:
         check_seeds(self.seed_topics, self.n_components)
         if self.stop == "coherence" and self.coherence == "nothing":
             raise ValueError('stop = "coherence" needs a coherence that is not "nothing"')
         return self
-
-    @property
-    def stops(self) -> dict[str, float]:
-        coherence = {"coherence": 0.0} if self.stop == "coherence" else {}
-        return {"idle": self.patience, **coherence}
 
     @property
     def adds_up(self) -> bool:

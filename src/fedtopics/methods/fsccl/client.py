@@ -1,22 +1,129 @@
-"""The client's half of FSCCL: a round's training on its own documents."""
+"""The client's side of FSCCL: a round's training on its own documents.
+
+It trains on contrastive views of texts, and on clusters.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
 
 from fedtopics.inference.points import Numbers
-from fedtopics.inference.trained_clusters import Contrastive
+from fedtopics.inference.trained_clusters import Contrastive, log_student_t
 from fedtopics.methods.clusters.client import ClusterClient
 from fedtopics.methods.clusters.views import embedded_views
 from fedtopics.methods.core.client import leaves
-from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.fsccl.settings import FSCCLSettings
-from fedtopics.methods.fsccl.training import Texts, train
 from fedtopics.methods.kmeans.lloyd import calls_of_start
+from fedtopics.methods.lda.minibatches import Minibatches
+from fedtopics.networks import Adapter, Tensors, represent, score
+
+FEATURES = 128  # numbers by which views are compared
+
+
+def network(dimension: int, hidden: int) -> Adapter:
+    """Return the adapter, whose head stacks the two layers of the contrastive head.
+
+    Both layers have `dimension` inputs; the first has as many outputs, the second FEATURES.
+    """
+    return Adapter(dimension, hidden, dimension + FEATURES)
+
+
+class Trained(Contrastive):
+    """All that is trained: what clusters are inferred by, and the contrastive head."""
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the weights that travel."""
+        return super().shapes() | network(self.n_dimensions, self.settings.hidden).shapes
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Points of a client's texts, and of two views of them, shape (n, n_dimensions) each."""
+
+    points: Tensor
+    first: Tensor
+    second: Tensor
+
+
+def train(
+    weights: Tensors, texts: Texts, settings: FSCCLSettings, secret: Secret, round_: int,
+    attempt: int = 1,
+) -> float:  # fmt: skip
+    """Train weights in place on a round's minibatches; return the mean loss.
+
+    The weights are the network's and its centres, without gradients. Minibatches and dropout follow
+    from the client's secret, the round (from 1) and the attempt at it.
+    """
+    parameters = [weight.requires_grad_() for weight in weights.values()]
+    optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
+    batches = Minibatches(np.arange(len(texts.points)), secret, 0.0, 1)
+    size = batches.size(settings.batch_size)
+    noise = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
+    total, steps = 0.0, settings.local_steps
+    for number in range((round_ - 1) * steps, round_ * steps):
+        rows = torch.from_numpy(batches.draw(number + 1, size, attempt))
+        views = torch.cat([texts.first[rows], texts.second[rows]])
+        features = contrast(weights, represent(weights, drop(views, settings.dropout, noise)))
+        near = log_student_t(represent(weights, texts.points[rows]), weights["centres"])
+        apart = contrastive_loss(features, settings.contrast_temperature)
+        loss = settings.contrastive_weight * apart + clustering_loss(near)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        total += float(loss.detach())
+    return total / steps
+
+
+def drop(points: Tensor, share: float, noise: torch.Generator) -> Tensor:
+    """Apply dropout with a generator, which torch's dropout does not take."""
+    kept = torch.rand(points.shape, generator=noise) >= share
+    return points * kept / (1 - share)
+
+
+def contrast(weights: Tensors, represented: Tensor) -> Tensor:
+    """Return the features of views, shape (n, FEATURES), by two layers on (n, n_dimensions)."""
+    n = represented.shape[1]
+    first = {name: weights[name][:n] for name in ("head", "head_bias")}
+    second = {name: weights[name][n:] for name in ("head", "head_bias")}
+    return score(second, torch.relu(score(first, represented)))
+
+
+def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
+    """Return the contrastive loss of a text's two views against all other views (NT-Xent).
+
+    Features, of shape (2 n, n_features), are one view of each text, then the other. The result is
+    the mean cross-entropy in nats; log(2 n - 1) where all views are alike.
+    """
+    unit = normalize(features)
+    itself = torch.eye(len(unit), dtype=torch.bool)
+    likeness = (unit @ unit.T / temperature).masked_fill(itself, -torch.inf)
+    return cross_entropy(likeness, torch.arange(len(unit)).roll(len(unit) // 2))
+
+
+def clustering_loss(near: Tensor) -> Tensor:
+    """Return the divergence of memberships from sharper ones of clusters of more even sizes.
+
+    It is KL(p || q) / n in nats, where q is the softmax of `near`, of shape (n, n_clusters) as of
+    `log_student_t`, p = q^2 / f with rows that sum to 1 has no gradient, and f sums q over the
+    documents.
+
+    References
+    ----------
+    Xie et al., Unsupervised Deep Embedding for Clustering Analysis, ICML 2016, equations 2 and 3.
+    """
+    log_q = near.log_softmax(1)
+    fixed = log_q.detach()
+    log_p = (2 * fixed - fixed.logsumexp(0)).log_softmax(1)
+    return (log_p.exp() * (log_p - log_q)).sum(1).mean()
+
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -40,10 +147,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         "their number; the loss, summed over documents; their number."
     )
     def train_locally(self, vocabulary: str, round: int, weights: Arrays) -> dict[str, Any]:
-        """Train the network on the client's documents for a round.
-
-        `weights` are the network's, its centres, and the mean embedding: see `Trained.shapes`.
-        """
+        """Train the network on the client's documents for a round."""
         self.check(vocabulary)
         arrays, n = dict(weights), len(self.usable)
         texts = self._texts(arrays.pop("origin"))

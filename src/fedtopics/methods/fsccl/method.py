@@ -27,8 +27,8 @@ from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field
 from fedtopics.methods.core.training import Arrays, Step
+from fedtopics.methods.fsccl.client import Trained, network
 from fedtopics.methods.fsccl.settings import FSCCLSettings
-from fedtopics.methods.fsccl.training import Trained, network
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 
 

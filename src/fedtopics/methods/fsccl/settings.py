@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from fedtopics.methods.clusters.settings import EmbeddedSettings, NetworkTraining
 from fedtopics.methods.clusters.views import ViewSettings
+from fedtopics.methods.core.settings import MethodName
 
 
-class FSCCLChoice(BaseModel):
-    """What a study's [method] begins with."""
-
-    name: Literal["fsccl"] = Field("fsccl", description="the method")
-
-
-class FSCCLSettings(EmbeddedSettings, NetworkTraining, ViewSettings, FSCCLChoice):
+class FSCCLSettings(EmbeddedSettings, NetworkTraining, ViewSettings, MethodName):
     """All parameters of FSCCL, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = "its network is trained on pairs of documents"
 
+    name: Literal["fsccl"] = Field("fsccl", description="the method")
     max_rounds: int = Field(40, ge=1, description="rounds")
     deletion: float = Field(
         0.2, ge=0, lt=1,

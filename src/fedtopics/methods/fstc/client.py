@@ -158,7 +158,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         """
         self.check(vocabulary)
         compute = lambda: self._trained(round, centres, counts, network)  # noqa: E731
-        given = "trained", round, centres, counts, network
+        given = {"round": round, "centres": centres, "counts": counts, "network": network}
         sums, own, loss = self.guard.once(groups, given, compute)
 
         def summed(enough: Enough) -> dict[str, Any]:

@@ -38,8 +38,8 @@ from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field, Template, UpTo, counts, sums
 from fedtopics.methods.core.training import Step, below, iterate, prefixed
-from fedtopics.methods.discriminative.cluster_number import with_number
 from fedtopics.methods.discriminative.method import start_separation
+from fedtopics.methods.discriminative.separation import with_number
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
@@ -127,10 +127,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
     def _same_encoder(self, agreement: Agreement) -> Shapes:
-        """Check that all clients have the same encoder; return the shapes of its weights.
-
-        Who says something else than most is named, of its shapes as of its weights.
-        """
+        """Check that all clients have the same encoder; return the shapes of its weights."""
         if not self.settings.fine_tune:
             return {}
         weights = UpTo("weights", MOST_WEIGHTS)

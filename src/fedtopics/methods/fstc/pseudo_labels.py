@@ -137,13 +137,6 @@ class Mixture:
         right, wrong = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
         return self._maximise(delta, right, wrong), right
 
-    def fit(self, residuals: Tensor, steps: int) -> tuple[Mixture, Tensor]:
-        """Take one or more steps; return the last one's mixture and responsibilities."""
-        mixture, responsibilities = self.step(residuals)
-        for _ in range(steps - 1):
-            mixture, responsibilities = mixture.step(residuals)
-        return mixture, responsibilities
-
     def _log_odds(self, delta: Tensor) -> Tensor:
         """Return log of right : wrong of which equation 9 is the probability, shape (n,)."""
         variances = self.variances.to(delta)

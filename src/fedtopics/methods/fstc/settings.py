@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned, TunedShape
 from fedtopics.methods.clusters.settings import NetworkTraining
 from fedtopics.methods.clusters.views import ViewSettings
-from fedtopics.methods.core.settings import fill_from
+from fedtopics.methods.core.settings import MethodPreset
 from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.networks.trained_encoder import Shapes
 
@@ -26,8 +27,14 @@ FSTC_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FSTCChoice(BaseModel):
-    """What a study's [method] begins with."""
+class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, MethodPreset):
+    """All parameters of FSTC, as a study names them."""
+
+    UNBOUNDED: ClassVar[str] = (
+        "its network is trained on clusters of documents, which change with each other"
+    )
+
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
 
     name: Literal["fstc"] = Field("fstc", description="the method")
     preset: Literal["default", "paper", "rstc", "stc"] = Field(
@@ -35,15 +42,6 @@ class FSTCChoice(BaseModel):
         description='for what is not given: "paper" is FSTC from k-means, "rstc" that without '
         'alignment, "stc" that without the mixture as well',
     )
-
-
-class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, FSTCChoice):
-    """All parameters of FSTC, as a study names them."""
-
-    UNBOUNDED: ClassVar[str] = (
-        "its network is trained on clusters of documents, which change with each other"
-    )
-
     max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")
     local_steps: int = Field(
         40, ge=1, description="minibatches a client takes in one round; 100 in the paper"
@@ -67,7 +65,6 @@ class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, FSTCChoice
         None, ge=0, le=1,
         description="share of all steps after which the mixture weighs documents; by default never",
     )  # fmt: skip
-    mixture_steps: int = Field(1, ge=1, description="steps of the mixture for each minibatch")
     loss: Literal["squared", "cross_entropy"] = Field(
         "squared",
         description='what is made small between scores and pseudo-labels: "squared" error, as in '
@@ -82,11 +79,6 @@ class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, FSTCChoice
     fine_tune: bool = Field(False, description="train the encoder as well; meant for a GPU")
     encoder_learning_rate: float = Field(5e-6, gt=0, description="of the encoder")
     max_length: int = Field(32, ge=1, description="tokens of a text that the encoder is trained on")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, settings: Any) -> Any:
-        return fill_from(FSTC_PRESETS, settings)
 
     @property
     def stops(self) -> dict[str, float]:

@@ -111,11 +111,7 @@ class EncodedInputs(FixedInputs):
 def encoder_to_train(
     corpus: Corpus, settings: FSTCSettings, local_model: str | None
 ) -> EncoderNetwork:
-    """Load the study's encoder, which the client may have elsewhere, to train it on its texts.
-
-    Raise StudyError if it cannot be loaded or trained, or has another dimension than the study
-    says; DataError if documents have embeddings and no text.
-    """
+    """Load the study's encoder, which the client may have elsewhere, to train it on its texts."""
     model, dimension = local_model or settings.embedding.model, settings.embedding.dimension
     encoder = encoder_network(model, settings.max_length)
     if encoder.dimension != dimension:
@@ -142,11 +138,7 @@ class Broadcast:
 
 
 class Trainer:
-    """One client's network and pseudo-labels.
-
-    The first weights are the same at each client, the first labels have the shape (n_documents,
-    n_clusters).
-    """
+    """One client's network and pseudo-labels."""
 
     def __init__(
         self, settings: FSTCSettings, inputs: FixedInputs, weights: Tensors,
@@ -201,7 +193,7 @@ class Trainer:
             # Of cross entropy it is the softmax of scores that comes near to a label.
             squared = self._settings.loss == "squared"
             residuals = labels - (outputs if squared else outputs.softmax(1))
-            self._mixture, right = self._mixture.fit(residuals, self._settings.mixture_steps)
+            self._mixture, right = self._mixture.step(residuals)
             trust = trusted(right)
         loss = weighted_error(labels, outputs, trust, self._settings.loss)
         if self._settings.alignment:

@@ -28,8 +28,14 @@ from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.start import AVERAGES, begin, check_fits
-from fedtopics.methods.gfedntm.state import NetworkState, Update, topics_in
+from fedtopics.methods.gfedntm.state import (
+    AVERAGES,
+    NetworkState,
+    Update,
+    begin,
+    check_fits,
+    topics_in,
+)
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import to_arrays
 from fedtopics.networks.passes import finish_all, shapes_of
@@ -38,12 +44,7 @@ SLOWEST = 0.01  # of the learning rate
 
 
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
-    """The method's program.
-
-    A model that is trained further keeps its weights, running statistics and number of rounds; the
-    moments of Adam are no part of a model. Raise StudyError if the plan starts from another number
-    of topics, or trains a model of another network further.
-    """
+    """The method's program; a model that is trained further keeps all but the moments of Adam."""
 
     def __init__(self, plan: Plan[GFedNTMSettings]) -> None:
         super().__init__(plan)

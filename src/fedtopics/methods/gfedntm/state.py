@@ -1,19 +1,39 @@
-"""What the program of gFedNTM keeps from round to round."""
+"""What the program of gFedNTM keeps from round to round, and what it starts from.
+
+A training starts from another network, from given topics, or from topics of sums. With the model's
+vocabulary all weights are copied. With another vocabulary, weights of a word go with the word, and
+topics keep their numbers. A new word has no effect at first: no topic prefers it, and the encoder
+does not see it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedtopics.errors import StudyError
+from fedtopics.inference.mixture import topics_of
+from fedtopics.inference.points import unit_rows
 from fedtopics.methods.core.aggregation import Payload, ServerOptimizer
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.plan import Plan, WarmStart
 from fedtopics.methods.core.training import below, prefixed
-from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays
+from fedtopics.methods.gfedntm.settings import GFedNTMSettings
+from fedtopics.methods.lda.first_topics import find_first_topics
+from fedtopics.methods.mixture.client import calls_of_mixture
+from fedtopics.methods.mixture.method import find_mixture
+from fedtopics.methods.mixture.settings import MixtureSettings
+from fedtopics.metrics import align_words
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.networks import NetworkSettings, NeuralTopicModel, Tensors, to_arrays
 from fedtopics.networks.passes import Shapes, finish_all
+from fedtopics.text.embeddings import same_model
 
 AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normalisation
 
@@ -71,3 +91,129 @@ class Update:
     documents: int
     loss: float
     sums: Payload
+
+
+AVERAGES = "averages"  # name of the running sums in a model, beside what is computed from them
+PROBES = 2, 3  # vocabulary sizes: shapes of two such networks differ along the axis of words
+MEANINGS = (
+    "hidden", "learn_prior", "word_bias", "encoder_input", "posterior_gain", "normalise_topics",
+    "layer_norm",
+)  # fmt: skip
+
+
+def check_fits(model: TopicModel, settings: GFedNTMSettings) -> None:
+    """Raise StudyError if a model's network is not the study's, so that it cannot go on."""
+    network = settings.build(len(model.vocabulary))
+    what = _differences(model, network)
+    theirs, ours = model.inference.precision, network.precision
+    if theirs != ours:
+        what.append(f"precision = {theirs!r}, the study's {ours!r}")
+    if what:
+        raise StudyError(
+            f"The model has {'; '.join(what)}, so it cannot go on as it is; make the study like "
+            'it, or set vocabulary to "agree" to begin with its topics.'
+        )
+
+
+def _differences(model: TopicModel, network: NeuralTopicModel) -> list[str]:
+    """Return in what the weights of a model's network, or their meaning, differ from another's."""
+    trained = model.inference
+    if trained.name != network.name:
+        return [f"network = {trained.name!r}, the study's {network.name!r}"]
+    theirs, ours = _described(trained.settings, network), _described(network.settings, network)
+    different = [key for key in ours if theirs[key] != ours[key]]
+    if not different and _axes_of_words(network, len(model.vocabulary), model.weights) is None:
+        return ["weights of other shapes"]  # its class has changed since
+    return [f"{key} = {theirs[key]!r}, the study's {ours[key]!r}" for key in different]
+
+
+def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str, Any]:
+    described: dict[str, Any] = {key: getattr(settings, key) for key in MEANINGS}
+    if settings.posterior_gain is not None:
+        described["posterior_gain"] = "learned"  # from whichever first value
+    if network.sees_embedding:
+        theirs, ours = settings.embedding.model, network.settings.embedding.model
+        described["embedding.model"] = ours if same_model(theirs, ours) else theirs
+        described["embedding.dimension"] = settings.embedding.dimension
+        described["embedding_weight above 0"] = settings.embedding_weight > 0
+    return described
+
+
+def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -> None:
+    """Replace a state's first weights by those of a model or of topics, in place."""
+    network, topics = state.network, start.on(words)
+    model = start.model
+    if model is None or _differences(model, network):
+        if model is not None:  # a topic of no document has words all the same
+            topics = align_words(model.beta, start.words, words)
+        totals = topics.sum(1, keepdims=True)
+        even = np.full_like(topics, 1 / len(words))
+        network.start_from(state.weights, np.divide(topics, totals, out=even, where=totals > 0))
+        return
+    axes = _axes_of_words(network, len(model.vocabulary), model.weights) or {}
+    places = torch.tensor([model.vocabulary.index.get(word, -1) for word in words])
+    for name, weight in state.weights.items():
+        _copy_words(weight, model.weights[name], axes[name], places)
+    averages = model.shared.get(AVERAGES, {})
+    sums = state.shapes.sums
+    if {stage: tuple(total.shape) for stage, total in averages.items()} == sums:
+        state.averages = {stage: total.clone() for stage, total in averages.items()}
+
+
+def _axes_of_words(
+    network: NeuralTopicModel, n_words: int, weights: Tensors
+) -> dict[str, int | None] | None:
+    """Return each weight's axis of words, if any; None if one has several, or shapes differ."""
+    build = partial(type(network), settings=network.settings, dtype=network.dtype)
+    small, larger = ({n: t.shape for n, t in build(k).initial_weights(0).items()} for k in PROBES)
+    axes: dict[str, int | None] = {}
+    expected = {}
+    for name, shape in small.items():
+        growing = [axis for axis, size in enumerate(shape) if larger[name][axis] != size]
+        axes[name] = growing[0] if growing else None
+        expected[name] = tuple(n_words if axis in growing else n for axis, n in enumerate(shape))
+        if len(growing) > 1:
+            return None
+    return axes if {n: tuple(t.shape) for n, t in weights.items()} == expected else None
+
+
+def _copy_words(
+    weight: torch.Tensor, trained: torch.Tensor, axis: int | None, places: torch.Tensor
+) -> None:
+    """Copy a trained weight, word by word; of new words a matrix has zeros, a vector the mean."""
+    if axis is None:
+        weight.copy_(trained)
+        return
+    rows, old = weight.movedim(axis, 0), trained.movedim(axis, 0)
+    there = places >= 0
+    rows[there] = old[places[there]].to(weight.dtype)
+    rows[~there] = old.mean().to(weight.dtype) if old.ndim == 1 else 0
+
+
+def begin(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]) -> None:
+    """Replace a state's first weights by what training begins with, in place."""
+    settings, network = plan.settings, state.network
+    if plan.start is not None:
+        start_network(state, plan.start, agreement.vocabulary.words)
+    elif settings.initialisation == "mixture":
+        mixture = mixture_of(settings)
+        sums = find_mixture(agreement, mixture, plan.seed)
+        # Embeddings are a network's as they come, measured from no origin.
+        directions = unit_rows(unit_rows(sums["directions"]) + sums["origin"])
+        topics = topics_of(sums["words"], mixture.smoothing)
+        network.start_from(state.weights, topics, directions)
+    elif settings.initialisation != "random":
+        network.start_from(state.weights, find_first_topics(agreement, settings, plan.seed))
+
+
+def calls_before(settings: GFedNTMSettings) -> dict[str, str]:
+    """Return how often which functions find topics to begin with, besides anchors."""
+    if settings.initialisation != "mixture":
+        return {}
+    mixture = mixture_of(settings)
+    return calls_of_mixture(mixture, f"at most {mixture.max_rounds} times, before the first round")
+
+
+def mixture_of(settings: GFedNTMSettings) -> MixtureSettings:
+    """Return the settings of the mixture that a network begins with."""
+    return MixtureSettings(n_components=settings.n_components, embedding=settings.embedding)

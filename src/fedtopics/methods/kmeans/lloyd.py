@@ -6,9 +6,9 @@ The centres are those of k-means on pooled texts, from the same start, however t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from fedtopics.methods.core.replies import Field, Template, sums
 from fedtopics.methods.core.replies import counts as whole
 from fedtopics.methods.core.training import Step, iterate
 
+Clusterings = TypeVar("Clusterings", bound=Any)
 TRIAL = 10  # rounds after which the best start goes on alone
 SEED = 1  # of the starts, besides the study's
 AT_REST = 1e-9  # centres that move by less, relative to their norm, have arrived
@@ -48,13 +49,17 @@ class Partition:
 
     def best(self, n: int) -> Partition:
         """Return the n clusterings with the smallest distances."""
-        order = ranked(self.distances)[:n]
-        arrays = {name: array[order] for name, array in self.arrays().items()}
-        return Partition(**arrays, rounds=self.rounds)
+        return chosen(self, ranked(self.distances)[:n])
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name."""
-        return {name: value for name, value in vars(self).items() if name != "rounds"}
+
+def arrays_of(clusterings: Clusterings) -> dict[str, NDArray[Any]]:
+    """Return the arrays of several clusterings by name."""
+    return {name: value for name, value in vars(clusterings).items() if name != "rounds"}
+
+
+def chosen(clusterings: Clusterings, rows: NDArray[np.int64]) -> Clusterings:
+    """Return some of several clusterings."""
+    return replace(clusterings, **{n: each[rows] for n, each in arrays_of(clusterings).items()})
 
 
 @dataclass(frozen=True)
@@ -132,10 +137,7 @@ def calls_of_start(settings: KMeansStart) -> dict[str, str]:
 
 
 def draw_centres(settings: KMeansStart, moments: Moments, seed: int) -> Numbers:
-    """Draw the starts, shape (n_starts, n_clusters, n_dimensions).
-
-    Raise StudyError if there are fewer documents than clusters.
-    """
+    """Draw the starts, shape (n_starts, n_clusters, n_dimensions)."""
     if moments.count < settings.n_components:
         raise StudyError(
             f"The clients have {moments.count} documents together, fewer than n_components = "

@@ -25,7 +25,14 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Clients, Run
 from fedtopics.methods.core.replies import LIMIT, Field, Template, UpTo, sums
 from fedtopics.methods.core.training import Arrays, Step
-from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, draw_centres
+from fedtopics.methods.kmeans.lloyd import (
+    AT_REST,
+    TRIAL,
+    Lloyd,
+    Partition,
+    arrays_of,
+    draw_centres,
+)
 from fedtopics.methods.kmeans.settings import KMeansSettings
 
 
@@ -95,7 +102,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         """As of `Program.save`; with several starts left, a run cannot be resumed."""
         if len(state.partition.centres) > 1:
             return None
-        return {"origin": state.origin, **state.partition.arrays()}
+        return {"origin": state.origin, **arrays_of(state.partition)}
 
     def load(self, agreement: Agreement, arrays: Arrays) -> KMeansState:
         partition = {name: array for name, array in arrays.items() if name != "origin"}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
 from fedtopics.methods.bounded.settings import BoundedClusters, Shares
 from fedtopics.methods.clusters.settings import ClusterSettings
-from fedtopics.methods.core.settings import fill_from
+from fedtopics.methods.core.settings import MethodPreset
 
 KMEANS_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -19,31 +20,23 @@ KMEANS_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class KMeansChoice(BaseModel):
-    """What a study's [method] begins with."""
+class KMeansSettings(BoundedClusters, ClusterSettings, MethodPreset):
+    """All parameters of federated k-means, as a study names them."""
+
+    SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"clusters": 0.2})
+
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = KMEANS_PRESETS
 
     name: Literal["kmeans"] = Field("kmeans", description="the method")
     preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(
         "default", description="for what is not given: the FSTC paper's baseline of that name"
     )
-
-
-class KMeansSettings(BoundedClusters, ClusterSettings, KMeansChoice):
-    """All parameters of federated k-means, as a study names them."""
-
-    SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"clusters": 0.2})
-
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",
         description='"lloyd": sums at the clients, centres at the server, round after round, as if '
         'texts were pooled; "k-fed": each client its own k-means, once',
     )
     max_rounds: int = Field(100, ge=1, description="most rounds")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, settings: Any) -> Any:
-        return fill_from(KMEANS_PRESETS, settings)
 
     @property
     def own_exchanges(self) -> str:

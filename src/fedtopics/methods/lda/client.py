@@ -28,10 +28,11 @@ class LDAClient(MinibatchClient[LDASettings]):
         instead = "once instead of expected_counts, if a model is trained further on new documents"
         return {"expected_counts": "each round", "all_expected_counts": instead}
 
-    def prepare(self, length: float) -> None:
+    def adopt(self, words: list[str], total: int, length: float) -> None:
+        super().adopt(words, total, length)
         lengths = self.bag.sum(1)
         own = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
-        # What others say of their documents shortens none here that is as usual.
+        # The mean that others announce cannot shorten a document that is as usual here.
         self._bounded = shortened(self.bag, LONGEST * max(length, own))
 
     @drawn_anew(noise=False)

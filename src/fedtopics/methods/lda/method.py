@@ -35,11 +35,7 @@ PseudoCounts = NDArray[np.float64]
 
 
 class LDA(Program[LDASettings, PseudoCounts]):
-    """The method's program.
-
-    The rounds of a model that is trained further count on: stochastic ones weigh less and less.
-    Raise StudyError if the plan starts from another number of topics.
-    """
+    """The method's program; rounds of a model that is trained further count on."""
 
     def __init__(self, plan: Plan[LDASettings]) -> None:
         super().__init__(plan)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.bounded.settings import Bounded, Shares
-from fedtopics.methods.core.settings import FIRST_TOPICS, Beginning, MinibatchSettings
+from fedtopics.methods.core.settings import FIRST_TOPICS, Beginning, MethodName, MinibatchSettings
 
 
-class LDAChoice(BaseModel):
-    """What a study's [method] begins with."""
-
-    name: Literal["lda"] = Field("lda", description="the method")
-
-
-class LDASettings(Bounded, MinibatchSettings, LDAPrior, LDAChoice):
+class LDASettings(Bounded, MinibatchSettings, LDAPrior, MethodName):
     """All parameters of federated LDA, as a study names them."""
 
     ONCE: ClassVar[int] = 2
@@ -26,6 +20,7 @@ class LDASettings(Bounded, MinibatchSettings, LDAPrior, LDAChoice):
         "learning": "batch", "coherence": "nothing", "max_rounds": 4,
     }  # fmt: skip
 
+    name: Literal["lda"] = Field("lda", description="the method")
     learning: Literal["stochastic", "batch"] = Field(
         "stochastic",
         description='"stochastic": a round is a minibatch; "batch": a round is all documents',

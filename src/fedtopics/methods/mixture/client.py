@@ -44,7 +44,7 @@ class MixtureSums(PointClient[Settings]):
         """Sum the documents by how probably they are of each topic (the E-step)."""
         self.check(vocabulary)
         compute = lambda: self._expected(Evidence(**evidence))  # noqa: E731
-        sums, weights, loss = self.guard.once(groups, ("topics", evidence), compute)
+        sums, weights, loss = self.guard.once(groups, {"sums": "topics", **evidence}, compute)
 
         def summed(enough: Enough) -> dict[str, Any]:
             of_enough = {name: total * enough[:, None] for name, total in sums.items()}

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from fedtopics.inference.mixture import MixtureShape
 from fedtopics.methods.clusters.settings import KMeansStart
+from fedtopics.methods.core.settings import MethodName
 from fedtopics.text.embeddings import EmbeddingSettings
 
 
-class MixtureChoice(BaseModel):
-    """What a study's [method] begins with."""
-
-    name: Literal["mixture"] = Field("mixture", description="the method")
-
-
-class MixtureSettings(KMeansStart, MixtureShape, MixtureChoice):
+class MixtureSettings(KMeansStart, MixtureShape, MethodName):
     """All parameters of the mixture of embeddings and words, as a study names them."""
 
+    name: Literal["mixture"] = Field("mixture", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
     start_rounds: int = Field(20, ge=1, description="most rounds of k-means before what follows")
     max_rounds: int = Field(50, ge=1, description="most rounds")

@@ -73,13 +73,11 @@ class Factoring(ContinuedClient[Settings]):
     def factor_sums(
         self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
     ) -> dict[str, Any]:
-        """Fit all documents by the topics (n_words, n_topics); return X' W and W' W.
-
-        A topic counts if as many documents have it as the policy asks for: see `enough_have`.
-        """
+        """Fit all documents by the topics (n_words, n_topics); return X' W and W' W."""
         self.check(vocabulary)
         compute = lambda: self._factored(rarity, topics)  # noqa: E731
-        sums, products, shares = self.guard.once(groups, ("factors", rarity, topics), compute)
+        given = {"sums": "factors", "rarity": rarity, "topics": topics}
+        sums, products, shares = self.guard.once(groups, given, compute)
 
         def summed(enough: Enough) -> dict[str, Any]:
             return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
@@ -112,7 +110,7 @@ class Factoring(ContinuedClient[Settings]):
         self.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         compute = lambda: sum_words(self.bag, thetas, topics.shape[1])  # noqa: E731
-        reply = self.guard.by_topic(groups, (rarity, topics), compute)
+        reply = self.guard.by_topic(groups, {"rarity": rarity, "topics": topics}, compute)
         return reply | {"documents": len(self.usable)}
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:

@@ -144,10 +144,7 @@ def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> N
 
 
 def pulls(seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int) -> Numbers:
-    """Return directions of given words, of length 1, (n_words, n_topics); zeros for other topics.
-
-    Raise StudyError if a topic has no agreed word.
-    """
+    """Return directions of given words, of length 1 or 0, (n_words, n_topics)."""
     found = np.zeros((len(words), n_topics))
     for number, given in enumerate(seeds):
         known = [words[word] for word in given if word in words]

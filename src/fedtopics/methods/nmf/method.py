@@ -28,11 +28,7 @@ from fedtopics.model.topic_model import TopicModel
 
 
 class NMF(Program[NMFSettings, NMFState]):
-    """The method's program.
-
-    Raise StudyError if the plan starts from another number of topics, or has given words for
-    topics of a model that is trained further.
-    """
+    """The method's program."""
 
     def __init__(self, plan: Plan[NMFSettings]) -> None:
         super().__init__(plan)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from fedtopics.inference.nmf import NMFShape
 from fedtopics.methods.bounded.settings import Bounded, Shares
-from fedtopics.methods.core.settings import check_seeds
+from fedtopics.methods.core.settings import MethodName, check_seeds
 
 
-class NMFChoice(BaseModel):
-    """What a study's [method] begins with."""
-
-    name: Literal["nmf"] = Field("nmf", description="the method")
-
-
-class NMFSettings(Bounded, NMFShape, NMFChoice):
+class NMFSettings(Bounded, NMFShape, MethodName):
     """All parameters of federated NMF, as a study names them."""
 
     ONCE: ClassVar[int] = 2
@@ -26,6 +20,7 @@ class NMFSettings(Bounded, NMFShape, NMFChoice):
     )
     with_privacy: ClassVar[dict[str, Any]] = {"coherence": "nothing", "max_rounds": 8}
 
+    name: Literal["nmf"] = Field("nmf", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(40, ge=1, description="most rounds")
     tolerance: float = Field(
