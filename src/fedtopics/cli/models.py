@@ -160,7 +160,7 @@ def terms(
     FILE is TOML, a line a term with its synonyms, as J45 = ["asthma", "wheezing"], or a .csv with
     the columns term and synonym.
     """
-    from fedtopics.model.terms import read_terms
+    from fedtopics.model.search import read_terms
     from fedtopics.model.topic_model import TopicModel
 
     rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), top, by=by)

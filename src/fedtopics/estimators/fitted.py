@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedtopics.federation.sweep import held_out_loss
 from fedtopics.model.document_map import DocumentMap
 from fedtopics.model.exports import data_frame
+from fedtopics.model.finding import BEST
 from fedtopics.model.over_time import (
     Grouped,
     grouped_by_class,
@@ -19,7 +20,6 @@ from fedtopics.model.over_time import (
     rows_of_study,
     values_of,
 )
-from fedtopics.model.representative import BEST
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import require
 from fedtopics.harmless import for_csv, for_markdown, for_scripts
+from fedtopics.model.finding import Finder, representatives
 from fedtopics.model.labels import shown_label
-from fedtopics.model.representative import representatives
-from fedtopics.model.topics import Finder, Topics
+from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 
 TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text, missing where there is none

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.model.finding import Finder
 from fedtopics.model.search import is_form
-from fedtopics.model.topics import Finder
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.model.topics import Finder
+from fedtopics.model.finding import Finder
 from fedtopics.text.corpus import Corpus, column_of
 
 Unit = Literal["year", "quarter", "month", "week", "day"]

@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from fedtopics.errors import DataError
 from fedtopics.methods.flda.labelled_pairs import TopicPair
-from fedtopics.model.charts import Panel, chart
+from fedtopics.model.figures import Panel, chart
 
 FEWEST_LABELS = 10
 PENALTY = 1e4  # scikit-learn's C: as good as none, but a slope exists if a cosine parts the labels
