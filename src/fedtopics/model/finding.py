@@ -182,8 +182,8 @@ class Finder(Topics):
     ) -> list[dict[str, Any]]:
         """Return the documents that are most of each topic, or of one.
 
-        A document stands for its largest topic alone, so that one which is the largest of none has no
-        row.
+        A document stands for its largest topic only; a topic that is the largest of no document
+        has no row.
 
         Leaves the client
             Nothing: it is made where the documents are, and stays with who asks for it.
@@ -200,8 +200,8 @@ class Finder(Topics):
         Returns
         -------
         list of dict
-            ``topic``; ``document``, its row among those given, counted from 0; ``client``, its key in
-            the mapping; ``share``, that of the topic in the document; ``text``. Topics by their
+            ``topic``; ``document``, its row among those given, counted from 0; ``client``, its key
+            in the mapping; ``share``, that of the topic in the document; ``text``. Topics by their
             number, in each the largest share first.
 
         Raises
