@@ -182,8 +182,7 @@ class Finder(Topics):
     ) -> list[dict[str, Any]]:
         """Return the documents that are most of each topic, or of one.
 
-        A document stands for its largest topic only; a topic that is the largest of no document
-        has no row.
+        A document stands for its largest topic only.
 
         Leaves the client
             Nothing: it is made where the documents are, and stays with who asks for it.
@@ -201,8 +200,8 @@ class Finder(Topics):
         -------
         list of dict
             ``topic``; ``document``, its row among those given, counted from 0; ``client``, its key
-            in the mapping; ``share``, that of the topic in the document; ``text``. Topics by their
-            number, in each the largest share first.
+            in the mapping; ``share``, that of the topic in the document; ``text``. By topic, in
+            each the largest share first; a topic that is the largest of no document has none.
 
         Raises
         ------
@@ -215,18 +214,15 @@ class Finder(Topics):
         corpora = {client: Corpus.of(each) for client, each in by_client.items()}
         found = [self.theta_and_seen(corpus) for corpus in corpora.values()]
         theta, seen = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        n_topics = theta.shape[1]
-        if topic is not None and not 0 <= topic < n_topics:
-            raise StudyError(
-                f"There is no topic {topic!r}; the model has topics 0 to {n_topics - 1}."
-            )
+        if topic is not None and not 0 <= topic < (n := self.n_topics):
+            raise StudyError(f"There is no topic {topic!r}; the model has topics 0 to {n - 1}.")
         rows = [(client, row) for client, corpus in corpora.items() for row in range(len(corpus))]
         texts = [text for corpus in corpora.values() for batch in corpus.texts() for text in batch]
         best = representatives(theta, seen, n_documents)
         return [
             {"topic": k, "document": rows[i][1], "client": rows[i][0]}
             | {"share": float(theta[i, k]), "text": texts[i]}
-            for k in (range(n_topics) if topic is None else [topic])
+            for k in (range(self.n_topics) if topic is None else [topic])
             for i in best[k]
         ]
 

@@ -6,9 +6,10 @@ The headings are those of the European Data Protection Board's template, version
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
@@ -18,14 +19,13 @@ from fedtopics.report.dpia_records import (
     EACH,
     PROGRAM,
     Filled,
-    Flow,
-    LedgerFacts,
     Parts,
     Records,
     asks,
     said_or_asked,
 )
-from fedtopics.secure.said import ADDED
+from fedtopics.report.run import LedgerFacts
+from fedtopics.secure.said import ADDED, CHOSEN
 
 
 def assess(place: Path, audit: Path | None = None) -> Document:
@@ -169,7 +169,7 @@ def _personal_data(records: Records) -> Parts:
     sizes = [
         Statement(
             f"{facts.client} has {facts.documents:,} documents, with {facts.text_bytes:,} bytes.",
-            f"{facts.name}, line {facts.began_line:,}",
+            facts.began,
         )
         for facts in records.ledgers
         if facts.began_line
@@ -250,25 +250,24 @@ def _phases(records: Records) -> Parts:
 
 
 def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
-    rows = [_flow(records, flow) for flow in facts.flows]
     head = ["what left", "what it holds", "how", "replies", "of at least so many documents"]
     table = Table(
         [*head, "bytes that left", "bytes that came", "lines"],
-        rows,
+        [_flow(records, row, *facts.spans[row["function"]]) for row in facts.rows],
         f"{facts.name}; meanings: {PROGRAM}",
     )
-    left = sum(flow.bytes_left for flow in facts.flows if not flow.masked)  # those are in ADDED
+    left = sum(row["bytes"] for row in facts.rows if not row["masked"])  # those are in ADDED
     texts = facts.text_bytes
     times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
     beside = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
-    source = f"{facts.name}, line {facts.began_line:,} and those above"
+    source = f"{facts.began} and those above"
     return [table, Statement(f"{left:,} bytes left {facts.client}{beside}.", source), _clear(facts)]
 
 
 def _clear(facts: LedgerFacts) -> Statement:
     """Say what others saw as it is, by the client's name."""
-    clear = [flow.function for flow in facts.flows if flow.how == "in the clear"]
-    if not any(flow.masked for flow in facts.flows):
+    clear = [row["function"] for row in facts.rows if _how(row) == "in the clear"]
+    if not any(row["masked"] for row in facts.rows):
         return Statement(f"Nothing that left {facts.client} was masked.", facts.name)
     said = (
         f"{', '.join(clear)}; all else left in masked sums, or to make them" if clear else "nothing"
@@ -276,13 +275,21 @@ def _clear(facts: LedgerFacts) -> Statement:
     return Statement(f"In the clear left {facts.client}: {said}.", facts.name)
 
 
-def _flow(records: Records, flow: Flow) -> list[str]:
-    left, came = f"{flow.bytes_left:,}", f"{flow.bytes_came:,}"
+def _how(row: Mapping[str, Any]) -> str:
+    """How it left: in masked sums, as part of the masks, or in the clear."""
+    if row["masked"]:
+        return "in masked sums"
+    makes_masks = row["function"].startswith("secure.") and row["function"] != CHOSEN
+    return "to make masks" if makes_masks else "in the clear"
+
+
+def _flow(records: Records, row: Mapping[str, Any], first: int, last: int) -> list[str]:
+    sizes = [f"{row['bytes']:,}", f"{row['bytes_of_totals']:,}"]
     return [
-        flow.function, records.leaves(flow.function), flow.how, f"{flow.replies:,}",
-        f"{flow.documents:,}" if flow.documents else "-",
-        *([f"in {ADDED}"] * 2 if flow.masked else [left, came]),
-        f"{flow.first:,} to {flow.last:,}",
+        row["function"], records.leaves(row["function"]), _how(row), f"{row['replies']:,}",
+        f"{row['documents']:,}" if row["documents"] else "-",
+        *([f"in {ADDED}"] * 2 if row["masked"] else sizes),
+        f"{first:,} to {last:,}",
     ]  # fmt: skip
 
 
@@ -300,7 +307,7 @@ def _assets(records: Records) -> Parts:
     said = [
         Statement(
             f"Software at {facts.client}: fedtopics {facts.version}.",
-            f"{facts.name}, line {facts.began_line:,}",
+            facts.began,
         )
         for facts in records.ledgers
         if facts.began_line

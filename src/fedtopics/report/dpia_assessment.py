@@ -17,7 +17,6 @@ from fedtopics.report.dpia_records import (
     PROGRAM,
     Fill,
     Filled,
-    LedgerFacts,
     Parts,
     Records,
     asks,
@@ -33,6 +32,7 @@ from fedtopics.report.measures_and_attacks import (
     SECURITY,
     TRANSPARENCY,
 )
+from fedtopics.report.run import LedgerFacts
 
 MODEL = "docs/threat-model.md"
 
@@ -192,7 +192,7 @@ def _policy(facts: LedgerFacts) -> list[Part]:
     fields = Policy.model_fields
     meanings = {name: field.description or "" for name, field in fields.items()}
     rows = [[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()]
-    source = f"{facts.name}, line {facts.began_line:,}; meanings: {PROGRAM}"
+    source = f"{facts.began}; meanings: {PROGRAM}"
     return [Table([f"policy of {facts.client}", "value", "what it says"], rows, source)]
 
 
@@ -240,7 +240,7 @@ def _security(records: Records) -> Parts:
 
 def _signed(facts: LedgerFacts) -> Statement:
     own = "signs with the key of its certificate" if facts.has_certificate else "does not sign"
-    return Statement(f"{facts.client} {own}.", f"{facts.name}, line {facts.began_line:,}")
+    return Statement(f"{facts.client} {own}.", facts.began)
 
 
 # 3. Considerations on necessity and proportionality

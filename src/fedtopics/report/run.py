@@ -12,11 +12,13 @@ from typing import Any, Literal
 
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import (
-    bytes_by_round,
+    SEEDED,
+    Head,
+    add_line,
+    client_of,
     find_ledgers,
-    is_seeded,
     read_ledger,
-    summarise_ledger,
+    summary_of,
 )
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import About
@@ -25,6 +27,75 @@ from fedtopics.model.folder import model_folder
 
 Rows = list[dict[str, Any]]
 Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
+
+
+@dataclass
+class LedgerFacts:
+    """What a client's ledger shows, by one reading of it."""
+
+    client: str
+    path: Path
+    lines: int = 0
+    began_line: int = 0  # the last that says who began with what
+    documents: int = 0
+    text_bytes: int = 0
+    version: str = ""
+    spent: float | None = None  # epsilon, of the client's account
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    has_certificate: bool = False
+    seeded: bool = False  # whether draws followed from the study's seed, which all know
+    times: tuple[str, str] = "", ""  # of the first and the last line
+    kept: dict[str, str] = field(default_factory=dict)  # files, with the lines that name them
+    functions: dict[str, dict[str, Any]] = field(default_factory=dict)  # as of `add_line`
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # lines, by function
+    left: Counter[int] = field(default_factory=Counter)  # bytes, by round; 0 is before the first
+
+    @classmethod
+    def read(cls, path: Path) -> LedgerFacts:
+        """Read a ledger; RunError if it is damaged."""
+        facts = cls(client_of(path), path)
+        read_ledger(path, facts._take)
+        return facts
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        self.lines += 1
+        time = str(line["time"])
+        self.times = self.times[0] or time, time
+        self.seeded = self.seeded or line.get("secret") == SEEDED
+        if line["what"] == "began":
+            self.began_line, self.version = self.lines, str(line["fedtopics"])
+            self.documents, self.text_bytes = int(line["documents"]), int(line["text_bytes"])
+            self.policy, self.has_certificate = dict(line["policy"]), "certificate" in line
+            self.spent = line.get("epsilon_spent", self.spent)
+        elif line["what"] == "kept":
+            self.kept[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
+        else:
+            add_line(self.functions, line)
+            first, _ = self.spans.get(line["function"], (self.lines, 0))
+            self.spans[line["function"]] = first, self.lines
+            if line["what"] == "left":
+                self.left[int(line["round"])] += int(line["bytes"])
+
+    @property
+    def name(self) -> str:
+        """What to cite it by."""
+        return f"ledger of {self.client}"
+
+    @property
+    def began(self) -> str:
+        """What to cite the line by that a process began with."""
+        return f"{self.name}, line {self.began_line:,}"
+
+    @property
+    def rows(self) -> Rows:
+        """What left and came, a row per function, as of `summarise_ledger`."""
+        return summary_of(self.functions)
+
+    @property
+    def head(self) -> str:
+        """The digest of the last line, as the head has it; nothing without a head."""
+        head = Head.read(self.path)
+        return head.sha256 if head else ""
 
 
 @dataclass(frozen=True)
@@ -109,40 +180,37 @@ def find(place: str | Path) -> tuple[Path, RunFacts]:
 
 def read(folder: Path) -> RunFacts:
     """Read what there is of a run in a folder."""
-    paths = find_ledgers(folder)
+    ledgers = [LedgerFacts.read(path) for path in find_ledgers(folder).values()]
     left: Counter[int] = Counter()
-    for path in paths.values():
-        left.update(bytes_by_round(path))
+    for facts in ledgers:
+        left.update(facts.left)
     events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
-    policies: dict[str, Policy] = {}
-    times = {_day(events[-1].get("time")) if events else ""}
-
-    def take(line: Mapping[str, Any]) -> None:
-        times.add(str(line["time"])[:10])
-        if line["what"] == "began":
-            known = Policy.model_fields.keys() & line["policy"]
-            policies[str(line["client"])] = Policy(**{key: line["policy"][key] for key in known})
-
-    for path in paths.values():
-        read_ledger(path, take)
     return RunFacts(
         name=folder.resolve().name,
         study=_study(folder / "study.toml"),
         events=events,
-        ledgers={client: summarise_ledger(path) for client, path in paths.items()},
+        ledgers={facts.client: facts.rows for facts in ledgers},
         left=dict(left),
-        seeded=tuple(client for client, path in paths.items() if is_seeded(path)),
-        policies=policies,
-        ended=max(times),
-        place=_place(folder, bool(events)),
+        seeded=tuple(facts.client for facts in ledgers if facts.seeded),
+        policies={facts.client: _policy(facts) for facts in ledgers if facts.began_line},
+        ended=max(
+            [_day(events[-1].get("time")) if events else "", *(f.times[1][:10] for f in ledgers)]
+        ),
+        place=place_of(folder, bool(events)),
     )
 
 
-def _place(folder: Path, ran: bool) -> Place:
-    if (folder / "ledger.jsonl").exists():
-        return "client"
+def _policy(facts: LedgerFacts) -> Policy:
+    known = Policy.model_fields.keys() & facts.policy
+    return Policy(**{key: facts.policy[key] for key in known})
+
+
+def place_of(folder: Path, ran: bool) -> Place:
+    """Return whose folder of a run it is, that of a model where nothing `ran`."""
     if (folder / "clients").is_dir():
         return "simulation"
+    if (folder / "ledger.jsonl").exists():
+        return "client"
     return "server" if ran else "model"
 
 
