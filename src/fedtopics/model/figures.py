@@ -123,14 +123,13 @@ def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
             client: None if share * documents[client] < min_documents else share
             for client, share in row["clients"].items()
         }
-    suggested = [bool(row["suggested"]) for row in rows]  # by a program: nobody has confirmed it
     return {
         "kind": "cluster" if model.shows_clusters else "topic",
         "min_documents": min_documents,
         "topics": [
-            {**row, "suggested": marked}
+            {**row, "suggested": bool(row["suggested"])}  # by a program: nobody has confirmed it
             | {"parts": parts(row, documents), "owner": owner(row, documents)}
-            for row, marked in zip(rows, suggested, strict=True)
+            for row in rows
         ],
         "clients": [
             {"name": name, "documents": number, "specific": _specific(name, rows)}

@@ -13,11 +13,10 @@ from typing import Any
 
 from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
-from fedtopics.report.dpia_document import Document, Gap, Part, Section, Statement, Table
+from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section, Statement, Table
 from fedtopics.report.dpia_records import (
     CONTROLLER,
     EACH,
-    PROGRAM,
     Filled,
     Parts,
     Records,
@@ -131,7 +130,6 @@ def _planning(records: Records) -> Parts:
             f"{facts.name}, lines 1 and {facts.lines:,}",
         )
         for facts in records.ledgers
-        if facts.lines
     ]
     begins = [] if ran else [Gap(CONTROLLER, "When is it to begin?")]
     return [*ran, *begins, Gap(CONTROLLER, "When does the processing end, or on which terms?")]
@@ -143,10 +141,9 @@ def _shown(time: str) -> str:
 
 def _sheet(records: Records) -> Parts:
     return [
-        Statement(f"This form was written by {PROGRAM}.", PROGRAM),
+        Statement(f"This form was written by {PROGRAM}."),
         Statement(
-            "Not in it: where the documents come from, and what is done with the model afterwards.",
-            PROGRAM,
+            "Not in it: where the documents come from, and what is done with the model afterwards."
         ),
         Gap(
             CONTROLLER, "Version of this assessment and its changes; who takes part in it, as what?"
@@ -172,7 +169,6 @@ def _personal_data(records: Records) -> Parts:
             facts.began,
         )
         for facts in records.ledgers
-        if facts.began_line
     ]
     return [
         *sizes,
@@ -183,8 +179,7 @@ def _personal_data(records: Records) -> Parts:
         ),
         Statement(
             f"Derived from the texts: {DERIVED[records.private]}; the model; for each document the "
-            "shares of topics in it, which stay with its client. Table 1.2 has each.",
-            PROGRAM,
+            "shares of topics in it, which stay with its client. Table 1.2 has each."
         ),
     ]
 
@@ -200,8 +195,7 @@ def _secondary(records: Records) -> Parts:
     return [
         Statement(
             "All participants have the model and can use it on other texts; the program sets no "
-            "limit to that.",
-            PROGRAM,
+            "limit to that."
         ),
         Gap(CONTROLLER, "What else are model and topics used for, and is that compatible?"),
     ]
@@ -221,7 +215,7 @@ def _nature(records: Records) -> Parts:
             f"Scope: at most {study.method.max_rounds:,} rounds of training.",
             f"{records.cited}, method.max_rounds",
         ),
-        Statement("No decision about a person follows from the program.", PROGRAM),
+        Statement("No decision about a person follows from the program."),
         Gap(
             CONTROLLER,
             "Scope: how many persons, from where, over which time? Context: what is their relation "
@@ -310,11 +304,10 @@ def _assets(records: Records) -> Parts:
             facts.began,
         )
         for facts in records.ledgers
-        if facts.began_line
     ]
     return [
         *said,
-        Statement("Organisational: each client's own policy, below in 2.3.a.", PROGRAM),
+        Statement("Organisational: each client's own policy, below in 2.3.a."),
         Gap(EACH, "Which machines, networks, rooms and people has this, and who has access?"),
     ]
 

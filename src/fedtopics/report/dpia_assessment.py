@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedtopics.federation.policy import Policy
-from fedtopics.report.dpia_document import Gap, Part, Statement, Table
+from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Statement, Table
 from fedtopics.report.dpia_privacy import attacked, promised
 from fedtopics.report.dpia_records import (
     CONTROLLER,
     EACH,
     OFFICER,
-    PROGRAM,
     Fill,
     Filled,
     Parts,
@@ -214,10 +213,9 @@ def _rights(records: Records) -> Parts:
     return [
         Statement(
             "What a document has added to a model cannot be taken out of it again; a model without "
-            "it is trained anew.",
-            PROGRAM,
+            "it is trained anew."
         ),
-        Statement("The program makes no decision about persons (Article 22).", PROGRAM),
+        Statement("The program makes no decision about persons (Article 22)."),
         Gap(
             EACH,
             "How are persons informed (12 to 14), how can they have access (15, 20), have data "
@@ -233,7 +231,7 @@ def _design(records: Records) -> Parts:
 def _security(records: Records) -> Parts:
     return [
         *_measures(SECURITY)(records),
-        *(_signed(facts) for facts in records.ledgers if facts.began_line),
+        *(_signed(facts) for facts in records.ledgers),
         Gap(EACH, "Disks, accounts, backups, people: how are documents and folders protected?"),
     ]
 
@@ -267,8 +265,7 @@ def _necessity(records: Records) -> Parts:
     return [
         Statement(
             "A less intrusive way that the program has: each participant trains alone, and nothing "
-            "leaves (fedtopics run with one client). A more intrusive one: texts in one place.",
-            PROGRAM,
+            "leaves (fedtopics run with one client). A more intrusive one: texts in one place."
         ),
         Gap(
             CONTROLLER, "Does the purpose need a common model? Which alternatives were considered?"

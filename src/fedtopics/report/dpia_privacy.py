@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import exp
 
 from fedtopics.federation.audit import FALSE_POSITIVES
-from fedtopics.report.dpia_document import Gap, Part, Statement, Table
-from fedtopics.report.dpia_records import EACH, PROGRAM, Parts, Records
+from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Statement, Table
+from fedtopics.report.dpia_records import EACH, Parts, Records
 from fedtopics.report.measures_and_attacks import CONTROL, CONTROL_SOURCE
 from fedtopics.report.run import LedgerFacts
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from fedtopics.errors import RunError
-from fedtopics.extras import VERSION
 from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study, addresses
@@ -18,7 +17,6 @@ from fedtopics.report.run import LedgerFacts, Place, place_of
 from fedtopics.secure.said import LEAVES
 
 CONTROLLER, OFFICER, EACH = "the controller", "the data protection officer", "each participant"
-PROGRAM = f"fedtopics {VERSION}"
 Parts = Sequence[Part]
 
 
@@ -51,7 +49,8 @@ class Records:
             return cls(place.parent, Study.read(place), "study", [])
         if not (place / "study.toml").is_file():
             raise RunError(f"There is no study.toml in {place}; name a run's folder, or a study.")
-        ledgers = [LedgerFacts.read(path) for path in find_ledgers(place).values()]
+        found = [LedgerFacts.read(path) for path in find_ledgers(place).values()]
+        ledgers = [facts for facts in found if facts.began_line]
         return cls(place, Study.read(place / "study.toml"), place_of(place, ran=True), ledgers)
 
     @property
