@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -78,7 +79,7 @@ def compare(
     a, b = (TopicModel.from_pretrained(folder) for folder in (model_a, model_b))
     comparison = compared(a, b, words, threshold)
     if as_json:
-        print_json(comparison.plain())
+        print_json(asdict(comparison))
     else:
         _print(comparison)
 

@@ -227,7 +227,7 @@ class TopicEstimator(
         InputError
             If a client has no documents, a name cannot be one, or a setting cannot be used.
         """
-        return self._fit(self._given(clients, client, names, policies, out, words))
+        return self._fit(self._given(clients, client, names, policies, words, out))
 
     def transform(
         self,
@@ -258,14 +258,9 @@ class TopicEstimator(
         return Given({ALONE: corpus}, {ALONE: OPEN_POLICY}, columns, {ALONE: ALONE})
 
     def _given(
-        self,
-        clients: Any,
-        client: str | None = None,
-        names: Mapping[Any, str] | None = None,
-        policies: Mapping[Any, Policy] | None = None,
-        out: str | Path | None = None,
-        words: Sequence[str] | None = None,
+        self, clients: Any, client: Any, names: Any, policies: Any, words: Any, out: Any = None
     ) -> Given:
+        """Return what `fit_clients` was given, by names that a study can have."""
         found = Clients.of(clients, client)
         columns_of_each = (columns_of(each, words) for each in found.documents.values())
         columns = next((each for each in columns_of_each if each is not None), None)

@@ -13,13 +13,7 @@ from fedtopics.federation.sweep import held_out_loss
 from fedtopics.model.document_map import DocumentMap
 from fedtopics.model.exports import data_frame
 from fedtopics.model.finding import BEST
-from fedtopics.model.over_time import (
-    Grouped,
-    grouped_by_class,
-    grouped_by_time,
-    rows_of_study,
-    values_of,
-)
+from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -72,7 +66,7 @@ class FittedTopics:
     ) -> Any:
         """Return a DataFrame, a row a document: see `TopicModel.get_document_info`."""
         info = self._fitted().get_document_info(self._corpus(documents, words), n_words)
-        return info.set_axis(documents.index) if _has_rows(documents) else info
+        return info.set_axis(documents.index) if hasattr(documents, "iloc") else info  # pandas'
 
     def find_topics(
         self,
@@ -86,8 +80,7 @@ class FittedTopics:
         if isinstance(query, str):  # whose words are found as those of documents
             [words] = next(self._corpus([query]).batches())
             query = query if isinstance(words, str) or by == "meaning" else words
-        how: dict[str, Any] = {"by": by, "embedding_model": embedding_model}
-        return self._fitted().find_topics(query, top_n, **how)
+        return self._fitted().find_topics(query, top_n, by=by, embedding_model=embedding_model)
 
     def set_topic_labels(self, labels: Mapping[int, str]) -> None:
         """Call topics by names of your own, "" for none: see `TopicModel.with_labels`."""
@@ -156,11 +149,10 @@ class FittedTopics:
             value, those of groups with too "few", those of which the model sees nothing
             ("unknown").
         """
-        if documents is None:
-            rows = rows_of_study(self._fitted())
-            return _grouped(self._fitted(), "Timestamp", "period", Grouped(rows, 0, 0, 0))
-        times = values_of(documents, timestamps)
-        found = grouped_by_time(self._fitted(), _corpora(self._corpus, documents), times, **how)
+        if documents is not None:
+            timestamps = values_of(documents, timestamps)
+            documents = _corpora(self._corpus, documents)
+        found = grouped_by_time(self._fitted(), documents, timestamps, **how)
         return _grouped(self._fitted(), "Timestamp", "period", found)
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
@@ -208,11 +200,6 @@ class FittedTopics:
         """The fitted model; scikit-learn's NotFittedError where there is none."""
         check_is_fitted(self)
         return self.model_
-
-
-def _has_rows(documents: Any) -> bool:
-    """Whether documents are pandas', whose rows have an index."""
-    return hasattr(documents, "iloc")
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
