@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 
 from fedtopics.errors import StudyError
+from fedtopics.estimators.fitted import SavedEstimator
 from fedtopics.estimators.inputs import Clients, Given, columns_of, corpus_of, stop_word_settings
-from fedtopics.estimators.saving import SavedEstimator
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.progress import Progress
 from fedtopics.federation.run_folder import has_run
@@ -341,7 +341,8 @@ class TopicEstimator(
                 "Counts do not say which words are near each other: leave out coherence, or give "
                 "texts."
             )
-        clients = given.clients if given else {}
+        called = given.called if given else {}
+        clients = {client: {"name": name} for client, name in called.items()}
         return Study.make(
             seed=seed, method=method, text=text, vocabulary=vocabulary, clients=clients
         )

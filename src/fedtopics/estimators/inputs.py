@@ -68,11 +68,6 @@ class Given:
     called: Mapping[str, str] = field(default_factory=dict)  # by name, what people call clients
     out: Path | None = None
 
-    @property
-    def clients(self) -> dict[str, dict[str, str]]:
-        """The tables of clients in a study that need one."""
-        return {client: {"name": name} for client, name in self.called.items()}
-
 
 def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
     """Return the words of counts, and None for anything else than counts.

@@ -327,9 +327,6 @@ DESCRIPTION: Sequence[Filled] = (
     ("1.1.d", "Nature, scope and context of the processing", _nature),
     ("1.2", "Functional description", _phases),
     ("1.3", "Means of processing, supporting assets and underlying architecture", _assets),
-    (
-        "1.4",
-        "Compliance with approved codes of conduct",
-        asks(CONTROLLER, "Which approved codes of conduct apply?"),
-    ),
-)
+    ("1.4", "Compliance with approved codes of conduct", asks(
+        CONTROLLER, "Which approved codes of conduct apply?")),
+)  # fmt: skip

@@ -6,8 +6,7 @@ from math import exp
 
 from fedtopics.federation.audit import FALSE_POSITIVES
 from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Statement, Table
-from fedtopics.report.dpia_records import EACH, Parts, Records
-from fedtopics.report.measures_and_attacks import CONTROL, CONTROL_SOURCE
+from fedtopics.report.dpia_records import CONTROL, CONTROL_SOURCE, EACH, Parts, Records
 from fedtopics.report.run import LedgerFacts
 
 DOCS = "docs/privacy.md"

@@ -1,16 +1,22 @@
-"""What a run's folder tells: of a simulation, of a server, or of a client's part."""
+"""What a run's folder tells: of a simulation, of a server, or of a client's part.
+
+Where a file says when documents are from, also each topic's share by period, by sums.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from fedtopics.errors import RunError
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.federation.ledger import (
     SEEDED,
     Head,
@@ -21,11 +27,16 @@ from fedtopics.federation.ledger import (
     summary_of,
 )
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.study_tables import About
+from fedtopics.federation.study_tables import About, ClientData
 from fedtopics.files import read_text, read_toml
 from fedtopics.model.folder import model_folder
+from fedtopics.model.over_time import Unit
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns, find_column, read_table
 
 Rows = list[dict[str, Any]]
+LONGEST: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days that are cut so
 Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
 
 
@@ -120,7 +131,13 @@ class RunFacts:
     def rounds(self) -> Rows:
         """The rounds that count, each as it was done last, with the bytes that left for it."""
         last = {event["round"]: event for event in self.of_kind("round")}
-        return [self._round(last[number]) for number in sorted(last)]
+        sizes = {
+            number: self.left.get(number, last[number].get("bytes_received")) for number in last
+        }
+        return [
+            last[number] | ({} if sizes[number] is None else {"bytes": sizes[number]})
+            for number in sorted(last)
+        ]
 
     @property
     def absences(self) -> Rows:
@@ -150,11 +167,6 @@ class RunFacts:
             row = found.setdefault(event["client"], dict(event))
             row["times"] = max(row["times"], event["times"])
         return list(found.values())
-
-    def _round(self, event: dict[str, Any]) -> dict[str, Any]:
-        left = self.left.get(event["round"], event.get("bytes_received"))
-        size = {} if left is None else {"bytes": left}
-        return {**event, **size}
 
 
 def find(place: str | Path) -> tuple[Path, RunFacts]:
@@ -245,3 +257,71 @@ def _events(path: Path) -> Rows:
         raise ValueError
     except (ValueError, LookupError, TypeError):
         raise RunError(f"{path} is damaged; mend it, or take it out of the folder.") from None
+
+
+def over_time(
+    model: TopicModel, run: RunFacts, own: Path | None = None, columns: Columns | None = None,
+    time: str | None = None,
+) -> Rows | None:  # fmt: skip
+    """Return each topic's share by period, of one's own file, or of a simulation's clients.
+
+    Parameters
+    ----------
+    own : path, optional
+        A file of documents, with these `columns`.
+    time : str, optional
+        Its column of times. Of a simulation's clients it is what their tables say.
+
+    Returns
+    -------
+    list of dict, or None
+        As of `TopicModel.topics_over_time`; None where there is no time.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or what is there are no times.
+    """
+    if own is not None:
+        corpora = {"": Corpus.read(own, columns)} if time else {}
+        times = {"": times_of(own, time)} if time else {}
+    else:
+        tables = _tables(run, time)
+        corpora = {name: table.read(name) for name, table in tables.items()}
+        times = {name: times_of(t.data, t.time) for name, t in tables.items() if t.data and t.time}
+    if not corpora:
+        if time:
+            raise DataError(
+                f"There are no documents whose column {time!r} could be read; name their file with "
+                "--with-documents."
+            )
+        return None
+    return model.topics_over_time(corpora, times, by=_unit([*times.values()])) or None
+
+
+def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:
+    """Return where the documents of a simulation's clients are; nothing of other runs."""
+    tables: Mapping[str, Any] = run.study.get("clients", {}) if run.place == "simulation" else {}
+    try:
+        read = {name: ClientData(**table) for name, table in tables.items()}
+    except (TypeError, ValueError):
+        raise StudyError("The study's tables of clients are damaged; mend them.") from None
+    dated = {n: t.model_copy(update={"time": time or t.time}) for n, t in read.items()}
+    return {name: table for name, table in dated.items() if table.time and table.data}
+
+
+def times_of(path: Path, column: str) -> NDArray[Any]:
+    """Return the times of a file's documents, in their order; DataError if there is no column."""
+    table = read_table(path)
+    found = find_column(table, column, (), str(path))
+    return np.asarray(table.column(found).to_pylist())
+
+
+def _unit(times: Sequence[NDArray[Any]]) -> Unit | None:
+    """Return the period in which the times are seen, by how far apart they are."""
+    try:
+        days = np.concatenate([each.astype("datetime64[D]") for each in times])
+    except (TypeError, ValueError):
+        return None  # numbers, or what `topics_over_time` refuses
+    reach = int((days.max() - days.min()).astype(int)) if len(days) else 0
+    return next((unit for unit, most in LONGEST.items() if reach <= most), "year")
