@@ -64,12 +64,16 @@ def find_topics(
     StudyError
         If the model knows no word of the query, or `by` is unknown.
     """
-    if by not in ("words", "meaning"):
-        raise StudyError(f"by={by!r} is unknown; choose from words, meaning.")
+    _check(by)
     texts = [query if isinstance(query, str) else " ".join(query)]
     near = _by_words(model, query) if by == "words" else nearness(model, texts, embedding_model)[0]
     order = np.argsort(-near, kind="stable")[:top_n]
     return order.tolist(), near[order].tolist()
+
+
+def _check(by: str) -> None:
+    if by not in ("words", "meaning"):
+        raise StudyError(f"by={by!r} is unknown; choose from words, meaning.")
 
 
 def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
@@ -173,8 +177,7 @@ def match_terms(
     StudyError
         If there are no terms, one has no synonym, or `by` is unknown.
     """
-    if by not in ("words", "meaning"):
-        raise StudyError(f"by={by!r} is unknown; choose from words, meaning.")
+    _check(by)
     if not terms or not all(terms.values()):
         raise StudyError("There is no term, or one without a synonym; give each a word at least.")
     near = _nearest_synonyms(model, terms, by, embedding_model)

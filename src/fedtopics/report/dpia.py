@@ -291,7 +291,7 @@ def _schedule(records: Records) -> Table:
     masked = "in masked sums" if records.masked else "in the clear"
     rows = [
         [each.function, each.often, each.leaves, "in the clear" if each.seen_by_all else masked]
-        for each in records.exchanges
+        for each in records.study.registration.exchanges(records.study.method)
     ]
     head = ["what leaves a client", "how often", "what it holds", "how"]
     return Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run is here")

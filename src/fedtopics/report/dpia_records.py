@@ -15,7 +15,6 @@ from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study, addresses
 from fedtopics.files import read_toml
-from fedtopics.methods.registry import Exchange
 from fedtopics.report.dpia_document import Gap, Part, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 from fedtopics.secure.said import LEAVES
@@ -100,11 +99,6 @@ class Records:
         if self.place == "simulation":
             return "the one process of this simulation"
         return "the server" if self.has_server else "the participant that adds up"
-
-    @property
-    def exchanges(self) -> list[Exchange]:
-        """What the study asks of each client."""
-        return self.study.registration.exchanges(self.study.method)
 
     def leaves(self, function: str) -> str:
         """Say what leaves with a function, as its own documentation does."""

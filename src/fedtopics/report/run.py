@@ -131,13 +131,11 @@ class RunFacts:
     def rounds(self) -> Rows:
         """The rounds that count, each as it was done last, with the bytes that left for it."""
         last = {event["round"]: event for event in self.of_kind("round")}
-        sizes = {
-            number: self.left.get(number, last[number].get("bytes_received")) for number in last
-        }
-        return [
-            last[number] | ({} if sizes[number] is None else {"bytes": sizes[number]})
-            for number in sorted(last)
-        ]
+        rows = []
+        for number in sorted(last):
+            left = self.left.get(number, last[number].get("bytes_received"))
+            rows.append(last[number] | ({} if left is None else {"bytes": left}))
+        return rows
 
     @property
     def absences(self) -> Rows:
