@@ -11,8 +11,6 @@ import pytest
 from tests.helpers.command_line import Typed
 from tests.helpers.records import written
 
-pytestmark = pytest.mark.usefixtures("without_figures")
-
 
 @pytest.fixture
 def run(typed: Typed) -> Path:

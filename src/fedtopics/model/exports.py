@@ -106,17 +106,17 @@ def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
     rows = {row["topic"]: row | {"label": shown_label(row)} for row in info}
     best = np.concatenate(representatives(theta, seen))
 
-    def told(key: str, text: Callable[[Any], str | None] = lambda value: value) -> Any:
+    def of_main_topic(key: str, text: Callable[[Any], str | None] = lambda value: value) -> Any:
         by_topic = {topic: text(row[key]) for topic, row in rows.items()}
         return [by_topic.get(int(topic)) for topic in main]
 
     columns: dict[str, Any] = {
         "Document": [text for batch in corpus.texts() for text in batch],
         "Topic": main,
-        "Name": told("name"),
-        "CustomName": told("label", lambda label: label or None),
+        "Name": of_main_topic("name"),
+        "CustomName": of_main_topic("label", lambda label: label or None),
         "Representation": [rows[topic]["words"] if topic >= 0 else None for topic in main],
-        "Top_n_words": told("words", " - ".join),
+        "Top_n_words": of_main_topic("words", " - ".join),
         "Probability": largest,
         "Representative_document": np.isin(np.arange(len(main)), best),
     }
