@@ -9,11 +9,11 @@ import numpy as np
 
 from benchmarks.common import arguments, made_up_clients, parquet, table, write
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.rules import BEFORE, TextRules
+from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import count_words
 
 RULES: dict[str, dict[str, Any]] = {
-    "as before: no HTML or addresses": BEFORE,
+    "HTML and addresses stay": {"html": False, "addresses": "keep"},
     "default": {},
     'languages = "en"': {"languages": "en"},
     'languages = "en", lemmas': {"languages": "en", "lemmas": True},

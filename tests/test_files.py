@@ -39,7 +39,7 @@ from fedtopics.files import (
 )
 from fedtopics.methods.flda.labelled_pairs import read_pairs
 from fedtopics.model.folder import read_labels
-from fedtopics.model.terms import read_terms
+from fedtopics.model.search import read_terms
 from fedtopics.pki.files import read_certificate
 from fedtopics.privacy.account import Account
 from fedtopics.text.arrivals import Follow

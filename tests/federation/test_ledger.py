@@ -14,7 +14,6 @@ import pytest
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import (
     Ledger,
-    bytes_by_round,
     find_ledgers,
     head_path,
     is_seeded,
@@ -113,7 +112,6 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
             "masked": False,
         }
     ]  # fmt: skip
-    assert bytes_by_round(path) == {}
     assert find_ledgers(tmp_path / "run") == {"south": path}
     again = Ledger("gfedntm", "0123abcd", path)
     assert again.last.moment == Moment(0), "only what left counts"

@@ -13,7 +13,6 @@ import pytest
 from fedtopics import pki
 from fedtopics.errors import IdentityError, RunError
 from fedtopics.federation.ledger import (
-    bytes_by_round,
     client_of,
     head_path,
     is_seeded,
@@ -21,6 +20,7 @@ from fedtopics.federation.ledger import (
 )
 from fedtopics.federation.verify import verify
 from fedtopics.pki import Signer
+from fedtopics.report.run import LedgerFacts
 from tests.helpers.records import answered, opened, written
 
 
@@ -72,7 +72,7 @@ def test_what_was_not_changed_holds(ledger: Path) -> None:
     assert "7 lines of" in checks["lines"].text
     assert client_of(ledger) == "north"
     assert summarise_ledger(ledger)[0]["totals"] == 2, "the other lines change no table"
-    assert bytes_by_round(ledger) == {1: 10, 2: 18}
+    assert LedgerFacts.read(ledger).left == {1: 10, 2: 18}
     assert not is_seeded(ledger)
     began = json.loads(lines_of(ledger)[0])
     assert (began["what"], began["documents"], began["text_bytes"]) == ("began", 2, 7 + 8)

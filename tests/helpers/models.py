@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.model.folder import content_digest
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.rules import TextRules
@@ -19,10 +20,12 @@ BETA = np.array([[4, 3, 1, 1, 1], [1, 1, 2, 2, 4], [2, 2, 2, 2, 2]]) / 10
 
 
 def edit_config(folder: Path, **changes: Any) -> None:
-    """Change a model's config, in a folder of before there was a digest of it."""
+    """Change a model's config, with a digest that fits: the folder is as its author wanted it."""
     path = folder / "config.json"
-    config = json.loads(path.read_text())
-    path.write_text(json.dumps({key: c for key, c in config.items() if key != "digest"} | changes))
+    config = json.loads(path.read_text()) | changes
+    del config["digest"]
+    words = json.loads((folder / "vocabulary.json").read_text())
+    path.write_text(json.dumps(config | {"digest": content_digest(config, words)}))
 
 
 def made(**changes: Any) -> TopicModel:

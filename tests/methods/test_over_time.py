@@ -14,7 +14,7 @@ import pytest
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
 from fedtopics.methods.core.groups import Guard, OverTime, enough_to_tell, own_sums
-from fedtopics.model.periods import TOGETHER
+from fedtopics.model.topics import TOGETHER
 from tests.helpers.clients import BOATS, TREES
 from tests.helpers.clusters import overheard
 from tests.helpers.grpc_federation import federated

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
 from fedtopics.model import figures
-from fedtopics.model.charts import Panel, chart
+from fedtopics.model.figures import Panel, chart
 from tests.helpers.hostile import hostile
 from tests.helpers.models import made
 

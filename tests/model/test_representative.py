@@ -7,7 +7,7 @@ import pytest
 
 from fedtopics import LDA
 from fedtopics.errors import StudyError
-from fedtopics.model.representative import representatives
+from fedtopics.model.finding import representatives
 from tests.helpers.clients import ALL, TEXTS
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedtopics.errors import StudyError
 from fedtopics.model import search
-from fedtopics.model.terms import read_terms
+from fedtopics.model.search import read_terms
 from tests.helpers.command_line import Typed, typist
 from tests.helpers.models import made
 

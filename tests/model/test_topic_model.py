@@ -56,7 +56,7 @@ def saved(model: TopicModel, tmp_path: Path) -> Path:
 
 
 def edit(path: Path, **changes: Any) -> None:
-    """Change a file of a model's folder of before there was a digest of it."""
+    """Change a file of a model's folder, whose digest then fits."""
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     edit_config(path.parent, **(changes if path.name == "config.json" else {}))
 

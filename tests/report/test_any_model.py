@@ -80,7 +80,7 @@ def test_anything_in_place_of_anything(
 ) -> None:
     monkeypatch.setattr(render, "environment", cache(render.environment))  # for templates
     MODELS[kind]().save_pretrained(tmp_path)
-    edit_config(tmp_path)  # without its digest: it is as its author wanted it
+    edit_config(tmp_path)
     files = {name: (tmp_path / name).read_text() for name in ("config.json", "vocabulary.json",
              "topics.json")}  # fmt: skip
     shown(tmp_path)

@@ -22,8 +22,7 @@ from fedtopics.report.dpia_document import (
     html,
     markdown,
 )
-from fedtopics.report.dpia_records import Records
-from fedtopics.report.measures_and_attacks import ATTACKS, MEASURES
+from fedtopics.report.dpia_records import ATTACKS, MEASURES, Records
 from fedtopics.report.render import markdown as report_markdown
 from fedtopics.text.corpus import Corpus
 from tests.helpers.grpc_federation import Outcome, authority, federated

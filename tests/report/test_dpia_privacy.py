@@ -19,7 +19,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
 from fedtopics.report.dpia_document import Document, Gap, Statement, Table
-from fedtopics.report.measures_and_attacks import CONTROL
+from fedtopics.report.dpia_records import CONTROL
 from fedtopics.text.corpus import Corpus
 from tests.helpers.bounded import PUBLIC, planned, themed
 from tests.helpers.grpc_federation import authority, federated

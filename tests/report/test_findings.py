@@ -14,8 +14,8 @@ import pytest
 
 from fedtopics.federation.policy import Policy
 from fedtopics.model.over_time import changes
-from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import TOGETHER, Periods
 from fedtopics.report import summarise
 from fedtopics.report.render import html
 from fedtopics.report.run import RunFacts

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedtopics.model.periods import TOGETHER, Periods
+from fedtopics.model.topics import TOGETHER, Periods
 from fedtopics.report import summarise
 from fedtopics.report.render import html, markdown
 from tests.helpers.models import made

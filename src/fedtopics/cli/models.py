@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -266,7 +266,7 @@ def compare(
     a, b = (TopicModel.from_pretrained(folder) for folder in (model_a, model_b))
     comparison = compared(a, b, words, threshold)
     if as_json:
-        print_json(comparison.plain())
+        print_json(asdict(comparison))
     else:
         _print_comparison(comparison)
 
@@ -348,7 +348,7 @@ def terms(
     FILE is TOML, a line a term with its synonyms, as J45 = ["asthma", "wheezing"], or a .csv with
     the columns term and synonym.
     """
-    from fedtopics.model.terms import read_terms
+    from fedtopics.model.search import read_terms
     from fedtopics.model.topic_model import TopicModel
 
     rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), top, by=by)

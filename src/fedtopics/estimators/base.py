@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 
 from fedtopics.errors import StudyError
+from fedtopics.estimators.fitted import SavedEstimator
 from fedtopics.estimators.inputs import Clients, Given, columns_of, corpus_of, stop_word_settings
-from fedtopics.estimators.saving import SavedEstimator
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.progress import Progress
 from fedtopics.federation.run_folder import has_run
@@ -227,7 +227,7 @@ class TopicEstimator(
         InputError
             If a client has no documents, a name cannot be one, or a setting cannot be used.
         """
-        return self._fit(self._given(clients, client, names, policies, out, words))
+        return self._fit(self._given(clients, client, names, policies, words, out))
 
     def transform(
         self,
@@ -258,14 +258,9 @@ class TopicEstimator(
         return Given({ALONE: corpus}, {ALONE: OPEN_POLICY}, columns, {ALONE: ALONE})
 
     def _given(
-        self,
-        clients: Any,
-        client: str | None = None,
-        names: Mapping[Any, str] | None = None,
-        policies: Mapping[Any, Policy] | None = None,
-        out: str | Path | None = None,
-        words: Sequence[str] | None = None,
+        self, clients: Any, client: Any, names: Any, policies: Any, words: Any, out: Any = None
     ) -> Given:
+        """Return what `fit_clients` was given, by names that a study can have."""
         found = Clients.of(clients, client)
         columns_of_each = (columns_of(each, words) for each in found.documents.values())
         columns = next((each for each in columns_of_each if each is not None), None)
@@ -346,7 +341,8 @@ class TopicEstimator(
                 "Counts do not say which words are near each other: leave out coherence, or give "
                 "texts."
             )
-        clients = given.clients if given else {}
+        called = given.called if given else {}
+        clients = {client: {"name": name} for client, name in called.items()}
         return Study.make(
             seed=seed, method=method, text=text, vocabulary=vocabulary, clients=clients
         )

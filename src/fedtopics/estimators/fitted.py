@@ -1,27 +1,37 @@
-"""What a fitted estimator says of its topics, by the names of scikit-learn and BERTopic."""
+"""Fitted estimators: their topics, by the names of scikit-learn and BERTopic; their folders.
+
+A folder is that of the model, with the parameters of the estimator.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self
+from importlib import import_module
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fedtopics.errors import ModelError
 from fedtopics.federation.sweep import held_out_loss
+from fedtopics.files import read_text, write_durably
+from fedtopics.harmless import as_json
 from fedtopics.model.document_map import DocumentMap
 from fedtopics.model.exports import data_frame
-from fedtopics.model.over_time import (
-    Grouped,
-    grouped_by_class,
-    grouped_by_time,
-    rows_of_study,
-    values_of,
-)
-from fedtopics.model.representative import BEST
+from fedtopics.model.finding import BEST
+from fedtopics.model.folder import model_folder
+from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+
+FILE = "estimator.json"
+HERE = "fedtopics.estimators"  # whose estimators are found by their names
+NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # what is no plain value
 
 
 class FittedTopics:
@@ -72,7 +82,7 @@ class FittedTopics:
     ) -> Any:
         """Return a DataFrame, a row a document: see `TopicModel.get_document_info`."""
         info = self._fitted().get_document_info(self._corpus(documents, words), n_words)
-        return info.set_axis(documents.index) if _has_rows(documents) else info
+        return info.set_axis(documents.index) if hasattr(documents, "iloc") else info  # pandas'
 
     def find_topics(
         self,
@@ -86,8 +96,7 @@ class FittedTopics:
         if isinstance(query, str):  # whose words are found as those of documents
             [words] = next(self._corpus([query]).batches())
             query = query if isinstance(words, str) or by == "meaning" else words
-        how: dict[str, Any] = {"by": by, "embedding_model": embedding_model}
-        return self._fitted().find_topics(query, top_n, **how)
+        return self._fitted().find_topics(query, top_n, by=by, embedding_model=embedding_model)
 
     def set_topic_labels(self, labels: Mapping[int, str]) -> None:
         """Call topics by names of your own, "" for none: see `TopicModel.with_labels`."""
@@ -156,11 +165,10 @@ class FittedTopics:
             value, those of groups with too "few", those of which the model sees nothing
             ("unknown").
         """
-        if documents is None:
-            rows = rows_of_study(self._fitted())
-            return _grouped(self._fitted(), "Timestamp", "period", Grouped(rows, 0, 0, 0))
-        times = values_of(documents, timestamps)
-        found = grouped_by_time(self._fitted(), _corpora(self._corpus, documents), times, **how)
+        if documents is not None:
+            timestamps = values_of(documents, timestamps)
+            documents = _corpora(self._corpus, documents)
+        found = grouped_by_time(self._fitted(), documents, timestamps, **how)
         return _grouped(self._fitted(), "Timestamp", "period", found)
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
@@ -210,9 +218,61 @@ class FittedTopics:
         return self.model_
 
 
-def _has_rows(documents: Any) -> bool:
-    """Whether documents are pandas', whose rows have an index."""
-    return hasattr(documents, "iloc")
+class SavedEstimator(FittedTopics):
+    """An estimator that is saved and loaded, without pickle."""
+
+    _fixed: ClassVar[Mapping[str, Any]]
+    _get_param_names: Any
+    get_params: Any
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fitted model to a folder, as `TopicModel.save_pretrained`, and its parameters.
+
+        No document is in it, and no function: give `load` the tokenizer or analyzer again.
+        """
+        folder = self._fitted().save_pretrained(path)
+        plain = {k: v for k, v in self.get_params(deep=False).items() if _is_plain(v)}
+        plain = {key: value for key, value in plain.items() if key not in NOT_SAVED}
+        content = {"estimator": type(self).__name__, "parameters": plain}
+        text = as_json(content, indent=1, default=_plain) + "\n"
+        write_durably(folder / FILE, text.encode())
+        return folder
+
+    @classmethod
+    def load(cls, path: str | Path, **parameters: Any) -> Self:
+        """Read a fitted estimator from the folder of a model, of a run, or of `save`.
+
+        `TopicEstimator.load` takes a model of any kind, and is of the kind that was saved.
+
+        Parameters
+        ----------
+        path : path
+        **parameters
+            Parameters to set, such as an analyzer.
+
+        Raises
+        ------
+        ModelError
+            If there is no model, it is damaged, or of another kind of estimator.
+        """
+        folder = model_folder(path)
+        model = TopicModel.from_pretrained(folder)
+        saved = _read(folder / FILE)
+        kind = _kind(cls, saved.get("estimator"))
+        made = {"method": model.info.get("method"), "network": model.inference.name}
+        usual = made | {"n_components": model.n_topics, "n_clusters": model.n_topics}
+        known = set(kind._get_param_names()) - {*NOT_SAVED, *kind._fixed}
+        given = saved.get("parameters", usual)
+        given = {key: given[key] for key in known & given.keys()} | parameters
+        fits = all(made.get(key, value) == value for key, value in kind._fixed.items())
+        if not issubclass(kind, cls) or not fits or _needed(kind) - given.keys():
+            raise ModelError(
+                f"The model in {folder} is none of {cls.__name__}, but one of {made['method']}; "
+                "load it by TopicEstimator.load."
+            )
+        estimator: Self = kind(**given)
+        estimator.model_ = model
+        return estimator
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
@@ -243,3 +303,44 @@ def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     )
     frame.attrs |= {"without": found.without, "few": found.few, "unknown": found.unknown}
     return frame
+
+
+def _kind(asked: type[SavedEstimator], name: Any) -> Any:
+    """Return the class of a name among ours, or the one that is asked for."""
+    ours = import_module(HERE)
+    return getattr(ours, name) if name in ours.__all__ and name != asked.__name__ else asked
+
+
+def _needed(kind: type[SavedEstimator]) -> set[str]:
+    parameters = signature(kind).parameters.values()
+    return {
+        each.name
+        for each in parameters
+        if each.default is Parameter.empty and each.kind is not Parameter.VAR_KEYWORD
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        json.dumps(value, default=_plain)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """Return numpy's numbers and arrays, and paths, as JSON has them; TypeError for others."""
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else os.fspath(value)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what is saved beside a model, nothing where the model alone is; refuse what is not."""
+    try:
+        content = json.loads(read_text(path))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict) and isinstance(content.get("parameters"), dict):
+        return content
+    raise ModelError(f"{path} is damaged; copy it again, or delete it, which loses parameters.")

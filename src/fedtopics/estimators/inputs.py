@@ -42,7 +42,8 @@ class Clients:
             given = _split(given, column)
         given = by_client(given)
         names = _names([*given])
-        return cls({names[key]: documents for key, documents in given.items()}, _turned(names))
+        documents = {names[key]: of_client for key, of_client in given.items()}
+        return cls(documents, {name: key for key, name in names.items()})
 
     def by_name(self, given: Mapping[Any, Any] | None) -> dict[str, Any]:
         """Return what is given by key or name of a client, by its name."""
@@ -66,11 +67,6 @@ class Given:
     keys: Mapping[str, Hashable] = field(default_factory=dict)  # as of `Clients`
     called: Mapping[str, str] = field(default_factory=dict)  # by name, what people call clients
     out: Path | None = None
-
-    @property
-    def clients(self) -> dict[str, dict[str, str]]:
-        """The tables of clients in a study that need one."""
-        return {client: {"name": name} for client, name in self.called.items()}
 
 
 def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
@@ -158,10 +154,6 @@ def _names(keys: Sequence[Hashable]) -> dict[Hashable, str]:
             names[key] = plain if plain not in taken else next(n for n in others if n not in taken)
             taken.add(names[key])
     return names
-
-
-def _turned(names: Mapping[Hashable, str]) -> dict[str, Hashable]:
-    return {name: key for key, name in names.items()}
 
 
 def stop_word_settings(given: Any, usual: str) -> dict[str, Any]:

@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from fedtopics.errors import StudyError
-from fedtopics.estimators.base import (
-    ALONE,
-    Splitter,
-    StopWords,
-    TopicEstimator,
-)
+from fedtopics.estimators.base import ALONE, Splitter, StopWords, TopicEstimator
 from fedtopics.estimators.inputs import Given
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.events import OnEvent

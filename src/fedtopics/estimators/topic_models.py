@@ -102,7 +102,7 @@ class GrowingEstimator(TopicEstimator):
         those before. The model's documents, shares and word sums become those of all documents,
         each by the model that was trained with it; the coherence is of the new ones.
         """
-        return self._fit_further(self._given(clients, client, names, policies, words=words))
+        return self._fit_further(self._given(clients, client, names, policies, words))
 
     def _fit_further(self, given: Given) -> Self:
         start = WarmStart.of(self.model_, "keep", once=True) if hasattr(self, "model_") else None

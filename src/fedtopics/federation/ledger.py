@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 from base64 import b64decode, b64encode
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -310,12 +309,18 @@ def summarise_ledger(path: Path) -> list[dict[str, Any]]:
     RunError if a line is not of `Ledger`.
     """
     rows: dict[str, dict[str, Any]] = {}
-    read_ledger(path, partial(_add_line, rows))
+    read_ledger(path, partial(add_line, rows))
+    return summary_of(rows)
+
+
+def summary_of(rows: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows to which `add_line` added lines."""
     nothing = {"documents": 0, "masked": False}
     return [row if row["replies"] else row | nothing for row in rows.values()]
 
 
-def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
+def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
+    """Add a line to the row of its function, as of `summarise_ledger`."""
     if line["what"] not in ("left", "came"):
         return
     name = line["function"]
@@ -333,18 +338,6 @@ def _add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     values = sum(math.prod(field["shape"]) for field in line["fields"].values())
     row["values"] = max(row["values"], values)
     row["bytes"] += line["bytes"]
-
-
-def bytes_by_round(path: Path) -> dict[int, int]:
-    """Return how many bytes left in each round; 0 is what was before the first; raise as above."""
-    sizes: Counter[int] = Counter()
-
-    def add(line: Mapping[str, Any]) -> None:
-        if line["what"] == "left":
-            sizes.update({int(line["round"]): int(line["bytes"])})
-
-    read_ledger(path, add)
-    return dict(sizes)
 
 
 def is_seen(path: Path) -> bool:

@@ -31,7 +31,7 @@ from fedtopics.files import RowFile, digest
 from fedtopics.inference.lda import refine
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.metrics import topic_similarity, unique_words
-from fedtopics.model.charts import Panel, chart
+from fedtopics.model.figures import Panel, chart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus, fingerprint
 

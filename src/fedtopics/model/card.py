@@ -5,83 +5,35 @@ from __future__ import annotations
 from fedtopics.extras import VERSION
 from fedtopics.files import shortened
 from fedtopics.harmless import for_html, for_markdown, visible
+from fedtopics.model.figures import environment
 from fedtopics.model.labels import shown_label
 from fedtopics.model.topics import Topics
 from fedtopics.networks import NETWORKS
 
-MASKS = {
-    True: "Replies were masked: whoever added saw sums alone",
-    False: "Replies were not masked: whoever added saw each one",
-}
-
 
 def card(model: Topics) -> str:
     """Describe a model for people, in Markdown."""
-    total = sum(model.documents.values())
     name = model.inference.name
-    network = f", network {name}" if name in NETWORKS.names else ""
-    told = {
-        key: for_markdown(str(model.info.get(key, "?"))) for key in ("method", "rounds", "seed")
-    }
-    what, counted = "topic", "Documents with a known word"
+    counted = "Documents with a known word"
     if model.shows_clusters:
-        what, counted = "cluster", "Documents that are not empty"
+        counted = "Documents that are not empty"
     if "privacy" in model.info:
         counted = f"{counted_units(model).capitalize()}, counted with noise"
-    rows = model.get_topic_info()
-    labelled = any(row["label"] for row in rows)
-    lines = [
-        "# Clusters of documents" if model.shows_clusters else "# Topic model",
-        "",
-        *_masks(model),
-        *(
-            _merged(model)
-            or [
-                f"- Method: {told['method']}{network}, {told['rounds']} rounds, seed {told['seed']}"
-            ]
-        ),
-        f"- Vocabulary: {len(model.vocabulary)} words, fingerprint "
-        f"{shortened(model.vocabulary.fingerprint)}",
-        f"- {counted}: {total}",
-        *_unclear(model),
-        *(
-            f"- Coherence {for_markdown(name)} of the {what}s' ten first words: {score.mean():.3f}"
-            for name, score in model.coherence.items()
-        ),
-        *([f"- {sentence}" for sentence in [promise(model)] if sentence]),
-        f"- Written by fedtopics {VERSION}. This folder holds words and numbers, no document.",
-        "",
-        "| client | documents |",
-        "| --- | --- |",
-        *(f"| {for_markdown(model.called(name))} | {n} |" for name, n in model.documents.items()),
-        "",
-        f"| {what} | {'label | ' if labelled else ''}share | words |",
-        f"| --- | {'--- | ' if labelled else ''}--- | --- |",
-        *(
-            f"| {row['topic']} | {for_markdown(shown_label(row)) + ' | ' if labelled else ''}"
-            f"{row['share']:.1%} | {for_markdown(', '.join(row['words']))} |"
-            for row in rows
-        ),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _masks(model: Topics) -> list[str]:
-    masked, clear = model.info.get("masked"), model.info.get("clear")
-    if masked not in MASKS:
-        return []
-    beside = f"; of each client all saw: {for_markdown(', '.join(clear))}" if clear else ""
-    return [f"- {MASKS[masked]}{beside}"]
-
-
-def _merged(model: Topics) -> list[str]:
-    """Say which models it is made of, if it was merged."""
-    lines = [
-        f"  - {for_markdown(', '.join(part['clients']))}: {part['topics']} topics of "
-        f"{for_markdown(part['method'])}, model {for_markdown(part['model'])}"
-        for part in model.info.get("merged", [])
-    ]
-    return [f"- {merger(model)}", *lines] if lines else []
+    rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
+    made = environment(for_markdown, escaped=False).get_template("card.md.j2")
+    return made.render(
+        model=model,
+        info=model.info,
+        merger=merger(model),
+        network=f", network {name}" if name in NETWORKS.names else "",
+        fingerprint=shortened(model.vocabulary.fingerprint),
+        counted=counted,
+        total=sum(model.documents.values()),
+        promise=promise(model),
+        version=VERSION,
+        rows=rows,
+        labelled=any(row["label"] for row in rows),
+    )
 
 
 def merger(model: Topics) -> str:
@@ -93,17 +45,6 @@ def merger(model: Topics) -> str:
         f"{sum(part['topics'] for part in parts)} topics are, without a document: each told its "
         "words, and their sums by topic. Topics are found by words alone."
     )
-
-
-def _unclear(model: Topics) -> list[str]:
-    if "unclear" not in model.info:
-        return []
-    share = sum(model.info["unclear"].values()) / max(sum(model.documents.values()), 1)
-    same = model.info.get("same", 0)
-    return [
-        f"- Documents of which no cluster has half a probability: {share:.1%}",
-        *([f"- Clusters that are the same as another one: {same}"] if same else []),
-    ]
 
 
 def promise(model: Topics) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,10 +58,6 @@ class Comparison:
     words_common: int
     words_new: int
     words_gone: int
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as maps and lists."""
-        return asdict(self)
 
 
 def compare(

@@ -15,7 +15,7 @@ from fedtopics.harmless import for_html, visible
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.exports import data_frame
 from fedtopics.model.figures import Figure, environment, positions
-from fedtopics.model.topics import Finder
+from fedtopics.model.finding import Finder
 from fedtopics.text.corpus import Corpus
 
 MOST = 1500  # documents that are shown, as t-SNE takes seconds: of more, some from all over them

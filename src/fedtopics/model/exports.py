@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import require
 from fedtopics.harmless import for_csv, for_markdown, for_scripts
+from fedtopics.model.figures import environment
+from fedtopics.model.finding import Finder, representatives
 from fedtopics.model.labels import shown_label
-from fedtopics.model.representative import representatives
-from fedtopics.model.topics import Finder, Topics
+from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 
 TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text, missing where there is none
@@ -105,17 +106,17 @@ def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
     rows = {row["topic"]: row | {"label": shown_label(row)} for row in info}
     best = np.concatenate(representatives(theta, seen))
 
-    def told(key: str, text: Callable[[Any], str | None] = lambda value: value) -> Any:
+    def of_main_topic(key: str, text: Callable[[Any], str | None] = lambda value: value) -> Any:
         by_topic = {topic: text(row[key]) for topic, row in rows.items()}
         return [by_topic.get(int(topic)) for topic in main]
 
     columns: dict[str, Any] = {
         "Document": [text for batch in corpus.texts() for text in batch],
         "Topic": main,
-        "Name": told("name"),
-        "CustomName": told("label", lambda label: label or None),
+        "Name": of_main_topic("name"),
+        "CustomName": of_main_topic("label", lambda label: label or None),
         "Representation": [rows[topic]["words"] if topic >= 0 else None for topic in main],
-        "Top_n_words": told("words", " - ".join),
+        "Top_n_words": of_main_topic("words", " - ".join),
         "Probability": largest,
         "Representative_document": np.isin(np.arange(len(main)), best),
     }
@@ -224,28 +225,8 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows of `get_topic_info` as a table for people, in Markdown."""
-    measures, clients = list(rows[0]["coherence"]), list(rows[0]["clients"])
-    lines = [
-        [
-            "topic",
-            "label",
-            "words",
-            "share",
-            "documents",
-            *map(for_markdown, [*measures, *clients]),
-        ],
-        ["---:", "---", "---", "---:", "---:"] + ["---:"] * (len(measures) + len(clients)),
-    ]
-    for row in rows:
-        scores = [row["coherence"][name] for name in measures]
-        lines.append(
-            [
-                str(row["topic"]),
-                for_markdown(shown_label(row)),
-                for_markdown(" ".join(row["words"])),
-            ]
-            + [f"{row['share']:.1%}", f"{row['count']:,}"]
-            + ["-" if math.isnan(score) else f"{score:.3f}" for score in scores]
-            + [f"{row['clients'][name]:.1%}" for name in clients]
-        )
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    made = environment(for_markdown, escaped=False)
+    made.filters["isnan"] = math.isnan
+    shown = [{**row, "shown": shown_label(row)} for row in rows]
+    names = {"measures": [*rows[0]["coherence"]], "clients": [*rows[0]["clients"]]}
+    return made.get_template("topics.md.j2").render(rows=shown, **names)

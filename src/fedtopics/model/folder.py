@@ -30,11 +30,10 @@ from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
 from fedtopics.model.labels import LONGEST_LABEL
 from fedtopics.model.over_time import Unit
-from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import Reading
-from fedtopics.model.topics import Count, PastRound, Topics, TrainingInfo
+from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
 from fedtopics.pki.names import check_client_name
-from fedtopics.text.rules import BEFORE, TextRules
+from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.text.words import normal
 
@@ -111,7 +110,7 @@ def write_model(model: Topics, folder: Path) -> None:
     }
     words = model.vocabulary.plain()
     write_durably(folder / "model.safetensors", data)
-    _write(folder / "config.json", {**config, "digest": _digest(config, words)})
+    _write(folder / "config.json", {**config, "digest": content_digest(config, words)})
     _write(folder / "vocabulary.json", words)
     write_labels(model, folder)
 
@@ -163,7 +162,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     try:
         _check_texts(config)
         names = checked_names(config.get("client_names", {}), config["documents"])
-        vocabulary, digest = Vocabulary.of(words), config.pop("digest", None)
+        vocabulary, digest = Vocabulary.of(words), config.pop("digest")
     except StudyError as error:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     if vocabulary.fingerprint != config["vocabulary"]:
@@ -171,7 +170,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
             f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "
             f"its vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
         )
-    if digest not in (None, _digest(config, words)):  # models before had none
+    if digest != content_digest(config, words):
         raise ValueError
     arrays = _read_arrays(folder / "model.safetensors", config["sha256"])
     word_sums = arrays["words"]["sums"]
@@ -179,7 +178,9 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
     if word_sums.shape != (config["settings"]["n_components"], len(vocabulary)):
         raise unfit
     try:
-        inference = _inference(config, len(vocabulary))
+        inference = make(
+            config["inference"], len(vocabulary), config["settings"], config["precision"]
+        )
     except StudyError as error:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     taken = _tensors if has_tensors(inference) else dict
@@ -192,7 +193,7 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
             if owner.startswith("shared/")
         },
         "vocabulary": vocabulary,
-        "text": TextRules(**BEFORE | config["text"]),
+        "text": TextRules(**config["text"]),
         "shares": {name: np.array(share) for name, share in config["shares"].items()},
         "documents": config["documents"],
         "client_names": names,
@@ -261,7 +262,7 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
         if topic in labels:
             raise ModelError(f"{path} has two rows of topic {topic}; delete one of them.")
         try:
-            labels[topic] = _label(row.get("label", ""), topic)
+            labels[topic] = _line(row.get("label", ""), f"label of topic {topic}")
         except StudyError as error:
             raise ModelError(f"{path} cannot be used: {error}") from None
         if labels[topic] and row.get("suggested") == labels[topic]:
@@ -276,7 +277,7 @@ def checked_labels(labels: Mapping[Any, Any], n_topics: int) -> dict[int, str]:
             raise StudyError(
                 f"There is no topic {topic!r} to label; the model has topics 0 to {n_topics - 1}."
             )
-    return _tidy({int(topic): _label(label, topic) for topic, label in labels.items()})
+    return _tidy({int(k): _line(label, f"label of topic {k}") for k, label in labels.items()})
 
 
 def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[str, str]:
@@ -296,10 +297,6 @@ def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[st
 def _is_topic(topic: Any, n_topics: int) -> bool:
     is_number = isinstance(topic, Integral) and not isinstance(topic, bool)
     return is_number and 0 <= int(topic) < n_topics
-
-
-def _label(label: Any, topic: int) -> str:
-    return _line(label, f"label of topic {topic}")
 
 
 def _line(given: Any, what: str) -> str:
@@ -350,10 +347,6 @@ def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
     return {topic: labels[topic] for topic in sorted(labels) if labels[topic]}
 
 
-def _inference(config: Any, n_words: int) -> Inference:
-    return make(config["inference"], n_words, config["settings"], config["precision"])
-
-
 def _layout(weights: Weights) -> Layout:
     return {n: (tuple(w.shape), str(w.dtype).removeprefix("torch.")) for n, w in weights.items()}
 
@@ -377,7 +370,8 @@ def _read_arrays(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:
     return arrays
 
 
-def _digest(config: Any, words: Any) -> str:
+def content_digest(config: Any, words: Any) -> str:
+    """Return the digest of a config, without its own digest, and of the words."""
     return hashlib.sha256(json.dumps([config, words], sort_keys=True).encode()).hexdigest()
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.model.finding import Finder
 from fedtopics.model.search import is_form
-from fedtopics.model.topics import Finder
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
@@ -76,8 +76,8 @@ def _label(parts: Iterable[str]) -> str:
     """Put the first parts together that are no form, and no part, of each other."""
     kept: list[str] = []
     for part in parts:
-        told = [word for each in kept for word in each.split()]
-        new = not any(is_form(word, other) for word in part.split() for other in told)
+        used = [word for each in kept for word in each.split()]
+        new = not any(is_form(word, other) for word in part.split() for other in used)
         if new and len(", ".join([*kept, part])) <= LONGEST_LABEL - 2:  # upper case may be longer
             kept.append(part)
         if len(kept) == PARTS:

@@ -39,25 +39,25 @@ def hierarchy(model: Topics, n_words: int = 10) -> list[dict[str, Any]]:
         them for topics.
     """
     masses = np.maximum(model.share, SMALLEST)[:, None] * model.beta
-    told = _information(masses)
+    added = _information(masses)
     numbers, members = [*range(model.n_topics)], [[topic] for topic in range(model.n_topics)]
     lost = np.full((len(masses), len(masses)), np.inf)  # above the diagonal
     for place in range(len(masses) - 1):
         rest = slice(place + 1, None)
-        lost[place, rest] = told[place] + told[rest] - _information(masses[place] + masses[rest])
+        lost[place, rest] = added[place] + added[rest] - _information(masses[place] + masses[rest])
     rows: list[dict[str, Any]] = []
     for parent in range(model.n_topics, 2 * model.n_topics - 1):
         left, right = map(int, np.unravel_index(lost.argmin(), lost.shape))
         distance, pair = max(float(lost[left, right]), 0.0), (numbers[left], numbers[right])
         # The parent has the place of its left part; that of the right one stays empty.
         masses[left] += masses[right]
-        told[left] = _information(masses[left])
+        added[left] = _information(masses[left])
         numbers[left], members[left] = parent, sorted(members[left] + members[right])
         lost[right], lost[:, right] = np.inf, np.inf
         before, behind = np.isfinite(lost[:, left]), np.isfinite(lost[left])
         for others, pairs in ((before, (before, left)), (behind, (left, behind))):
             both = _information(masses[left] + masses[others])
-            lost[pairs] = told[left] + told[others] - both
+            lost[pairs] = added[left] + added[others] - both
         words = _words(model, masses[left], max(n_words, NAME_WORDS))
         rows.append(
             {

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.model.topics import Finder
+from fedtopics.model.finding import Finder
 from fedtopics.text.corpus import Corpus, column_of
 
 Unit = Literal["year", "quarter", "month", "week", "day"]
@@ -72,8 +72,6 @@ def topics_over_time(
         ``period``, when it begins; ``topic``; its ``share`` of the period's documents, and the
         ``count`` of documents that this is; number of all its ``documents`` and of ``clients``.
     """
-    if documents is None:
-        return rows_of_study(model)
     how: dict[str, Any] = {"by": by, "nr_bins": nr_bins, "min_documents": min_documents}
     return grouped_by_time(model, documents, timestamps, **how).rows
 
@@ -89,21 +87,18 @@ def topics_per_class(
     return grouped_by_class(model, documents, classes, min_documents=min_documents).rows
 
 
-def rows_of_study(model: Finder) -> list[dict[str, Any]]:
-    """Return what a study has summed by period; StudyError if it has not."""
-    if model.periods is None:
-        raise StudyError(
-            "The study summed no topics by period; give documents and their times, or set "
-            "over_time in its [method]."
-        )
-    return [*model.periods.rows()]
-
-
 def grouped_by_time(
     model: Finder, documents: Any, timestamps: Any, *, by: Unit | None = None,
     nr_bins: int | None = None, min_documents: int = MIN_DOCUMENTS,
 ) -> Grouped:  # fmt: skip
     """Return the rows of `topics_over_time`, and how many documents are in none."""
+    if documents is None:
+        if model.periods is None:
+            raise StudyError(
+                "The study summed no topics by period; give documents and their times, or set "
+                "over_time in its [method]."
+            )
+        return Grouped([*model.periods.rows()], 0, 0, 0)
     if by not in (None, *get_args(Unit)) or (nr_bins is not None and nr_bins < 1):
         raise StudyError(
             f"by={by!r}, nr_bins={nr_bins!r} cannot be used; choose by from "

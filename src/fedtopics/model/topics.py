@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
-from typing import Annotated, Any, NotRequired, Protocol
+from typing import Annotated, Any, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,89 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import StudyError
 from fedtopics.inference import Inference, Shared, Weights
-from fedtopics.model.periods import Periods
 from fedtopics.model.shown_words import USUAL, Reading
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
+TOGETHER = ""  # of all clients together, where none is told by itself
+MOST = float(1 << 53)  # documents, as elsewhere in a model
+Sums = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Periods:
+    """The documents' topics in each period: theta, summed over the documents.
+
+    Attributes
+    ----------
+    unit : str
+        "month", say.
+    begins : tuple of str
+        When each period begins, as 2026-03-01, in their order.
+    sums : mapping of str to float64 array of shape (n_periods, n_topics)
+        By client; or of all together, under "", where none is told by itself. A row adds up to the
+        period's number of documents. Of a period with too few of them it is zero.
+    """
+
+    unit: str
+    begins: tuple[str, ...]
+    sums: Mapping[str, Sums]
+
+    @property
+    def total(self) -> Sums:
+        """The sums of all clients."""
+        return np.asarray(sum(self.sums.values(), np.zeros(())))
+
+    @property
+    def shares(self) -> dict[str, Sums]:
+        """Shares of the topics in each period, by client and under "" of all; NaN where none is."""
+        found = {}
+        for client, sums in {**self.sums, TOGETHER: self.total}.items():
+            documents = sums.sum(1, keepdims=True)
+            rows = np.full(sums.shape, np.nan)
+            found[client] = np.divide(sums, documents, out=rows, where=documents > 0)
+        return found
+
+    def of_topics(self, change: Callable[[Sums], Sums]) -> Periods:
+        """Return those of other topics: `change` takes and gives arrays of a row a topic."""
+        return replace(self, sums={name: change(sums.T).T for name, sums in self.sums.items()})
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a row a period and topic, as `TopicModel.topics_over_time` has them."""
+        for place, (begin, sums) in enumerate(zip(self.begins, self.total, strict=True)):
+            documents = float(sums.sum())
+            there = sum(bool(each[place].any()) for each in self.sums.values())
+            clients = None if TOGETHER in self.sums else there  # nobody knows then
+            whole = {"documents": round(documents), "clients": clients}
+            for topic, count in enumerate(sums.tolist() if documents else ()):
+                row = {"period": date.fromisoformat(begin), "topic": topic}
+                yield row | {"share": count / documents, "count": count} | whole
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as lists."""
+        sums = {name: array.tolist() for name, array in self.sums.items()}
+        return {"unit": self.unit, "begins": list(self.begins), "sums": sums}
+
+    @classmethod
+    def of(
+        cls, plain: Mapping[str, Any] | None, n_topics: int, clients: Mapping[str, Any]
+    ) -> Periods | None:
+        """Make it of what `plain` returned; ValueError if it is none of these topics, clients."""
+        if plain is None:
+            return None
+        begins = tuple(plain["begins"])
+        sums = {name: np.array(rows, np.float64) for name, rows in plain["sums"].items()}
+        days = [date.fromisoformat(begin) for begin in begins]
+        whole = all(
+            array.shape == (len(begins), n_topics) and array.min() >= 0 and array.max() <= MOST
+            for array in sums.values()
+        )
+        known = bool(sums) and (sums.keys() <= clients.keys() or sums.keys() == {TOGETHER})
+        if not days or days != sorted(set(days)) or not whole or not known:
+            raise ValueError
+        return cls(plain["unit"], begins, sums)
 
 
 class PastTopic(TypedDict):
@@ -87,49 +164,6 @@ class TrainingInfo(TypedDict, total=False):
     history: list[Any]  # of `PastRound` with what the method adds
     continued: Origin  # what the training began with, if it was a model
     merged: list[MergedModel]  # what it was merged from, instead of a training
-
-
-class Finder(Protocol):
-    """What finds topics in documents, as helpers see a `TopicModel`."""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Words of the topics."""
-
-    @property
-    def text(self) -> TextRules:
-        """How documents were split into words."""
-
-    @property
-    def info(self) -> TrainingInfo:
-        """How the model was trained."""
-
-    @property
-    def labels(self) -> Mapping[int, str]:
-        """What people call topics."""
-
-    @property
-    def suggested(self) -> frozenset[int]:
-        """Topics whose label nobody has confirmed."""
-
-    @property
-    def periods(self) -> Periods | None:
-        """Topics by period, as the study has summed them."""
-
-    def topics(self, n_words: int = 10) -> list[list[str]]:
-        """Return the words of each topic."""
-
-    def count(self, documents: Any) -> Any:
-        """Return the bag of words of documents."""
-
-    def main_topics(self, documents: Any) -> NDArray[np.int64]:
-        """Return each document's largest topic, -1 where the model sees nothing of it."""
-
-    def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return theta, and of which documents the model sees something."""
-
-    def get_topic_info(self, n_words: int = 10) -> list[dict[str, Any]]:
-        """Return a row a topic."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,26 +6,25 @@ The headings are those of the European Data Protection Board's template, version
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
-from fedtopics.report.dpia_document import Document, Gap, Part, Section, Statement, Table
+from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section, Statement, Table
 from fedtopics.report.dpia_records import (
     CONTROLLER,
     EACH,
-    PROGRAM,
     Filled,
-    Flow,
-    LedgerFacts,
     Parts,
     Records,
     asks,
     said_or_asked,
 )
-from fedtopics.secure.said import ADDED
+from fedtopics.report.run import LedgerFacts
+from fedtopics.secure.said import ADDED, CHOSEN
 
 
 def assess(place: Path, audit: Path | None = None) -> Document:
@@ -131,7 +130,6 @@ def _planning(records: Records) -> Parts:
             f"{facts.name}, lines 1 and {facts.lines:,}",
         )
         for facts in records.ledgers
-        if facts.lines
     ]
     begins = [] if ran else [Gap(CONTROLLER, "When is it to begin?")]
     return [*ran, *begins, Gap(CONTROLLER, "When does the processing end, or on which terms?")]
@@ -143,10 +141,9 @@ def _shown(time: str) -> str:
 
 def _sheet(records: Records) -> Parts:
     return [
-        Statement(f"This form was written by {PROGRAM}.", PROGRAM),
+        Statement(f"This form was written by {PROGRAM}."),
         Statement(
-            "Not in it: where the documents come from, and what is done with the model afterwards.",
-            PROGRAM,
+            "Not in it: where the documents come from, and what is done with the model afterwards."
         ),
         Gap(
             CONTROLLER, "Version of this assessment and its changes; who takes part in it, as what?"
@@ -169,10 +166,9 @@ def _personal_data(records: Records) -> Parts:
     sizes = [
         Statement(
             f"{facts.client} has {facts.documents:,} documents, with {facts.text_bytes:,} bytes.",
-            f"{facts.name}, line {facts.began_line:,}",
+            facts.began,
         )
         for facts in records.ledgers
-        if facts.began_line
     ]
     return [
         *sizes,
@@ -183,8 +179,7 @@ def _personal_data(records: Records) -> Parts:
         ),
         Statement(
             f"Derived from the texts: {DERIVED[records.private]}; the model; for each document the "
-            "shares of topics in it, which stay with its client. Table 1.2 has each.",
-            PROGRAM,
+            "shares of topics in it, which stay with its client. Table 1.2 has each."
         ),
     ]
 
@@ -200,8 +195,7 @@ def _secondary(records: Records) -> Parts:
     return [
         Statement(
             "All participants have the model and can use it on other texts; the program sets no "
-            "limit to that.",
-            PROGRAM,
+            "limit to that."
         ),
         Gap(CONTROLLER, "What else are model and topics used for, and is that compatible?"),
     ]
@@ -221,7 +215,7 @@ def _nature(records: Records) -> Parts:
             f"Scope: at most {study.method.max_rounds:,} rounds of training.",
             f"{records.cited}, method.max_rounds",
         ),
-        Statement("No decision about a person follows from the program.", PROGRAM),
+        Statement("No decision about a person follows from the program."),
         Gap(
             CONTROLLER,
             "Scope: how many persons, from where, over which time? Context: what is their relation "
@@ -250,25 +244,24 @@ def _phases(records: Records) -> Parts:
 
 
 def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
-    rows = [_flow(records, flow) for flow in facts.flows]
     head = ["what left", "what it holds", "how", "replies", "of at least so many documents"]
     table = Table(
         [*head, "bytes that left", "bytes that came", "lines"],
-        rows,
+        [_flow(records, row, *facts.spans[row["function"]]) for row in facts.rows],
         f"{facts.name}; meanings: {PROGRAM}",
     )
-    left = sum(flow.bytes_left for flow in facts.flows if not flow.masked)  # those are in ADDED
+    left = sum(row["bytes"] for row in facts.rows if not row["masked"])  # those are in ADDED
     texts = facts.text_bytes
     times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
     beside = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
-    source = f"{facts.name}, line {facts.began_line:,} and those above"
+    source = f"{facts.began} and those above"
     return [table, Statement(f"{left:,} bytes left {facts.client}{beside}.", source), _clear(facts)]
 
 
 def _clear(facts: LedgerFacts) -> Statement:
     """Say what others saw as it is, by the client's name."""
-    clear = [flow.function for flow in facts.flows if flow.how == "in the clear"]
-    if not any(flow.masked for flow in facts.flows):
+    clear = [row["function"] for row in facts.rows if _how(row) == "in the clear"]
+    if not any(row["masked"] for row in facts.rows):
         return Statement(f"Nothing that left {facts.client} was masked.", facts.name)
     said = (
         f"{', '.join(clear)}; all else left in masked sums, or to make them" if clear else "nothing"
@@ -276,13 +269,21 @@ def _clear(facts: LedgerFacts) -> Statement:
     return Statement(f"In the clear left {facts.client}: {said}.", facts.name)
 
 
-def _flow(records: Records, flow: Flow) -> list[str]:
-    left, came = f"{flow.bytes_left:,}", f"{flow.bytes_came:,}"
+def _how(row: Mapping[str, Any]) -> str:
+    """How it left: in masked sums, as part of the masks, or in the clear."""
+    if row["masked"]:
+        return "in masked sums"
+    makes_masks = row["function"].startswith("secure.") and row["function"] != CHOSEN
+    return "to make masks" if makes_masks else "in the clear"
+
+
+def _flow(records: Records, row: Mapping[str, Any], first: int, last: int) -> list[str]:
+    sizes = [f"{row['bytes']:,}", f"{row['bytes_of_totals']:,}"]
     return [
-        flow.function, records.leaves(flow.function), flow.how, f"{flow.replies:,}",
-        f"{flow.documents:,}" if flow.documents else "-",
-        *([f"in {ADDED}"] * 2 if flow.masked else [left, came]),
-        f"{flow.first:,} to {flow.last:,}",
+        row["function"], records.leaves(row["function"]), _how(row), f"{row['replies']:,}",
+        f"{row['documents']:,}" if row["documents"] else "-",
+        *([f"in {ADDED}"] * 2 if row["masked"] else sizes),
+        f"{first:,} to {last:,}",
     ]  # fmt: skip
 
 
@@ -290,7 +291,7 @@ def _schedule(records: Records) -> Table:
     masked = "in masked sums" if records.masked else "in the clear"
     rows = [
         [each.function, each.often, each.leaves, "in the clear" if each.seen_by_all else masked]
-        for each in records.exchanges
+        for each in records.study.registration.exchanges(records.study.method)
     ]
     head = ["what leaves a client", "how often", "what it holds", "how"]
     return Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run is here")
@@ -300,14 +301,13 @@ def _assets(records: Records) -> Parts:
     said = [
         Statement(
             f"Software at {facts.client}: fedtopics {facts.version}.",
-            f"{facts.name}, line {facts.began_line:,}",
+            facts.began,
         )
         for facts in records.ledgers
-        if facts.began_line
     ]
     return [
         *said,
-        Statement("Organisational: each client's own policy, below in 2.3.a.", PROGRAM),
+        Statement("Organisational: each client's own policy, below in 2.3.a."),
         Gap(EACH, "Which machines, networks, rooms and people has this, and who has access?"),
     ]
 
@@ -327,9 +327,6 @@ DESCRIPTION: Sequence[Filled] = (
     ("1.1.d", "Nature, scope and context of the processing", _nature),
     ("1.2", "Functional description", _phases),
     ("1.3", "Means of processing, supporting assets and underlying architecture", _assets),
-    (
-        "1.4",
-        "Compliance with approved codes of conduct",
-        asks(CONTROLLER, "Which approved codes of conduct apply?"),
-    ),
-)
+    ("1.4", "Compliance with approved codes of conduct", asks(
+        CONTROLLER, "Which approved codes of conduct apply?")),
+)  # fmt: skip

@@ -8,91 +8,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedtopics.federation.policy import Policy
-from fedtopics.report.dpia_document import Gap, Part, Statement, Table
+from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Statement, Table
 from fedtopics.report.dpia_privacy import attacked, promised
 from fedtopics.report.dpia_records import (
+    ACCOUNTABILITY,
+    ATTACKS,
+    CONFIDENTIALITY,
     CONTROLLER,
+    DESIGN,
     EACH,
+    MEASURES,
+    MINIMISATION,
     OFFICER,
-    PROGRAM,
+    SECURITY,
+    TABLES,
+    TRANSPARENCY,
     Fill,
     Filled,
-    LedgerFacts,
     Parts,
     Records,
     asks,
     said_or_asked,
 )
-from fedtopics.report.measures_and_attacks import (
-    ACCOUNTABILITY,
-    ATTACKS,
-    CONFIDENTIALITY,
-    DESIGN,
-    MEASURES,
-    MINIMISATION,
-    SECURITY,
-    TRANSPARENCY,
-)
+from fedtopics.report.run import LedgerFacts
 
 MODEL = "docs/threat-model.md"
 
-CLIENT_FILES = {
-    "study.toml": "the study as agreed: participants, settings, purpose",
-    "ledger.jsonl": "what left and came, when: names, sizes and digests, few words; the policy",
-    "ledger.head": "how many lines the ledger has, and the digest of the last",
-    "state": "to go on after an interruption: the model on its way, sums, events, and the secret "
-    "that draws and masks follow from",
-    "model": "agreed words, topics, weights; of each participant the shares of topics and the "
-    "number of documents",
-    "theta.parquet": "for each of the own documents, by its identifier, its shares of topics",
-    "report.html": "the model and its training for people, without a text; the Markdown beside it",
-}
-SERVER_FILES = {
-    "study.toml": "the study as agreed: participants, settings, purpose",
-    "events.jsonl": "what happened in each round: who took part, sizes, losses",
-    "agreement.json": "what was agreed before the first round, such as words",
-    "checkpoints": "the model on its way, to go on after an interruption",
-    "log": "decisions: who is in a round, totals; of methods that merge one by one, each reply",
-    "signed-state": "the state that most participants have signed",
-    "model": "agreed words, topics, weights; of each participant the shares of topics and the "
-    "number of documents",
-    "report.html": "the model and its training for people, without a text; the Markdown beside it",
-}
 KNOWN = {
     False: "Of each participant all others know its number of documents and its shares of topics; "
     "a topic may be about few documents",
     True: "Of a participant others know that it takes part; a topic may be about few documents",
 }
 NOISY_MODEL = "public words that documents surely have, topics, weights, all of sums with noise"
-OF_PRIVATE = [
-    ["a smaller epsilon", "a tighter bound, and more noise in the topics"],
-    ['unit = "author" in the study', "a bound for all documents of an author at a participant"],
-    ["max_epsilon in policies", "a limit for all studies on the same documents together"],
-]
-OF_OTHERS = [
-    ["privacy in the study, with a method that can keep it", "a bound for each document"],
-    ["larger min_documents in policies", "a reply says less of one document"],
-    ["lower max_rounds in policies", "fewer sums, of which documents can be solved"],
-    ["policies that ask for all clients in a sum", "no sums that differ by a client"],
-    ['coherence = "nothing"', "no counts of pairs of words leave"],
-]
-THREATS = (
-    (
-        "illegitimate access",
-        "a folder, a key or a machine gets into other hands",
-        "files for their owner alone; TLS; no encryption of folders at rest",
-    ),
-    (
-        "undesired modification",
-        "files are changed; false totals or replies are sent",
-        "fedtopics verify; checks of totals and replies; what is left: docs/robust.md",
-    ),
-    (
-        "disappearance",
-        "a machine is lost, a disk is full, a network is cut",
-        "runs go on from checkpoints; documents are not touched",
-    ),
-)
+THREATS = TABLES["threats"]
 
 
 # 2. Analysis of the processing
@@ -129,7 +77,7 @@ def _files(records: Records) -> list[list[str]]:
     }
     if not records.has_server:
         whose = dict.fromkeys(whose, "all participants")
-    files = SERVER_FILES if records.place == "server" else CLIENT_FILES
+    files = TABLES["files"]["server" if records.place == "server" else "client"]
     files = files | ({"model": NOISY_MODEL} if records.private else {})
     holder = "the server" if records.place == "server" else "each participant its own"
     here = records.place != "study"
@@ -192,7 +140,7 @@ def _policy(facts: LedgerFacts) -> list[Part]:
     fields = Policy.model_fields
     meanings = {name: field.description or "" for name, field in fields.items()}
     rows = [[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()]
-    source = f"{facts.name}, line {facts.began_line:,}; meanings: {PROGRAM}"
+    source = f"{facts.began}; meanings: {PROGRAM}"
     return [Table([f"policy of {facts.client}", "value", "what it says"], rows, source)]
 
 
@@ -214,10 +162,9 @@ def _rights(records: Records) -> Parts:
     return [
         Statement(
             "What a document has added to a model cannot be taken out of it again; a model without "
-            "it is trained anew.",
-            PROGRAM,
+            "it is trained anew."
         ),
-        Statement("The program makes no decision about persons (Article 22).", PROGRAM),
+        Statement("The program makes no decision about persons (Article 22)."),
         Gap(
             EACH,
             "How are persons informed (12 to 14), how can they have access (15, 20), have data "
@@ -231,16 +178,12 @@ def _design(records: Records) -> Parts:
 
 
 def _security(records: Records) -> Parts:
+    how = {True: "signs with the key of its certificate", False: "does not sign"}
     return [
         *_measures(SECURITY)(records),
-        *(_signed(facts) for facts in records.ledgers if facts.began_line),
+        *(Statement(f"{f.client} {how[f.has_certificate]}.", f.began) for f in records.ledgers),
         Gap(EACH, "Disks, accounts, backups, people: how are documents and folders protected?"),
     ]
-
-
-def _signed(facts: LedgerFacts) -> Statement:
-    own = "signs with the key of its certificate" if facts.has_certificate else "does not sign"
-    return Statement(f"{facts.client} {own}.", f"{facts.name}, line {facts.began_line:,}")
 
 
 # 3. Considerations on necessity and proportionality
@@ -267,8 +210,7 @@ def _necessity(records: Records) -> Parts:
     return [
         Statement(
             "A less intrusive way that the program has: each participant trains alone, and nothing "
-            "leaves (fedtopics run with one client). A more intrusive one: texts in one place.",
-            PROGRAM,
+            "leaves (fedtopics run with one client). A more intrusive one: texts in one place."
         ),
         Gap(
             CONTROLLER, "Does the purpose need a common model? Which alternatives were considered?"
@@ -307,7 +249,7 @@ def _additional(records: Records) -> Parts:
         rows.append(["no --secret-from-seed", "masks and noise hide, and draws are not known"])
     elif not records.masked:
         rows.append(["masks: no secure = false in the study", "single replies are seen by nobody"])
-    rows += OF_PRIVATE if records.private else OF_OTHERS
+    rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
     return [
         Table(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}"),
         Gap(CONTROLLER, "Which of them, and which others, are taken?"),

@@ -14,18 +14,21 @@ from typing import ClassVar
 from markupsafe import Markup
 
 from fedtopics.errors import InputError
+from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, write_durably
 from fedtopics.harmless import for_markdown, visible
 from fedtopics.model.figures import resource
 from fedtopics.report.render import environment
 
+PROGRAM = f"fedtopics {VERSION}"
+
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence, and the record that it comes from."""
+    """A sentence, and the record that it comes from; of the program where none is named."""
 
     text: str
-    source: str
+    source: str = PROGRAM
     kind: ClassVar[str] = "said"
 
 

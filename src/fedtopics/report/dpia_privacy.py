@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import exp
 
 from fedtopics.federation.audit import FALSE_POSITIVES
-from fedtopics.report.dpia_document import Gap, Part, Statement, Table
-from fedtopics.report.dpia_records import EACH, PROGRAM, LedgerFacts, Parts, Records
-from fedtopics.report.measures_and_attacks import CONTROL, CONTROL_SOURCE
+from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Statement, Table
+from fedtopics.report.dpia_records import CONTROL, CONTROL_SOURCE, EACH, Parts, Records
+from fedtopics.report.run import LedgerFacts
 
 DOCS = "docs/privacy.md"
 
@@ -85,7 +85,7 @@ def _spent(facts: LedgerFacts) -> Part:
         f"By the account of {facts.client} all studies on its documents had epsilon "
         f"{facts.spent:.3g} together when it took part, this one included; its policy allows "
         f"{facts.policy['max_epsilon']:g}.",
-        f"{facts.name}, line {facts.began_line:,}",
+        facts.began,
     )
 
 

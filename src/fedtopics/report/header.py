@@ -9,17 +9,12 @@ from typing import Any
 from fedtopics.federation.study_tables import About
 from fedtopics.model.card import counted_units, promise
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.report.run import RunFacts
+from fedtopics.report.run import Rows, RunFacts
 
 Fact = dict[str, Any]
 MOST_NAMED = 8  # clients
 UNSAID = "not said", "The study's [about] can name an operator."
 LATER = {"recipients": "Who gets it", "retention": "Kept for", "contact": "Whom to ask"}
-PLACES = {
-    "client": "At each client",
-    "server": "At each client",
-    "model": "Not known here",
-}
 UNBOUND = (
     "No document left its client; how much sums tell of a single one is not bounded by a number."
 )
@@ -86,27 +81,27 @@ def _private(model: TopicModel, run: RunFacts) -> Fact:
 def _policy(run: RunFacts) -> Fact:
     name = "Was its policy met?" if run.place == "client" else "Were policies met?"
     if not run.policies:
-        return _fact(name, PLACES.get(run.place, "At each client"), KEPT)
+        where = "Not known here" if run.place == "model" else "At each client"
+        return _fact(name, where, KEPT)
     broken = sorted(set(_broken(run)))
     if broken:
         return _fact(name, "No", f"{' '.join(broken)} See fedtopics verify.", False)
-    fewest = min((row["documents"] for row in _replies(run)), default=0)
+    replies = (row for rows in run.ledgers.values() for row in _replies(rows))
+    fewest = min((row["documents"] for row in replies), default=0)
     asked = max(policy.min_documents for policy in run.policies.values())
     each = f"Each reply sums over {fewest:,} documents or more" if fewest else "Nothing has left"
     return _fact(name, "Yes", f"{each}; {asked:,} are asked for.", True)
 
 
-def _replies(run: RunFacts) -> Iterator[Mapping[str, Any]]:
-    """Yield what left by function, of replies that are of documents."""
-    for rows in run.ledgers.values():
-        yield from (row for row in rows if row["replies"] and row["documents"])
+def _replies(rows: Rows) -> Rows:
+    """Return what left by function, of replies that are of documents."""
+    return [row for row in rows if row["replies"] and row["documents"]]
 
 
 def _broken(run: RunFacts) -> Iterator[str]:
     """Yield what in the ledgers is against the policies that they name."""
     for client, policy in run.policies.items():
-        own = RunFacts("", ledgers={client: run.ledgers.get(client, [])})
-        for row in _replies(own):
+        for row in _replies(run.ledgers.get(client, [])):
             if row["documents"] < policy.min_documents:
                 yield f"A reply of {client} is over {row['documents']:,} documents."
             if policy.methods is not None and row["method"] not in policy.methods:

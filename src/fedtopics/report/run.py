@@ -1,30 +1,112 @@
-"""What a run's folder tells: of a simulation, of a server, or of a client's part."""
+"""What a run's folder tells: of a simulation, of a server, or of a client's part.
+
+Where a file says when documents are from, also each topic's share by period, by sums.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from fedtopics.errors import RunError
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError, RunError, StudyError
 from fedtopics.federation.ledger import (
-    bytes_by_round,
+    SEEDED,
+    Head,
+    add_line,
+    client_of,
     find_ledgers,
-    is_seeded,
     read_ledger,
-    summarise_ledger,
+    summary_of,
 )
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.study_tables import About
+from fedtopics.federation.study_tables import About, ClientData
 from fedtopics.files import read_text, read_toml
 from fedtopics.model.folder import model_folder
+from fedtopics.model.over_time import Unit
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns, find_column, read_table
 
 Rows = list[dict[str, Any]]
+LONGEST: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days that are cut so
 Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
+
+
+@dataclass
+class LedgerFacts:
+    """What a client's ledger shows, by one reading of it."""
+
+    client: str
+    path: Path
+    lines: int = 0
+    began_line: int = 0  # the last that says who began with what
+    documents: int = 0
+    text_bytes: int = 0
+    version: str = ""
+    spent: float | None = None  # epsilon, of the client's account
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    has_certificate: bool = False
+    seeded: bool = False  # whether draws followed from the study's seed, which all know
+    times: tuple[str, str] = "", ""  # of the first and the last line
+    kept: dict[str, str] = field(default_factory=dict)  # files, with the lines that name them
+    functions: dict[str, dict[str, Any]] = field(default_factory=dict)  # as of `add_line`
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # lines, by function
+    left: Counter[int] = field(default_factory=Counter)  # bytes, by round; 0 is before the first
+
+    @classmethod
+    def read(cls, path: Path) -> LedgerFacts:
+        """Read a ledger; RunError if it is damaged."""
+        facts = cls(client_of(path), path)
+        read_ledger(path, facts._take)
+        return facts
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        self.lines += 1
+        time = str(line["time"])
+        self.times = self.times[0] or time, time
+        self.seeded = self.seeded or line.get("secret") == SEEDED
+        if line["what"] == "began":
+            self.began_line, self.version = self.lines, str(line["fedtopics"])
+            self.documents, self.text_bytes = int(line["documents"]), int(line["text_bytes"])
+            self.policy, self.has_certificate = dict(line["policy"]), "certificate" in line
+            self.spent = line.get("epsilon_spent", self.spent)
+        elif line["what"] == "kept":
+            self.kept[str(line["file"])] = f"line {self.lines}, SHA-256 {line['sha256']}"
+        else:
+            add_line(self.functions, line)
+            first, _ = self.spans.get(line["function"], (self.lines, 0))
+            self.spans[line["function"]] = first, self.lines
+            if line["what"] == "left":
+                self.left[int(line["round"])] += int(line["bytes"])
+
+    @property
+    def name(self) -> str:
+        """What to cite it by."""
+        return f"ledger of {self.client}"
+
+    @property
+    def began(self) -> str:
+        """What to cite the line by that a process began with."""
+        return f"{self.name}, line {self.began_line:,}"
+
+    @property
+    def rows(self) -> Rows:
+        """What left and came, a row per function, as of `summarise_ledger`."""
+        return summary_of(self.functions)
+
+    @property
+    def head(self) -> str:
+        """The digest of the last line, as the head has it; nothing without a head."""
+        head = Head.read(self.path)
+        return head.sha256 if head else ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +131,11 @@ class RunFacts:
     def rounds(self) -> Rows:
         """The rounds that count, each as it was done last, with the bytes that left for it."""
         last = {event["round"]: event for event in self.of_kind("round")}
-        return [self._round(last[number]) for number in sorted(last)]
+        rows = []
+        for number in sorted(last):
+            left = self.left.get(number, last[number].get("bytes_received"))
+            rows.append(last[number] | ({} if left is None else {"bytes": left}))
+        return rows
 
     @property
     def absences(self) -> Rows:
@@ -80,11 +166,6 @@ class RunFacts:
             row["times"] = max(row["times"], event["times"])
         return list(found.values())
 
-    def _round(self, event: dict[str, Any]) -> dict[str, Any]:
-        left = self.left.get(event["round"], event.get("bytes_received"))
-        size = {} if left is None else {"bytes": left}
-        return {**event, **size}
-
 
 def find(place: str | Path) -> tuple[Path, RunFacts]:
     """Return the folder of the model, and what is known of its run.
@@ -109,40 +190,37 @@ def find(place: str | Path) -> tuple[Path, RunFacts]:
 
 def read(folder: Path) -> RunFacts:
     """Read what there is of a run in a folder."""
-    paths = find_ledgers(folder)
+    ledgers = [LedgerFacts.read(path) for path in find_ledgers(folder).values()]
     left: Counter[int] = Counter()
-    for path in paths.values():
-        left.update(bytes_by_round(path))
+    for facts in ledgers:
+        left.update(facts.left)
     events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
-    policies: dict[str, Policy] = {}
-    times = {_day(events[-1].get("time")) if events else ""}
-
-    def take(line: Mapping[str, Any]) -> None:
-        times.add(str(line["time"])[:10])
-        if line["what"] == "began":
-            known = Policy.model_fields.keys() & line["policy"]
-            policies[str(line["client"])] = Policy(**{key: line["policy"][key] for key in known})
-
-    for path in paths.values():
-        read_ledger(path, take)
     return RunFacts(
         name=folder.resolve().name,
         study=_study(folder / "study.toml"),
         events=events,
-        ledgers={client: summarise_ledger(path) for client, path in paths.items()},
+        ledgers={facts.client: facts.rows for facts in ledgers},
         left=dict(left),
-        seeded=tuple(client for client, path in paths.items() if is_seeded(path)),
-        policies=policies,
-        ended=max(times),
-        place=_place(folder, bool(events)),
+        seeded=tuple(facts.client for facts in ledgers if facts.seeded),
+        policies={facts.client: _policy(facts) for facts in ledgers if facts.began_line},
+        ended=max(
+            [_day(events[-1].get("time")) if events else "", *(f.times[1][:10] for f in ledgers)]
+        ),
+        place=place_of(folder, bool(events)),
     )
 
 
-def _place(folder: Path, ran: bool) -> Place:
-    if (folder / "ledger.jsonl").exists():
-        return "client"
+def _policy(facts: LedgerFacts) -> Policy:
+    known = Policy.model_fields.keys() & facts.policy
+    return Policy(**{key: facts.policy[key] for key in known})
+
+
+def place_of(folder: Path, ran: bool) -> Place:
+    """Return whose folder of a run it is, that of a model where nothing `ran`."""
     if (folder / "clients").is_dir():
         return "simulation"
+    if (folder / "ledger.jsonl").exists():
+        return "client"
     return "server" if ran else "model"
 
 
@@ -177,3 +255,71 @@ def _events(path: Path) -> Rows:
         raise ValueError
     except (ValueError, LookupError, TypeError):
         raise RunError(f"{path} is damaged; mend it, or take it out of the folder.") from None
+
+
+def over_time(
+    model: TopicModel, run: RunFacts, own: Path | None = None, columns: Columns | None = None,
+    time: str | None = None,
+) -> Rows | None:  # fmt: skip
+    """Return each topic's share by period, of one's own file, or of a simulation's clients.
+
+    Parameters
+    ----------
+    own : path, optional
+        A file of documents, with these `columns`.
+    time : str, optional
+        Its column of times. Of a simulation's clients it is what their tables say.
+
+    Returns
+    -------
+    list of dict, or None
+        As of `TopicModel.topics_over_time`; None where there is no time.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or what is there are no times.
+    """
+    if own is not None:
+        corpora = {"": Corpus.read(own, columns)} if time else {}
+        times = {"": times_of(own, time)} if time else {}
+    else:
+        tables = _tables(run, time)
+        corpora = {name: table.read(name) for name, table in tables.items()}
+        times = {name: times_of(t.data, t.time) for name, t in tables.items() if t.data and t.time}
+    if not corpora:
+        if time:
+            raise DataError(
+                f"There are no documents whose column {time!r} could be read; name their file with "
+                "--with-documents."
+            )
+        return None
+    return model.topics_over_time(corpora, times, by=_unit([*times.values()])) or None
+
+
+def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:
+    """Return where the documents of a simulation's clients are; nothing of other runs."""
+    tables: Mapping[str, Any] = run.study.get("clients", {}) if run.place == "simulation" else {}
+    try:
+        read = {name: ClientData(**table) for name, table in tables.items()}
+    except (TypeError, ValueError):
+        raise StudyError("The study's tables of clients are damaged; mend them.") from None
+    dated = {n: t.model_copy(update={"time": time or t.time}) for n, t in read.items()}
+    return {name: table for name, table in dated.items() if table.time and table.data}
+
+
+def times_of(path: Path, column: str) -> NDArray[Any]:
+    """Return the times of a file's documents, in their order; DataError if there is no column."""
+    table = read_table(path)
+    found = find_column(table, column, (), str(path))
+    return np.asarray(table.column(found).to_pylist())
+
+
+def _unit(times: Sequence[NDArray[Any]]) -> Unit | None:
+    """Return the period in which the times are seen, by how far apart they are."""
+    try:
+        days = np.concatenate([each.astype("datetime64[D]") for each in times])
+    except (TypeError, ValueError):
+        return None  # numbers, or what `topics_over_time` refuses
+    reach = int((days.max() - days.min()).astype(int)) if len(days) else 0
+    return next((unit for unit, most in LONGEST.items() if reach <= most), "year")

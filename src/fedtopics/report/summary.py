@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
@@ -22,13 +23,15 @@ from fedtopics.model.over_time import changes
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import findings, header
-from fedtopics.report.own_documents import of_documents
 from fedtopics.report.run import RunFacts
 from fedtopics.secure.said import LEAVES
+from fedtopics.text.corpus import Corpus
 
 Summary = dict[str, Any]
 WORDS = 30  # of a topic, in its full list
 STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full list has the words
+EXAMPLES = 3  # documents of a topic
+LONGEST = 400  # characters that are shown of a document
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 SEEN = (
     "No document left its client: the server saw sums over documents and the words that "
@@ -88,7 +91,7 @@ def summarise(
         "over_time": over_time,
         **_of_model(model),
         **_of_run(model, run),
-        **of_documents(model, documents, with_text),
+        **_of_documents(model, documents, with_text),
     }
 
 
@@ -120,6 +123,43 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
         "left": _left(run, model),
         "settings": _settings(run, model),
     }
+
+
+def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary:
+    """Return the parts of a summary that are of single documents; None in each without any.
+
+    Such a report is not to be shared, and is written where the documents are.
+    """
+    if documents is None:
+        return dict.fromkeys(("examples", "document_map"))
+    corpus = Corpus.of(documents)
+    return {
+        "examples": _examples(model, corpus),
+        "document_map": _document_map(model, corpus, with_text),
+    }
+
+
+def _examples(model: TopicModel, documents: Corpus) -> dict[int, list[dict[str, Any]]]:
+    """Return beginnings of the documents that are most of each topic, with their shares of it.
+
+    A topic that is the largest of no document has none.
+    """
+    examples: dict[int, list[dict[str, Any]]] = {topic: [] for topic in range(model.n_topics)}
+    for row in model.representative_documents(documents, n_documents=EXAMPLES):
+        examples[row["topic"]].append({"share": row["share"], "text": _beginning(row["text"])})
+    return examples
+
+
+def _document_map(model: TopicModel, documents: Corpus, with_text: bool) -> Summary:
+    """Return the map of documents as SVG, and a sentence on what it shows."""
+    found = model.document_map(documents, with_text=with_text)
+    # All text in it is escaped where it is made.
+    return {"sentence": found.sentence, "svg": Markup(found.svg(in_report=True))}  # noqa: S704
+
+
+def _beginning(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= LONGEST else plain[:LONGEST].rsplit(" ", 1)[0] + " …"
 
 
 def client_similarity(model: TopicModel) -> NDArray[np.float64]:

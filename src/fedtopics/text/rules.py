@@ -41,8 +41,6 @@ WITHIN_WORDS = re.compile(r"</?(?:b|i|u|em|strong|sub|sup|mark|small|wbr)(?:\s[^
 TAG = re.compile(r"</?[a-z!?][^<>]*>", re.I)
 WEB = re.compile(r"(?<![a-z0-9])(?:https?://|ftp://|www\.)[!#-;=?-~\u00c0-\u024f]+", re.I)
 MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
-BEFORE: dict[str, Any] = {"html": False, "addresses": "keep"}
-"""What models mean that were saved before there was a choice."""
 OF_LANGUAGES = "languages"
 
 

@@ -17,10 +17,10 @@ from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.coherence import federated_coherence, federated_npmi
-from fedtopics.model.periods import TOGETHER, Periods
 from fedtopics.model.shown_words import SHOWN, USUAL
 from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import TOGETHER, Periods
 
 
 def describe(

@@ -31,7 +31,7 @@ from fedtopics.files import open_file, read_text, write_durably
 from fedtopics.harmless import for_csv
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
-from fedtopics.model.charts import Panel, chart
+from fedtopics.model.figures import Panel, chart
 
 COLUMNS = ["first", "second", "cosine", "same"]
 LABELS = {
