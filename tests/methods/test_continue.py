@@ -25,7 +25,9 @@ from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.start import AVERAGES
 from fedtopics.methods.gfedntm.state import NetworkState
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import NeuralLDA, Tensors, register
+from fedtopics.networks import register
+from fedtopics.networks.base import Tensors
+from fedtopics.networks.topic_networks import NeuralLDA
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits

@@ -16,7 +16,8 @@ from fedtopics.inference.trained_clusters import Contrastive, log_student_t
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.lda.minibatches import Minibatches
-from fedtopics.networks import Adapter, Tensors, represent, score
+from fedtopics.networks.adapter import Adapter, represent, score
+from fedtopics.networks.base import Tensors
 
 FEATURES = 128  # numbers by which views are compared
 

@@ -18,7 +18,8 @@ from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.start import calls_before
 from fedtopics.methods.lda.minibatches import MinibatchClient
 from fedtopics.methods.mixture.client import MixtureSums
-from fedtopics.networks import Batch, Tensors, batch_weights, to_arrays, to_tensors
+from fedtopics.networks.base import Batch, Tensors, to_arrays, to_tensors
+from fedtopics.networks.neural import batch_weights
 from fedtopics.networks.passes import finish_all, run_through
 from fedtopics.text.embeddings import Vectors
 

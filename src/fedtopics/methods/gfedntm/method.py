@@ -31,7 +31,7 @@ from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.start import AVERAGES, begin, check_fits
 from fedtopics.methods.gfedntm.state import NetworkState, Update, topics_in
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import to_arrays
+from fedtopics.networks.base import to_arrays
 from fedtopics.networks.passes import finish_all, shapes_of
 
 SLOWEST = 0.01  # of the learning rate

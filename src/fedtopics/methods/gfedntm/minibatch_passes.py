@@ -14,14 +14,8 @@ from scipy import sparse
 
 from fedtopics.methods.core.aggregation import Payload, Rows
 from fedtopics.methods.core.client import Documents, drawn_anew, leaves
-from fedtopics.networks import (
-    Batch,
-    NeuralTopicModel,
-    Tensors,
-    batch_weights,
-    rows_of,
-)
-from fedtopics.networks.base import to_arrays, to_tensor, to_tensors
+from fedtopics.networks.base import Batch, Tensors, rows_of, to_arrays, to_tensor, to_tensors
+from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 from fedtopics.networks.passes import ClientPass, autograd_leaves, gradients, run_through
 from fedtopics.text.embeddings import Vectors
 

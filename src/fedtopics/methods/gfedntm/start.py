@@ -27,7 +27,8 @@ from fedtopics.methods.mixture.rounds import find_mixture
 from fedtopics.methods.mixture.settings import MixtureSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import NetworkSettings, NeuralTopicModel, Tensors
+from fedtopics.networks.base import NetworkSettings, Tensors
+from fedtopics.networks.neural import NeuralTopicModel
 from fedtopics.text.embeddings import same_model
 
 AVERAGES = "averages"  # name of the running sums in a model, beside what is computed from them

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fedtopics.methods.core.aggregation import Payload, ServerOptimizer
 from fedtopics.methods.core.training import below, prefixed
-from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays
+from fedtopics.networks.base import Tensors, to_arrays
+from fedtopics.networks.neural import NeuralTopicModel
 from fedtopics.networks.passes import Shapes, finish_all
 
 AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normalisation

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.clusters import Centres, ClusterShape
+from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, Shape, times
-from fedtopics.methods.bounded.method import BoundedProgram
-from fedtopics.methods.bounded.stages import KeyWords, Stage, WordsOfClusters, WordVectors
+from fedtopics.methods.bounded.method import BoundedClustering
+from fedtopics.methods.bounded.stages import Stage, WordsOfClusters
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
@@ -87,23 +87,19 @@ class ClusterSums(Stage):
 class ClusterWords(WordsOfClusters):
     """Which words clusters have."""
 
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"counts": (len(state["kept"]), self.n_topics)}
-        payload = {"columns": state["kept"], **where(state)}
-        return self.ask(agreement, "cluster_words", template, **payload)
+    function = "cluster_words"
+
+    @staticmethod
+    def clusters(state: Arrays) -> dict[str, Numbers]:
+        return where(state)
 
 
-class NoisyKMeans(BoundedProgram):
+class NoisyKMeans(BoundedClustering):
     """k-means with differential privacy."""
 
-    FIRST = KeyWords, WordVectors
     REPEATED = ClusterSums
     LAST = (ClusterWords,)
-
-    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
-        shape = ClusterShape(**self.settings.model_dump(include=set(ClusterShape.model_fields)))
-        inference = Centres(found.shape[1], shape)
-        return {"inference": inference, "weights": inference.with_words(where(state), found)}
+    INFERENCE = Centres
 
 
 def where(state: Arrays) -> dict[str, Numbers]:
