@@ -47,7 +47,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points (n_clusters, n_dimensions) by their memberships, and these."""
         apart = origin, projection, directions, bias
-        self._look("noisy_class_sums", vocabulary, (), *self._apart(*apart), number=number)
+        self._check_request("noisy_class_sums", vocabulary, (), *self._apart(*apart), number=number)
         points, members = self._members(*apart)
         members *= self._weights[:, None]
         sums, sizes = weighted_sums(points, blocks(members), len(bias))
@@ -66,7 +66,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the nearest words of documents by their memberships, (n_words, n_clusters)."""
         apart = origin, projection, directions, bias
-        self._look("class_words", vocabulary, columns, *self._apart(*apart))
+        self._check_request("class_words", vocabulary, columns, *self._apart(*apart))
         _, members = self._members(*apart)
         return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
 

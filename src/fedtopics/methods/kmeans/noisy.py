@@ -39,7 +39,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
     ) -> dict[str, Any]:
         """Sum the points (n_clusters, n_dimensions) that are nearest to each centre."""
         where = self._where(origin, centres)
-        self._look("noisy_cluster_sums", vocabulary, (), *where, number=number)
+        self._check_request("noisy_cluster_sums", vocabulary, (), *where, number=number)
         points, nearest = contributions.placed(self.embeddings, origin, centres)
         points *= self._weights[:, None]
         sums, _ = sums_by_label(points, nearest, len(centres))
@@ -53,7 +53,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
     ) -> dict[str, Any]:
         """Sum the nearest words of documents by cluster, (n_words, n_clusters)."""
-        self._look("cluster_words", vocabulary, columns, *self._where(origin, centres))
+        self._check_request("cluster_words", vocabulary, columns, *self._where(origin, centres))
         _, nearest = contributions.placed(self.embeddings, origin, centres)
         sums, _ = sums_by_label(self._nearest[:, columns], nearest, len(centres))
         return {"counts": self._noisy("histogram", sums.T)}
