@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -158,6 +159,33 @@ class Stage:
     local: Callable[[Tensors, Batch, Tensors, Tensors], tuple[Tensors, Tensor]]
     finish: Callable[[Tensors, Tensor, float], Tensors]
     squares: bool = False  # whether the vector is sums, and the sums of their terms' squares
+
+
+class Kept(ABC):
+    """What a trained model asks of a network, beside its topics and those of documents."""
+
+    dtype: torch.dtype
+
+    @abstractmethod
+    def initial_weights(self, seed: int) -> Tensors:
+        """Draw the first weights."""
+
+    @property
+    def precision(self) -> str:
+        """Name of the dtype, as settings have it."""
+        return _name(self.dtype)
+
+    def layout(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        with torch.device("meta"):  # without memory, of which a config could ask for any amount
+            weights = self.initial_weights(0)
+        return {name: (tuple(w.shape), _name(w.dtype)) for name, w in weights.items()}
+
+    def trained_encoder(self, weights: Tensors, model: str) -> None:
+        return None  # texts are embedded by the model of the settings
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 ALIGNMENT = 64  # bytes, of torch's memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
@@ -16,14 +16,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
-from fedtopics.networks.base import Batch, NetworkSettings, Noise, Shared, Stage, Tensors
+from fedtopics.networks.base import (
+    Batch,
+    Kept,
+    NetworkSettings,
+    Noise,
+    Shared,
+    Stage,
+    Tensors,
+)
 from fedtopics.networks.kernels import EPSILON, Projection
 from fedtopics.text.embeddings import Vectors
 
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 
 
-class NeuralTopicModel(ABC):
+class NeuralTopicModel(Kept):
     """A topic model with a logistic-normal posterior; its decoder is up to the subclass.
 
     The encoder sees a bag of words, an embedding of the document, or both: two softplus layers,
@@ -57,19 +65,6 @@ class NeuralTopicModel(ABC):
         self.settings = settings
         self.dtype = dtype
         self.prior_variance = (1 - 1 / settings.n_components) / settings.alpha
-
-    @property
-    def precision(self) -> str:
-        """Name of the dtype, as settings have it."""
-        return _name(self.dtype)
-
-    def layout(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        with torch.device("meta"):  # without memory, of which a config could ask for any amount
-            weights = self.initial_weights(0)
-        return {name: (tuple(w.shape), _name(w.dtype)) for name, w in weights.items()}
-
-    def trained_encoder(self, weights: Tensors, model: str) -> None:
-        return None  # texts are embedded by the model of the settings
 
     @property
     def row_weights(self) -> frozenset[str]:
@@ -220,7 +215,7 @@ class NeuralTopicModel(ABC):
             shares = topics / np.maximum(topics.sum(0), SMALLEST_SHARE)
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
         if directions is not None:
-            _start_encoder(weights, torch.from_numpy(directions).to(self.dtype))
+            _look_towards(weights, torch.from_numpy(directions).to(self.dtype))
 
     def theta(self, weights: Tensors, shared: Shared, batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
@@ -298,11 +293,7 @@ class NeuralTopicModel(ABC):
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _start_encoder(weights: Tensors, directions: Tensor) -> None:
+def _look_towards(weights: Tensors, directions: Tensor) -> None:
     """Let the encoder begin with how far embeddings point towards the topics' directions."""
     k = len(directions)
     if "embedding_centres" in weights:
