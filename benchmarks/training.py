@@ -229,8 +229,10 @@ def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> lis
     from torch.profiler import ProfilerActivity, profile, record_function
 
     from fedtopics.methods.core.aggregation import Rows, ServerOptimizer
-    from fedtopics.networks import NetworkSettings, ProdLDA, batch_weights, rows_of
+    from fedtopics.networks.base import NetworkSettings, rows_of
+    from fedtopics.networks.neural import batch_weights
     from fedtopics.networks.passes import autograd_leaves, gradients, run_through
+    from fedtopics.networks.topic_networks import ProdLDA
 
     torch.set_num_threads(1)  # as in a study
     bag, rng = bag_of_words(batch_size * 20, n_words), np.random.default_rng(0)

@@ -245,13 +245,12 @@ class RowFile:
 
     def keep(self, row: Row) -> Row:
         """Write a row and return it; a number that is not finite becomes null."""
-        row = {key: None if _not_finite(value) else value for key, value in row.items()}
+        row = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in row.items()
+        }
         make_folder(self._path.parent)
         with open_private(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
         self._rows.append(row)
         return row
-
-
-def _not_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)

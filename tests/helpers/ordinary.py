@@ -12,7 +12,8 @@ from fedtopics.federation.study import Study
 from fedtopics.inference import Weights
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import Batch, NeuralTopicModel, Noise
+from fedtopics.networks.base import Batch, Noise
+from fedtopics.networks.neural import NeuralTopicModel
 
 SIZES = {"east": 400, "north": 150, "south": 60, "tiny": 20, "west": 90}
 

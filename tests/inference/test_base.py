@@ -14,12 +14,12 @@ from pydantic import BaseModel
 
 from fedtopics import TopicModel
 from fedtopics.errors import StudyError
-from fedtopics.inference import INFERENCES, Weights, find, register
+from fedtopics.inference import INFERENCES, Inference, Weights, find, register
 from fedtopics.inference.base import Layout
 from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods import registry
 from fedtopics.methods.lda import METHOD
-from fedtopics.networks import ProdLDA
+from fedtopics.networks.topic_networks import ProdLDA
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -31,17 +31,12 @@ class Halves(BaseModel):
     sharpness: float = 3.0
 
 
-class FirstHalf:
+class FirstHalf(Inference):
     """Two groups: words of the first half of the vocabulary, and the others."""
 
     name: ClassVar[str] = "halves"
     settings_type: ClassVar[type[BaseModel]] = Halves
     shows: ClassVar[Any] = "clusters"
-    readouts: ClassVar[tuple[Any, ...]] = ()
-    sees_words, sees_embedding, precision = True, False, "float64"
-
-    def __init__(self, n_words: int, settings: Any) -> None:
-        self.n_words, self.settings = n_words, settings
 
     def layout(self) -> Layout:
         return {"topics": ((2, self.n_words), self.precision)}
@@ -52,9 +47,6 @@ class FirstHalf:
     def infer(self, weights: Weights, shared: Any, counts: Any, embeddings: Any) -> NDArray[Any]:
         scores = np.exp(self.settings.sharpness * (counts @ weights["topics"].T))
         return np.asarray(scores / scores.sum(1, keepdims=True))
-
-    def trained_encoder(self, weights: Any, model: str) -> None:
-        return None
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,9 @@ from fedtopics.methods.gfedntm.method import GFedNTM
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import NeuralLDA, Tensors, register
+from fedtopics.networks import register
+from fedtopics.networks.base import Tensors
+from fedtopics.networks.topic_networks import NeuralLDA
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits

@@ -14,13 +14,9 @@ from scipy import sparse
 from torch import Tensor
 
 from fedtopics.federation.simulation import train
-from fedtopics.networks import (
-    Batch,
-    NetworkSettings,
-    NeuralTopicModel,
-    batch_weights,
-    find_network,
-)
+from fedtopics.networks import find_network
+from fedtopics.networks.base import Batch, NetworkSettings
+from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 from fedtopics.networks.passes import run_through
 from tests.helpers.federation import (
     NETWORKS,

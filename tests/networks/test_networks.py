@@ -10,15 +10,10 @@ from torch import Tensor
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.simulation import train
-from fedtopics.networks import (
-    NETWORKS,
-    Batch,
-    NeuralTopicModel,
-    ProdLDA,
-    Tensors,
-    find_network,
-    register,
-)
+from fedtopics.networks import NETWORKS, find_network, register
+from fedtopics.networks.base import Batch, Tensors
+from fedtopics.networks.neural import NeuralTopicModel
+from fedtopics.networks.topic_networks import ProdLDA
 from tests.helpers.federation import embedded, study, subjects
 
 

@@ -7,14 +7,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from fedtopics.networks import (
-    Batch,
-    NetworkSettings,
-    Noise,
-    ProdLDA,
-    Tensors,
-    batch_weights,
-)
+from fedtopics.networks.base import Batch, NetworkSettings, Noise, Tensors
+from fedtopics.networks.neural import batch_weights
 from fedtopics.networks.passes import (
     ClientPass,
     ServerPass,
@@ -22,6 +16,7 @@ from fedtopics.networks.passes import (
     gradients,
     run_through,
 )
+from fedtopics.networks.topic_networks import ProdLDA
 
 SETTINGS = {"n_components": 3, "hidden": (5, 4)}
 

@@ -179,7 +179,6 @@ HOSTILE = ["a'", "'a", "-", "a", "_a", "1a-", "a ", "\u0301", "a\u0301'", "'-_"]
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_with_a_name_try_no_character_again_and_again(name: str) -> None:
     """One that does so takes hours for such texts, instead of a second."""
-    assert TextRules(token_pattern=PATTERNS[name]) == TextRules(token_pattern=name)
     analyse = TextRules(token_pattern=name, stop_words="none").analyser()
     for part in HOSTILE:
         for before, after in (("", ""), ("a", ""), ("", " a"), ("a", "\u00b7"), ("'", "!")):

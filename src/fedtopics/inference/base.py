@@ -26,33 +26,38 @@ READOUTS: tuple[Readout, ...] = ("mean", "root")
 class Inference(Protocol):
     """What turns the words and embeddings of documents into theta, and weights into topics.
 
-    Every network is one; others are registered. It is made of the number of words and its settings.
+    Every network is one; others are registered, and derive from this class. It is made of the
+    number of words and its settings.
     """
 
     name: ClassVar[str]
     settings_type: ClassVar[type[BaseModel]]
     """Shape and prior, with at least n_components; what a model's folder keeps of the settings."""
-    shows: ClassVar[Literal["topics", "clusters"]]
-    readouts: ClassVar[tuple[Readout, ...]]
+    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
+    readouts: ClassVar[tuple[Readout, ...]] = ()
     """How `infer` can read a theta out of a document's posterior; none for an encoder."""
+    n_words: int
+    settings: Any
+    """An instance of `settings_type`, or of a subclass."""
 
-    def __init__(self, n_words: int, settings: Any) -> None: ...
-
-    @property
-    def settings(self) -> Any:
-        """An instance of `settings_type`, or of a subclass."""
+    def __init__(self, n_words: int, settings: Any) -> None:
+        self.n_words = n_words
+        self.settings = settings
 
     @property
     def precision(self) -> str:
         """In which it computes: "float32" or "float64"."""
+        return "float64"
 
     @property
     def sees_words(self) -> bool:
         """Whether theta depends on the bag of words."""
+        return True
 
     @property
     def sees_embedding(self) -> bool:
         """Whether theta depends on an embedding."""
+        return False
 
     def layout(self) -> Layout:
         """Return the shapes and dtypes that weights of a model have; no memory is taken."""
@@ -67,6 +72,7 @@ class Inference(Protocol):
 
     def trained_encoder(self, weights: Weights, model: str) -> Encoder | None:
         """Return the encoder that was trained with the rest, from this model on, if one was."""
+        return None
 
 
 INFERENCES: Registry[type[Inference]] = Registry(

@@ -5,7 +5,7 @@ A document's theta are its probabilities of the clusters; `beta` is read from th
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
-from fedtopics.inference.base import Layout, Readout, Shared, Weights
+from fedtopics.inference.base import Inference, Layout, Shared, Weights
 from fedtopics.inference.points import (
     Discriminant,
     Numbers,
@@ -24,7 +24,7 @@ from fedtopics.inference.points import (
     of_unit_length,
     softmax,
 )
-from fedtopics.text.embeddings import EmbeddingSettings, Encoder, Vectors
+from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
@@ -46,19 +46,12 @@ class ClusterShape(BaseModel):
     temperature: float = Field(0.15, gt=0, description="of the memberships: the lower, the surer")
 
 
-class ClusterInference(ABC):
+class ClusterInference(Inference):
     """Clusters, and what finds the cluster of a document."""
 
-    name: ClassVar[str]
     settings_type: ClassVar[type[BaseModel]] = ClusterShape
     shows: ClassVar[Literal["topics", "clusters"]] = "clusters"
-    readouts: ClassVar[tuple[Readout, ...]] = ()
     prototypes: ClassVar[str]  # the weight with a row a cluster
-    precision: ClassVar[str] = "float64"
-
-    def __init__(self, n_words: int, settings: Any) -> None:
-        self.n_words = n_words
-        self.settings = settings
 
     @property
     def sees_words(self) -> bool:
@@ -115,9 +108,6 @@ class ClusterInference(ABC):
         smooth = word_sums + SMOOTHING
         beta = smooth / smooth.sum(1, keepdims=True)
         return {name: np.ascontiguousarray(w) for name, w in {**weights, "beta": beta}.items()}
-
-    def trained_encoder(self, weights: Weights, model: str) -> Encoder | None:
-        return None
 
 
 def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 from scipy.special import digamma
 
-from fedtopics.inference.base import READOUTS, Layout, Readout, Shared, Weights
+from fedtopics.inference.base import READOUTS, Inference, Layout, Readout, Shared, Weights
 
 SMALLEST = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
 REFINEMENT = 20  # steps
@@ -41,7 +41,7 @@ class LDAPrior(BaseModel):
         return 1 / self.n_components if self.eta is None else self.eta
 
 
-class VariationalLDA:
+class VariationalLDA(Inference):
     """Latent Dirichlet allocation, inferred by variational Bayes.
 
     Its weights are the parameters of the topics' Dirichlet distributions, (n_words, n_topics):
@@ -50,15 +50,7 @@ class VariationalLDA:
 
     name: ClassVar[str] = "lda"
     settings_type: ClassVar[type[BaseModel]] = LDAPrior
-    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
     readouts: ClassVar[tuple[Readout, ...]] = READOUTS
-    sees_words: ClassVar[bool] = True
-    sees_embedding: ClassVar[bool] = False
-    precision: ClassVar[str] = "float64"
-
-    def __init__(self, n_words: int, settings: LDAPrior) -> None:
-        self.n_words = n_words
-        self.settings = settings
 
     def layout(self) -> Layout:
         return {"pseudo_counts": ((self.n_words, self.settings.n_components), self.precision)}
@@ -80,9 +72,6 @@ class VariationalLDA:
         topics = topic_weights(weights["pseudo_counts"])
         settings = self.settings
         return infer(counts, topics, settings.theta_prior, settings.inner_steps).read(readout)
-
-    def trained_encoder(self, weights: Weights, model: str) -> None:
-        """Return nothing: there is no encoder."""
 
 
 def topic_weights(

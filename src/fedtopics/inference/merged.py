@@ -57,7 +57,7 @@ class Merged:
     settings_type: ClassVar[type[BaseModel]] = MergedShape
 
     def __init__(self, n_words: int, settings: MergedShape) -> None:
-        self.settings = settings
+        self.n_words, self.settings = n_words, settings
         self.before = make(settings.inference, n_words, settings.settings, settings.precision)
         n_before, groups = self.before.settings.n_components, set(settings.groups)
         whole = len(settings.groups) == n_before and groups == {*range(settings.n_components)}
@@ -116,10 +116,7 @@ class Merged:
 def make(name: str, n_words: int, settings: Mapping[str, Any], precision: str) -> Inference:
     """Make an inference of plain values, as a model's folder has them.
 
-    Raises
-    ------
-    StudyError, ValueError, TypeError, AttributeError
-        If there is none of the name, or values cannot be used.
+    StudyError, ValueError, TypeError or AttributeError if values cannot be used.
     """
     kind = find(name)
     chosen: Any = kind.settings_type(**settings)

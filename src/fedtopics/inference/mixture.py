@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
-from fedtopics.inference.base import Layout, Readout, Shared, Weights
+from fedtopics.inference.base import Inference, Layout, Shared, Weights
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import BLOCK, Numbers, Points, softmax, unit_rows
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -103,7 +103,7 @@ def place(embeddings: NDArray[Any] | None, origin: Numbers, n_documents: int) ->
     return points
 
 
-class Mixture:
+class Mixture(Inference):
     """A mixture of topics, each with a direction of embeddings and words.
 
     Its weights are the sums over documents, each by its theta, that all else follows from.
@@ -111,15 +111,7 @@ class Mixture:
 
     name: ClassVar[str] = "mixture"
     settings_type: ClassVar[type[BaseModel]] = MixtureShape
-    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
-    readouts: ClassVar[tuple[Readout, ...]] = ()
-    sees_words: ClassVar[bool] = True
-    sees_embedding: ClassVar[bool] = True
-    precision: ClassVar[str] = "float64"
-
-    def __init__(self, n_words: int, settings: MixtureShape) -> None:
-        self.n_words = n_words
-        self.settings = settings
+    sees_embedding = True
 
     def layout(self) -> Layout:
         k, dimension = self.settings.n_components, self.settings.embedding.dimension
@@ -142,6 +134,3 @@ class Mixture:
         evidence = Evidence.of(weights, self.settings)
         points = place(embeddings, evidence.origin, counts.shape[0])
         return np.concatenate([theta for _, theta, _ in evidence.memberships(points, counts)])
-
-    def trained_encoder(self, weights: Weights, model: str) -> None:
-        """Return nothing: texts are embedded by the model of the settings."""

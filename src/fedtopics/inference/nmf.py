@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.base import Layout, Readout, Shared, Weights
+from fedtopics.inference.base import Inference, Layout, Shared, Weights
 from fedtopics.inference.points import TINY, Numbers, of_unit_length
 
 
@@ -30,7 +30,7 @@ class NMFShape(BaseModel):
     )
 
 
-class Factors:
+class Factors(Inference):
     """Non-negative matrix factorisation of weighted words.
 
     Its weights are the ``topics``, (n_words, n_topics), each of length 1, and the ``rarity`` of
@@ -39,15 +39,6 @@ class Factors:
 
     name: ClassVar[str] = "nmf"
     settings_type: ClassVar[type[BaseModel]] = NMFShape
-    shows: ClassVar[Literal["topics", "clusters"]] = "topics"
-    readouts: ClassVar[tuple[Readout, ...]] = ()
-    sees_words: ClassVar[bool] = True
-    sees_embedding: ClassVar[bool] = False
-    precision: ClassVar[str] = "float64"
-
-    def __init__(self, n_words: int, settings: NMFShape) -> None:
-        self.n_words = n_words
-        self.settings = settings
 
     def layout(self) -> Layout:
         shapes = {"topics": (self.n_words, self.settings.n_components), "rarity": (self.n_words,)}
@@ -64,9 +55,6 @@ class Factors:
     ) -> NDArray[np.float64]:  # fmt: skip
         points = weigh(counts, weights["rarity"], self.settings.term_weight)
         return find_theta(points, weights["topics"])
-
-    def trained_encoder(self, weights: Weights, model: str) -> None:
-        """Return nothing: there is no encoder."""
 
 
 def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedtopics.inference.base import Layout, Weights
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.points import Numbers, Points
-from fedtopics.networks import Adapter, represent, score
+from fedtopics.networks.adapter import Adapter, represent, score
 from fedtopics.networks.trained_encoder import TunedEncoder
 from fedtopics.text.embeddings import Encoder
 

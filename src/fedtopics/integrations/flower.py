@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,9 @@ def client_app(study: str | Path) -> ClientApp:
     from flwr.clientapp import ClientApp
 
     def reply(message: Message, context: Context) -> Message:
-        content = _or_nothing(lambda: _reply(study, context, unwrapped(message)))
+        content = b""
+        with suppress(Exception), _logged_failures():
+            content = _reply(study, context, unwrapped(message))
         return answer(message, content) if content else failure(message, FAILED)
 
     app = ClientApp()
@@ -101,16 +104,17 @@ def client_app(study: str | Path) -> ClientApp:
     return app
 
 
-def _or_nothing(work: Callable[[], bytes]) -> bytes:
-    """Return an answer; of a failure nothing but a sentence in this machine's log."""
+@contextmanager
+def _logged_failures() -> Iterator[None]:
+    """Say in this machine's log what goes wrong; of a defect its type alone, and raise."""
     try:
-        return work()
+        yield
     except (FedTopicsError, OSError) as error:
         print(f"fedtopics: {error}", flush=True)
-    except Exception as error:
-        # Flower would send its text to the server, and that could quote a document.
+        raise
+    except Exception as error:  # its text could quote a document
         print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
-    return b""
+        raise
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class _Node:
         from fedtopics.federation.participant import Participation
         from fedtopics.pki import Signer
 
-        try:
+        with _logged_failures():
             data, key = client_data(self.data), self.identity
             signer = Signer.load(key, "client", self.name) if key else None
             part = Participation.of(
@@ -144,12 +148,6 @@ class _Node:
                 secret_from_seed=self.secret_from_seed,
             )  # fmt: skip
             part.take_part(transport, signer)
-        except (FedTopicsError, OSError) as error:
-            print(f"fedtopics: {error}", flush=True)
-            raise
-        except Exception as error:
-            print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
-            raise
 
 
 def _reply(study: str | Path, context: Context, message: bytes) -> bytes:

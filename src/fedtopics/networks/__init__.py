@@ -5,7 +5,8 @@ documents of a minibatch need each other (batch normalisation), it gives sums ov
 ``finish`` computes what all share from the totals, which a federation sums over its clients. The
 weights are plain dictionaries of tensors, so that they can travel and be stored.
 
-Names are loaded when they are first used: torch is an extra, and all else works without it.
+What a network of somebody else needs can be imported from here, and is loaded when it is first
+used: torch is an extra, and all else works without it.
 """
 
 from __future__ import annotations
@@ -15,21 +16,14 @@ from typing import TYPE_CHECKING
 from fedtopics.extras import Registry, load_when_used
 
 if TYPE_CHECKING:
-    from fedtopics.networks.adapter import Adapter, represent, score
-    from fedtopics.networks.base import (
-        Batch,
-        NetworkSettings,
-        Noise,
-        Shared,
-        Stage,
-        Tensors,
-        rows_of,
-        to_arrays,
-        to_tensor,
-        to_tensors,
-    )
-    from fedtopics.networks.neural import NeuralTopicModel, batch_weights
-    from fedtopics.networks.topic_networks import CombinedTM, NeuralLDA, ProdLDA, ZeroShotTM
+    from fedtopics.networks.base import Batch, Shared, Stage, Tensors
+    from fedtopics.networks.neural import NeuralTopicModel
+    from fedtopics.networks.topic_networks import NeuralLDA, ProdLDA
+
+__all__ = [
+    "Batch", "NeuralLDA", "NeuralTopicModel", "ProdLDA", "Shared", "Stage", "Tensors",
+    "find_network", "register",
+]  # fmt: skip
 
 NETWORKS: Registry[type[NeuralTopicModel]] = Registry(
     "network",
@@ -49,16 +43,9 @@ def register(network: type[NeuralTopicModel]) -> type[NeuralTopicModel]:
     return NETWORKS.register(network.name, network)
 
 
-__all__ = [
-    "Adapter", "Batch", "CombinedTM", "NetworkSettings", "NeuralLDA", "NeuralTopicModel", "Noise",
-    "ProdLDA", "Shared", "Stage", "Tensors", "ZeroShotTM", "batch_weights", "find_network",
-    "register", "represent", "rows_of", "score", "to_arrays", "to_tensor", "to_tensors",
-]  # fmt: skip
-
-_HOMES = {
-    "adapter": ("Adapter", "represent", "score"),
-    "neural": ("NeuralTopicModel", "batch_weights"),
-    "topic_networks": ("CombinedTM", "NeuralLDA", "ProdLDA", "ZeroShotTM"),
-}
-_ELSEWHERE = {name: home for home, names in _HOMES.items() for name in names}
-__getattr__ = load_when_used(__name__, dict.fromkeys(__all__, "base") | _ELSEWHERE)
+__getattr__ = load_when_used(
+    __name__,
+    dict.fromkeys(("Batch", "Shared", "Stage", "Tensors"), "base")
+    | dict.fromkeys(("NeuralLDA", "ProdLDA"), "topic_networks")
+    | {"NeuralTopicModel": "neural"},
+)

@@ -16,8 +16,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks import Batch, NeuralTopicModel, Shared, Tensors, batch_weights
-from fedtopics.networks.base import tensor_shapes
+from fedtopics.networks.base import Batch, Shared, Tensors, tensor_shapes
+from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 
 
 def autograd_leaves(tensors: Mapping[str, Tensor]) -> Tensors:

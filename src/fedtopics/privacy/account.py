@@ -36,17 +36,9 @@ class Entry(BaseModel):
 
 
 class Account:
-    """The runs that documents took part in, in a file of JSON lines.
+    """The runs that documents took part in, in a file of JSON lines, which need not exist yet.
 
-    Parameters
-    ----------
-    path : Path
-        It need not exist.
-
-    Raises
-    ------
-    RunError
-        If the file holds something else.
+    RunError if the file holds something else.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,11 +61,7 @@ class Account:
         """Write a run down before anything leaves; what it does again costs nothing.
 
         It does so with the same parameters of privacy and the same `noise`, else it is a new one.
-
-        Raises
-        ------
-        PolicyError
-            If all runs together may say more than `most`.
+        PolicyError if all runs together may say more than `most`.
         """
         today = datetime.now(UTC).date().isoformat()
         entry = Entry(date=today, study=study, run=run, privacy=privacy, noise=noise)

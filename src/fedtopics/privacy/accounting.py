@@ -87,19 +87,9 @@ class Privacy(BaseModel):
 
 @dataclass(frozen=True)
 class Budget:
-    """What a study's releases may say together, and the share of each.
+    """What a study's releases may say together, and the share of each, of mu^2.
 
-    Parameters
-    ----------
-    privacy : Privacy, optional
-        Without it there is no noise.
-    shares : mapping of str to float
-        By release: shares of mu^2, which add up to 1 at most.
-
-    Raises
-    ------
-    StudyError
-        If the shares add up to more.
+    Without `privacy` there is no noise. StudyError if the shares add up to more than 1.
 
     Examples
     --------

@@ -50,13 +50,8 @@ Numbers = NDArray[np.float64]
 class Noise:
     """What draws a client's parts of the noise.
 
-    Parameters
-    ----------
-    derive : function
-        Makes 32 bytes of the client's secret for a purpose and numbers.
-    clients : int
-        Of the study. A third of them may be missing, or tell others their parts: those of the rest
-        are enough.
+    `derive` makes 32 bytes of the client's secret for a purpose and numbers. A third of the study's
+    clients may be missing, or tell others their parts: those of the rest are enough.
     """
 
     def __init__(self, derive: Callable[..., bytes], clients: int) -> None:
@@ -68,15 +63,10 @@ class Noise:
     def added(self, values: Any, sigma: float, purpose: str, *numbers: int) -> Numbers:
         """Return values with this client's part of the noise, all on one grid.
 
-        The same purpose and numbers give the same noise, so of one purpose the same values leave
-        each time: PolicyError if they are others, as the difference would be without noise.
-
-        Parameters
-        ----------
-        values : array
-            The client's sum, which one document changes by at most 1, as one vector.
-        sigma : float
-            Standard deviation of the noise of all clients' sums, see `Budget`; 0 for none.
+        Values are the client's sum, which one document changes by at most 1, as one vector; sigma
+        is the standard deviation of the noise of all clients' sums, 0 for none. The same purpose
+        and numbers give the same noise, so of one purpose the same values leave each time:
+        PolicyError if they are others, as the difference would be without noise.
         """
         exact = np.asarray(values, np.float64)
         if not sigma:

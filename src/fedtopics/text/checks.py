@@ -36,14 +36,9 @@ HAS = 0.5  # of a text's letters, in a script without spaces
 def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str]:
     """Return the share of documents in each language, and what to do if the rules do not fit.
 
-    Both are empty if the languages cannot be told. Nothing leaves the client.
-
-    Raises
-    ------
-    DataError
-        If texts have no spaces between words, and the rules name no language without spaces.
-    FedTopicsError
-        If a package is missing that the rules' languages need.
+    Both are empty if the languages cannot be told. Nothing leaves the client. DataError if texts
+    have no spaces between words, and the rules name no language without spaces; FedTopicsError if
+    a package is missing that the rules' languages need.
     """
     check_installed(rules.languages, rules.lemmas)
     clean = cleaner(rules.html, rules.addresses)

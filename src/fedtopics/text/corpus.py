@@ -159,11 +159,9 @@ class Corpus:
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             parts = [getattr(corpus, name) for corpus in corpora]
-            complaint = (
-                f"The corpora have {name} of different types; convert all to {kinds.get(name)}."
-            )
-            if name not in kinds:
-                complaint = "Some corpora are tokenised and some are not; give all in one form."
+            complaint = "Some corpora are tokenised and some are not; give all in one form."
+            if kind := kinds.get(name):
+                complaint = f"The corpora have {name} of different types; convert all to {kind}."
             missing = any(part is None for part in parts)
             columns[name] = None if missing else _concatenate(parts, complaint)
         vectors = [corpus.embeddings for corpus in corpora if corpus.embeddings is not None]
@@ -362,12 +360,6 @@ def fingerprint(corpus: Corpus) -> str:
 
     Leaves the client
         Nothing. A digest of few documents can be guessed, so it must not leave either.
-
-    Examples
-    --------
-    >>> tea, milk = Corpus.of([["tea"], ["milk"]]), Corpus.of([["milk"], ["tea"]])
-    >>> fingerprint(tea) == fingerprint(tea), fingerprint(tea) == fingerprint(milk)
-    (True, False)
     """
     content = hashlib.sha256()
     for column in (corpus.documents, corpus.raw, corpus.rounds):

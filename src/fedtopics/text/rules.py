@@ -20,7 +20,6 @@ from fedtopics.text.words import (
     LISTS,
     PATTERNS,
     compile_pattern,
-    named_pattern,
     normal,
     splitter,
     splitter_of_marks,
@@ -94,10 +93,9 @@ class TextRules(BaseModel):
     @field_validator("token_pattern")
     @classmethod
     def _usable_pattern(cls, value: str) -> str:
-        name = named_pattern(value)
-        if name not in (*PATTERNS, LISTS):
-            compile_pattern(name)
-        return name
+        if value not in (*PATTERNS, LISTS):
+            compile_pattern(value)
+        return value
 
     @field_validator("languages", mode="before")
     @classmethod

@@ -23,13 +23,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.files import digest
 from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.rules import TextRules
-from fedtopics.text.words import (
-    LISTS,
-    LONGEST_WORD,
-    TIME_LIMIT,
-    is_word,
-    normal,
-)
+from fedtopics.text.words import LISTS, LONGEST_WORD, TIME_LIMIT, is_word, normal
 
 LARGE = 64 << 20  # bytes of an array that lies in a file instead of memory
 
@@ -249,14 +243,7 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
         flat.extend(map(number, document))
         ends[row + 1] = len(flat)
     columns = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
-    return count_in_rows(columns, ends, int(columns.max()) + 1 if flat else 1)
-
-
-def count_in_rows(
-    columns: NDArray[np.int32], ends: NDArray[np.integer[Any]], n_columns: int
-) -> sparse.csr_array:
-    """Count columns in rows, shape (n_rows, n_columns); `ends` says where each ends, behind a 0."""
-    shape = len(ends) - 1, n_columns
+    shape = len(batch), int(columns.max()) + 1 if flat else 1
     ones = np.ones(len(columns), np.int32)
     counts = sparse.csr_array((ones, columns, ends), shape, copy=True)  # the next line sorts it
     counts.sum_duplicates()

@@ -66,17 +66,6 @@ def _piles() -> Any:
     return regex.compile(r"(\p{M}{30})\p{M}+")
 
 
-def named_pattern(pattern: str) -> str:
-    """Return the name of a pattern, if it has one.
-
-    Examples
-    --------
-    >>> named_pattern(PATTERNS["words"]), named_pattern("[a-z]+")
-    ('words', '[a-z]+')
-    """
-    return next((name for name, usual in PATTERNS.items() if usual == pattern), pattern)
-
-
 @lru_cache
 def compile_pattern(pattern: str) -> Any:
     """Return a pattern, compiled by the package regex.

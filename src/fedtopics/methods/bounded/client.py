@@ -43,10 +43,10 @@ class NoisyClient(TopicClient[Settings]):
             self._corpus = site.corpus.take(rows)
         self.summed = len(rows)
         self._words: list[str] = []
-        self._asked: dict[tuple[str, int], bytes] = {}  # digests of questions
+        self._requests: dict[tuple[str, int], bytes] = {}  # their digests
 
     def forget(self) -> None:
-        self._asked.clear()
+        self._requests.clear()
 
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
@@ -64,7 +64,7 @@ class NoisyClient(TopicClient[Settings]):
         self._columns = {word: i for i, word in enumerate(words)}
         self.bag = self.count(self._columns).astype(np.float64)
 
-    def _look(
+    def _check_request(
         self, function: str, vocabulary: str, columns: Any, *numbers: tuple[Numbers, Shape],
         number: int = 1, above: float = -np.inf,
     ) -> None:  # fmt: skip
@@ -83,11 +83,11 @@ class NoisyClient(TopicClient[Settings]):
                 "a document could count more than once, as a word is named twice or numbers are "
                 "none"
             )
-        asked = hashlib.sha256(vocabulary.encode())
+        request = hashlib.sha256(vocabulary.encode())
         for array in (columns, *(each for each, _ in numbers)):
-            asked.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
-        first = self._asked.setdefault((function, number), asked.digest())
-        if self._privacy is not None and first != asked.digest():
+            request.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+        first = self._requests.setdefault((function, number), request.digest())
+        if self._privacy is not None and first != request.digest():
             raise self._refusal("it was asked for the same with other numbers before")
 
     def _refusal(self, why: str) -> PolicyError:
@@ -123,7 +123,7 @@ class ByWords(NoisyClient[Settings]):
     )
     def occurrences(self, vocabulary: str) -> dict[str, Any]:
         """Count the documents with each word."""
-        self._look("occurrences", vocabulary, ())
+        self._check_request("occurrences", vocabulary, ())
         return {"words": self._noisy("words", contributions.occurrences(self.bag, self._weights))}
 
     @leaves(
@@ -134,7 +134,7 @@ class ByWords(NoisyClient[Settings]):
         self, vocabulary: str, columns: NDArray[np.int64], rarity: Numbers
     ) -> dict[str, Any]:
         """Sum sketches of which words of documents occur together, the rare ones counting more."""
-        self._look("sketch", vocabulary, columns, (rarity, columns.shape))
+        self._check_request("sketch", vocabulary, columns, (rarity, columns.shape))
         projection = estimates.projection(len(columns), self._public_seed)
         bag = self._of(columns)
         found = contributions.sketched(bag, relative(rarity), projection, self._weights)
@@ -153,7 +153,7 @@ class ByEmbeddings(NoisyClient[Clustering]):
     )
     def key_words(self, vocabulary: str) -> dict[str, Any]:
         """Sum the documents' nearest words, and their embeddings."""
-        self._look("key_words", vocabulary, ())
+        self._check_request("key_words", vocabulary, ())
         mean, products = contributions.moments(self.embeddings, self._weights)
         return {
             "words": self._noisy("words", self._nearest.sum(0)),

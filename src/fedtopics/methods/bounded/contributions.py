@@ -34,12 +34,8 @@ def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.in
     """Return the rows of the documents that count, and the weight of each.
 
     Of an author they are the first ones in the corpus that differ, as many as the study says, which
-    weigh 1 together. A document of nobody known counts by itself.
-
-    Raises
-    ------
-    DataError
-        If the bound is for authors, and the documents have no column of them.
+    weigh 1 together. A document of nobody known counts by itself. DataError if the bound is for
+    authors, and the documents have no column of them.
     """
     most = None if privacy is None else privacy.most_documents
     whose = authors(corpus, privacy)
@@ -106,13 +102,8 @@ def nearest_words(
 ) -> sparse.csr_array:
     """Return each document's words that are nearest to its embedding, as rows of length 1.
 
-    Parameters
-    ----------
-    bag : CSR array of shape (n_documents, n_words)
-    embeddings, vectors : array
-        Of documents (n_documents, n_dimensions) and of words (n_words, n_dimensions).
-    most : int
-        So many words of a document.
+    Of a document in the bag (n_documents, n_words) they are `most` at most; `vectors` are the
+    words' (n_words, n_dimensions).
     """
     documents = _documents(bag)
     close = np.empty(len(documents))

@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedtopics.errors import StudyError
+from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.bounded.settings import Bounded
-from fedtopics.methods.bounded.stages import Stage, noisy
+from fedtopics.methods.bounded.stages import KeyWords, Stage, WordsOfClusters, WordVectors, noisy
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan
@@ -119,3 +120,17 @@ class BoundedProgram(Program[Bounded, Arrays]):
         `found` (n_topics, n_words) is how often words are of topics. Where the state is by words,
         they are in the order of its counts.
         """
+
+
+class BoundedClustering(BoundedProgram):
+    """The program of a method that finds clusters of embeddings."""
+
+    FIRST = KeyWords, WordVectors
+    LAST: ClassVar[tuple[type[WordsOfClusters]]]
+    INFERENCE: ClassVar[type[ClusterInference]]
+
+    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
+        shape = ClusterShape(**self.settings.model_dump(include=set(ClusterShape.model_fields)))
+        inference = self.INFERENCE(found.shape[1], shape)
+        weights = self.LAST[0].clusters(state)
+        return {"inference": inference, "weights": inference.with_words(weights, found)}

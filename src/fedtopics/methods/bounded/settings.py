@@ -116,10 +116,7 @@ class Bounded(TopicSettings):
     def public_words(self, text: TextRules) -> list[str]:
         """Return the words that are known without a document.
 
-        Raises
-        ------
-        StudyError
-            If the study names none, and its embedding model is not here or has other pieces.
+        StudyError if the study names none, and its embedding model is not here or has other pieces.
         """
         if self.words:
             return list(self.words)

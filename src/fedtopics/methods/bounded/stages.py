@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,19 @@ class WordVectors(Stage):
 
 
 class WordsOfClusters(Stage):
-    """Which words clusters have; a method says how it asks."""
+    """Which words clusters have; a method says by which function, and what tells its clusters."""
+
+    function: ClassVar[str]
+
+    @staticmethod
+    @abstractmethod
+    def clusters(state: Arrays) -> dict[str, Numbers]:
+        """Return what tells the cluster of an embedding, by the names of a model's weights."""
+
+    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
+        template = {"counts": (len(state["kept"]), self.n_topics)}
+        payload = {"columns": state["kept"], **self.clusters(state)}
+        return self.ask(agreement, self.function, template, **payload)
 
     def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
         sigma, of_words = self.budget.sigma("histogram"), self.budget.sigma("words")

@@ -20,7 +20,7 @@ from fedtopics.errors import FedTopicsError
 if TYPE_CHECKING:
     import torch
 
-    from fedtopics.networks import Tensors
+    from fedtopics.networks.base import Tensors
 
 
 Payload = Mapping[str, Any]

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.clusters import ClusterShape, Discriminants, centred
+from fedtopics.inference.clusters import Discriminants, centred
 from fedtopics.inference.points import Discriminant, Moments, Numbers, blocks, weighted_sums
 from fedtopics.methods.bounded import contributions
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, Shape, times
-from fedtopics.methods.bounded.method import BoundedProgram
-from fedtopics.methods.bounded.stages import KeyWords, Stage, WordsOfClusters, WordVectors
+from fedtopics.methods.bounded.method import BoundedClustering
+from fedtopics.methods.bounded.stages import Stage, WordsOfClusters
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
@@ -47,7 +47,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points (n_clusters, n_dimensions) by their memberships, and these."""
         apart = origin, projection, directions, bias
-        self._look("noisy_class_sums", vocabulary, (), *self._apart(*apart), number=number)
+        self._check_request("noisy_class_sums", vocabulary, (), *self._apart(*apart), number=number)
         points, members = self._members(*apart)
         members *= self._weights[:, None]
         sums, sizes = weighted_sums(points, blocks(members), len(bias))
@@ -66,7 +66,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the nearest words of documents by their memberships, (n_words, n_clusters)."""
         apart = origin, projection, directions, bias
-        self._look("class_words", vocabulary, columns, *self._apart(*apart))
+        self._check_request("class_words", vocabulary, columns, *self._apart(*apart))
         _, members = self._members(*apart)
         return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
 
@@ -115,23 +115,19 @@ class ClassSums(Stage):
 class ClassWords(WordsOfClusters):
     """Which words clusters have, by shares."""
 
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"counts": (len(state["kept"]), self.n_topics)}
-        asked = {"columns": state["kept"], **apart(state)}
-        return self.ask(agreement, "class_words", template, **asked)
+    function = "class_words"
+
+    @staticmethod
+    def clusters(state: Arrays) -> dict[str, Numbers]:
+        return apart(state)
 
 
-class NoisyDiscriminative(BoundedProgram):
+class NoisyDiscriminative(BoundedClustering):
     """Discriminative clustering with differential privacy."""
 
-    FIRST = KeyWords, WordVectors
     REPEATED = ClassSums
     LAST = (ClassWords,)
-
-    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
-        shape = ClusterShape(**self.settings.model_dump(include=set(ClusterShape.model_fields)))
-        inference = Discriminants(found.shape[1], shape)
-        return {"inference": inference, "weights": inference.with_words(apart(state), found)}
+    INFERENCE = Discriminants
 
 
 def apart(state: Arrays) -> dict[str, Numbers]:

@@ -23,7 +23,8 @@ from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.fsccl.settings import FSCCLSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.lda.minibatches import Minibatches
-from fedtopics.networks import Adapter, Tensors, represent, score
+from fedtopics.networks.adapter import Adapter, represent, score
+from fedtopics.networks.base import Tensors
 
 FEATURES = 128  # numbers by which views are compared
 

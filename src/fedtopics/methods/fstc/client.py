@@ -31,7 +31,7 @@ from fedtopics.methods.fstc.training import (
     Trainer,
     encoder_to_train,
 )  # fmt: skip
-from fedtopics.networks import Adapter
+from fedtopics.networks.adapter import Adapter
 from fedtopics.networks.trained_encoder import (
     EncoderNetwork,
     Shapes,

@@ -43,7 +43,7 @@ from fedtopics.methods.discriminative.separation import with_number
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.networks import Adapter
+from fedtopics.networks.adapter import Adapter
 from fedtopics.networks.trained_encoder import Shapes
 
 MOST_WEIGHTS = 10_000  # of an encoder

@@ -35,7 +35,8 @@ from fedtopics.methods.fstc.pseudo_labels import (
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.lda.minibatches import Minibatches
-from fedtopics.networks import Tensors, represent, score
+from fedtopics.networks.adapter import represent, score
+from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import EncoderNetwork, Tokens, encoder_network, take
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import require_texts

@@ -23,16 +23,8 @@ from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import calls_before
 from fedtopics.methods.lda.minibatches import MinibatchClient
 from fedtopics.methods.mixture.client import MixtureSums
-from fedtopics.networks import (
-    Batch,
-    NeuralTopicModel,
-    Tensors,
-    batch_weights,
-    rows_of,
-    to_arrays,
-    to_tensor,
-    to_tensors,
-)
+from fedtopics.networks.base import Batch, Tensors, rows_of, to_arrays, to_tensor, to_tensors
+from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 from fedtopics.networks.passes import (
     ClientPass,
     autograd_leaves,

@@ -14,7 +14,8 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.replies import Announced, Field, Template
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import NetworkState, Update
-from fedtopics.networks import NeuralTopicModel, Tensors, to_arrays, to_tensor, to_tensors
+from fedtopics.networks.base import Tensors, to_arrays, to_tensor, to_tensors
+from fedtopics.networks.neural import NeuralTopicModel
 from fedtopics.networks.passes import ServerPass
 
 

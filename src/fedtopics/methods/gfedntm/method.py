@@ -37,7 +37,7 @@ from fedtopics.methods.gfedntm.state import (
     topics_in,
 )
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import to_arrays
+from fedtopics.networks.base import to_arrays
 from fedtopics.networks.passes import finish_all, shapes_of
 
 SLOWEST = 0.01  # of the learning rate

@@ -15,7 +15,9 @@ from fedtopics.methods.core.settings import (
     NetworkBeginning,
     fill_from,
 )
-from fedtopics.networks import NetworkSettings, NeuralTopicModel, find_network
+from fedtopics.networks import find_network
+from fedtopics.networks.base import NetworkSettings
+from fedtopics.networks.neural import NeuralTopicModel
 from fedtopics.text.embeddings import EmbeddingSettings
 
 # As PyTorch implementations of Srivastava and Sutton's network (AVITM) have it.

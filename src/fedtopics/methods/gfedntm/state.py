@@ -31,7 +31,8 @@ from fedtopics.methods.mixture.method import find_mixture
 from fedtopics.methods.mixture.settings import MixtureSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks import NetworkSettings, NeuralTopicModel, Tensors, to_arrays
+from fedtopics.networks.base import NetworkSettings, Tensors, to_arrays
+from fedtopics.networks.neural import NeuralTopicModel
 from fedtopics.networks.passes import Shapes, finish_all
 from fedtopics.text.embeddings import same_model
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.clusters import Centres, ClusterShape
+from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, Shape, times
-from fedtopics.methods.bounded.method import BoundedProgram
-from fedtopics.methods.bounded.stages import KeyWords, Stage, WordsOfClusters, WordVectors
+from fedtopics.methods.bounded.method import BoundedClustering
+from fedtopics.methods.bounded.stages import Stage, WordsOfClusters
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
@@ -39,7 +39,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
     ) -> dict[str, Any]:
         """Sum the points (n_clusters, n_dimensions) that are nearest to each centre."""
         where = self._where(origin, centres)
-        self._look("noisy_cluster_sums", vocabulary, (), *where, number=number)
+        self._check_request("noisy_cluster_sums", vocabulary, (), *where, number=number)
         points, nearest = contributions.placed(self.embeddings, origin, centres)
         points *= self._weights[:, None]
         sums, _ = sums_by_label(points, nearest, len(centres))
@@ -53,7 +53,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
     ) -> dict[str, Any]:
         """Sum the nearest words of documents by cluster, (n_words, n_clusters)."""
-        self._look("cluster_words", vocabulary, columns, *self._where(origin, centres))
+        self._check_request("cluster_words", vocabulary, columns, *self._where(origin, centres))
         _, nearest = contributions.placed(self.embeddings, origin, centres)
         sums, _ = sums_by_label(self._nearest[:, columns], nearest, len(centres))
         return {"counts": self._noisy("histogram", sums.T)}
@@ -87,23 +87,19 @@ class ClusterSums(Stage):
 class ClusterWords(WordsOfClusters):
     """Which words clusters have."""
 
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"counts": (len(state["kept"]), self.n_topics)}
-        payload = {"columns": state["kept"], **where(state)}
-        return self.ask(agreement, "cluster_words", template, **payload)
+    function = "cluster_words"
+
+    @staticmethod
+    def clusters(state: Arrays) -> dict[str, Numbers]:
+        return where(state)
 
 
-class NoisyKMeans(BoundedProgram):
+class NoisyKMeans(BoundedClustering):
     """k-means with differential privacy."""
 
-    FIRST = KeyWords, WordVectors
     REPEATED = ClusterSums
     LAST = (ClusterWords,)
-
-    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
-        shape = ClusterShape(**self.settings.model_dump(include=set(ClusterShape.model_fields)))
-        inference = Centres(found.shape[1], shape)
-        return {"inference": inference, "weights": inference.with_words(where(state), found)}
+    INFERENCE = Centres
 
 
 def where(state: Arrays) -> dict[str, Numbers]:

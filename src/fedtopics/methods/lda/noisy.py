@@ -44,7 +44,7 @@ class NoisyLDAClient(ByWords[LDASettings]):
         """Share the words of documents among topics (n_words, n_topics), and sum them."""
         of_words = topics, (len(columns), self.settings.n_components)
         how: Any = {"number": number, "above": 0.0}
-        self._look("noisy_topic_words", vocabulary, columns, of_words, **how)
+        self._check_request("noisy_topic_words", vocabulary, columns, of_words, **how)
         bag, alpha = self._of(columns), alpha_of(self.settings)
         counts = contributions.expected_words(bag, topics, alpha, self._weights)
         return {"counts": self._noisy(f"topics {number}", counts)}

@@ -44,7 +44,7 @@ class NoisyNMFClient(ByWords[NMFSettings]):
     ) -> dict[str, Any]:  # fmt: skip
         """Fit documents by topics (n_words, n_topics); sum X' W, and W' W as `packed`."""
         of_words = topics, (len(columns), self.settings.n_components)
-        self._look(
+        self._check_request(
             "noisy_factors", vocabulary, columns, (rarity, columns.shape), of_words, number=number
         )
         points = weigh(self._of(columns), relative(rarity), self.settings.term_weight)
