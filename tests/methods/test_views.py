@@ -50,7 +50,7 @@ class Compass:
 def use(encoder: Compass, monkeypatch: pytest.MonkeyPatch) -> Compass:
     neighbours.cache_clear()
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    for module in ("methods.views", "text.embeddings"):
+    for module in ("methods.clusters.views", "text.embeddings"):
         monkeypatch.setattr(f"fedtopics.{module}.sentence_encoder", lambda model: encoder)
     return encoder
 

@@ -178,6 +178,11 @@ def check_privacy(method: TopicSettings, clients: int, masked: bool, robust: Rul
             f"{name} cannot keep a bound for each document: {why}. Others that can: {others}; or "
             "leave out privacy"
         )
+    if robust not in (None, "none"):
+        raise ValueError(
+            "with privacy each reply holds a part of the noise, and a robust rule looks at replies "
+            "one by one: leave out federation.robust"
+        )
     if clients > 1 and not masked:
         raise ValueError(
             "with privacy each client adds a part of the noise, which protects sums alone: set "
@@ -187,11 +192,6 @@ def check_privacy(method: TopicSettings, clients: int, masked: bool, robust: Rul
         raise ValueError(
             f"with privacy a study has at most {MOST_CLIENTS:,} clients: of more, each one's part "
             "of the noise is too small for the whole numbers of masked sums"
-        )
-    if robust not in (None, "none"):
-        raise ValueError(
-            "with privacy each reply holds a part of the noise, and a robust rule looks at replies "
-            "one by one: leave out federation.robust"
         )
     if method.clients_per_round is not None:
         raise ValueError("with privacy all clients take part: leave out clients_per_round")
