@@ -29,7 +29,7 @@ else
 	  $(if $(QUICK),-m quick) $(wildcard tests/integrations/test_$(SUITE)*.py)
 endif
 
-# Style, types and the direction of imports.
+# Style, types, the direction of imports, and the sizes of folders.
 check: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -64,9 +64,9 @@ example: .venv/ready
 	$(if $(NAME),,$(error Name an example: make example NAME=federation, or NAME=peers))
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/$(NAME).sh
 
-# A benchmark, such as NAME=quality DATA=folder. NAME=list prints all of them, NAME=all QUICK=1 runs
-# each in seconds on synthetic documents, NAME=same-bits compares digests of models with those of
-# the run before. What was measured is not measured again.
+# A benchmark, such as NAME=quality DATA=folder. NAME=list prints their names, NAME=all QUICK=1 runs
+# them on synthetic documents, in seconds each. NAME=same-bits compares digests of models with those
+# of its first run. Results that are already in the folder are kept.
 bench: .venv/ready $(if $(QUICK),,$(BENCH_$(NAME)))
 	$(BIN)/python -m benchmarks $(or $(NAME),list) $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA)) \
 	  $(OPTIONS)
@@ -113,6 +113,7 @@ clean:
 # becomes a row that says so. OCTIS 1.14 requires a scikit-learn that does not compile for Python
 # 3.11; its metrics run with later ones.
 .venv-peers/ready: benchmarks/requirements.lock
+	rm -f .venv-peers/failed
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/$(PIP) torch==2.13.0
 	.venv-peers/bin/$(PIP) -c benchmarks/requirements.lock pyarrow scikit-learn

@@ -57,7 +57,8 @@ def commands() -> dict[str, list[str]]:
 def sources() -> str:
     """Return a digest of what quick runs depend on."""
     paths = [path for folder in ("src", "benchmarks", "experiments", "tests/helpers")
-             for path in sorted((ROOT / folder).rglob("*.py"))]  # fmt: skip
+             for path in sorted((ROOT / folder).rglob("*"))
+             if path.suffix in {".py", ".j2", ".css", ".js", ".toml"}]  # fmt: skip
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
 
 

@@ -1,8 +1,9 @@
-"""Check that no room is larger than its budget, and that budgets only fall.
+"""Check that no folder is larger than its budget, and that budgets only fall.
 
-A room is a folder of ``src/fedtopics``; its size is the lines of the Python files directly in it,
-comments and blanks included. ``tests/budgets.toml`` has the budgets. A commit may move lines from
-one room of a table to another, but the sum of a table may not rise above that of the commit before.
+The size of a folder of ``src/fedtopics`` is the lines of the Python files directly in it, comments
+and blanks included. ``tests/budgets.toml`` has the budgets: of these folders, of tests, benchmarks
+and experiments, and of the words of all pages. A commit may move a budget from one entry of a table
+to another, but the sum of a table may not rise above that of the commit before.
 
     python tests/budgets.py          # check
     python tests/budgets.py --lower  # write today's sizes where they are below the budget

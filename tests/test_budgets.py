@@ -79,7 +79,7 @@ def test_a_sum_that_rose_in_the_last_commit(house: Path) -> None:
 
 
 def test_lowering_never_raises(house: Path) -> None:
-    (house / "src/fedtopics/attic/files.py").write_text("x = 1\n" * 4)
-    (house / "src/fedtopics/cellar/files.py").write_text("x = 1\n" * 40)
+    for room, size in {"attic": 4, "cellar": 40}.items():
+        (house / "src/fedtopics" / room / "files.py").write_text("x = 1\n" * size)
     budgets.lower(house)
     assert '"attic" = 4\n"cellar" = 10\n' in (house / budgets.FILE).read_text()

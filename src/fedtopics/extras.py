@@ -103,13 +103,13 @@ def load_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], An
 
 
 def compiled(function: Callable[..., Any], fastmath: bool = True) -> Callable[..., Any]:
-    """Compile a function by numba; keep what was compiled on disk, where it can be written.
+    """Compile a function by numba, and keep the result on disk where that can be written.
 
-    A division by zero is infinite, as in numpy: where it raises, loops are not vectorised. Without
-    `fastmath` each operation is rounded as it stands there, on any processor.
+    Without `fastmath` each operation is rounded as it stands there, on any processor.
     """
     from numba import njit
 
+    # Division by zero is infinite: where it raises, loops are not vectorised.
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
     try:
         fast: Callable[..., Any] = njit(function, cache=True, **options)

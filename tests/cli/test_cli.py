@@ -15,6 +15,7 @@ import pytest
 
 from fedtopics import cli
 from fedtopics.cli.display import program_name
+from fedtopics.extras import VERSION
 from fedtopics.federation.study import Study, example_study
 from fedtopics.methods.registry import METHODS
 from tests.helpers.command_line import CANARY, STUDY, fedtopics, refused
@@ -266,3 +267,11 @@ def test_commands_are_shown_as_they_can_be_typed(
     monkeypatch.setattr("sys.argv", [typed])
     monkeypatch.setattr("shutil.which", lambda _: found)
     assert program_name() == name
+
+
+def test_python_runs_the_package() -> None:
+    command = [sys.executable, "-m", "fedtopics", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"fedtopics, version {VERSION}\n"
+    wrong = subprocess.run([*command[:3], "nope"], capture_output=True, text=True)
+    assert (wrong.returncode, wrong.stderr) == (2, "fedtopics: No such command 'nope'.\n")

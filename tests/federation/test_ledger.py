@@ -222,9 +222,9 @@ def change(ledger: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [
-        (cut, "its head says 3 lines, and there are 2"),
+        (cut, "its head records 3 lines, and there are 2"),
         (change, "line 2 does not follow the one before"),
-        (lambda ledger: ledger.unlink(), "its head says 3 lines, and there are 0"),
+        (lambda ledger: ledger.unlink(), "its head records 3 lines, and there are 0"),
         (lambda ledger: head_path(ledger).unlink(), "ledger.head beside it is missing or damaged"),
     ],
 )
@@ -245,22 +245,40 @@ def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
 def test_a_ledger_that_is_gone_with_its_head(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     Ledger("gfedntm", "0123abcd", path).close()
-    with pytest.raises(RunError, match="it has no lines any more"):
+    with pytest.raises(RunError, match="it is empty"):
         Ledger("gfedntm", "0123abcd", path, begun=True)
+
+
+def signed(path: Path, name: bytes = b"north") -> Ledger:
+    return Ledger(
+        "gfedntm", "f00d", path, sign=lambda content: name + content,
+        is_own=lambda content, signature: signature == name + content,
+    )  # fmt: skip
 
 
 def test_a_head_that_somebody_else_signed(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    ledger = Ledger("gfedntm", "0123abcd", path, sign=lambda content: b"north" + content)
-    ledger.came(Moment(1), "gradients", "5ha", 1000)
-    ledger.close()
-
-    def is_of(name: bytes) -> Callable[[bytes, bytes], bool]:
-        return lambda content, signature: signature == name + content
-
-    Ledger("gfedntm", "0123abcd", path, is_own=is_of(b"north")).close()
+    signed(path).close()
+    signed(path).close()
     with pytest.raises(RunError, match="its head is not signed with this client's key"):
-        Ledger("gfedntm", "0123abcd", path, is_own=is_of(b"south"))
+        signed(path, b"south")
+
+
+def test_lines_that_somebody_adds_are_not_signed_for(tmp_path: Path) -> None:
+    """The head does not count them, as it does not count a line at which the client was killed."""
+    path = tmp_path / "ledger.jsonl"
+    signed(path).close()
+    head = head_path(path).read_bytes()
+    ledger = signed(path)
+    ledger.came(Moment(1), "add", "digest", 9)
+    ledger.close()
+    head_path(path).write_bytes(head)  # killed before it was written
+    signed(path).close()
+    (line,) = path.read_bytes().splitlines()
+    forged = json.loads(line) | {"before": hashlib.sha256(line).hexdigest()}
+    path.write_bytes(line + b"\n" + json.dumps(forged).encode() + b"\n")
+    with pytest.raises(RunError, match="lines from 2 on are not signed with this client's key"):
+        signed(path)
 
 
 def test_no_path_no_ledger() -> None:

@@ -107,8 +107,8 @@ def test_anothers_certificate(signed: Scene, signers: Path, whose: str, tmp_path
 # A client that was restarted
 
 
-def test_an_old_log_after_a_restart(scene: Scene) -> None:
-    """The ledger knows what was answered: nothing older is answered, and nothing else instead."""
+def killed_in_round_3(scene: Scene) -> tuple[Any, int]:
+    """Kill a client in its third round; return who lies to it, and how much it has sent."""
     liar, first = scene.liar("north"), scene.client()
     liar.agree("north")
     liar.begin(2, "north")
@@ -117,7 +117,12 @@ def test_an_old_log_after_a_restart(scene: Scene) -> None:
     liar.hear("north", Reply)
     scene.hub.kill("north")
     first.work.error()
-    before = len(first.left)
+    return liar, len(first.left)
+
+
+def test_an_old_log_after_a_restart(scene: Scene) -> None:
+    """The ledger knows what was answered: nothing older is answered, and nothing else instead."""
+    liar, before = killed_in_round_3(scene)
 
     liar.logs["north"].truncate(3)  # as if nothing had been decided since
     second = scene.client()
@@ -129,15 +134,7 @@ def test_an_old_log_after_a_restart(scene: Scene) -> None:
 
 def test_another_total_after_a_restart(scene: Scene) -> None:
     """The same exchange is asked again, from another state: it would be another question."""
-    liar, first = scene.liar("north"), scene.client()
-    liar.agree("north")
-    liar.begin(2, "north")
-    liar.exchange("north")
-    liar.begin(3, "north")
-    liar.hear("north", Reply)
-    scene.hub.kill("north")
-    first.work.error()
-    before = len(first.left)
+    liar, before = killed_in_round_3(scene)
 
     log = liar.logs["north"]
     other = loads(log.entry(5).content)

@@ -108,8 +108,8 @@ def test_lines_that_are_cut_off_at_the_end(ledger: Path) -> None:
         ledger.write_bytes(b"".join(lines[:number]))
         assert "end" in faults(ledger)
         assert [c.text for c in verify(ledger.parent) if c.what == "end"] == [
-            f"{ledger}: its head says 7 lines, and there are {number}; lines were changed or cut "
-            "off, or lost when power failed."
+            f"{ledger}: its head records 7 lines, and there are {number}; lines were changed or "
+            "cut off, or lost when power failed."
         ]
     ledger.write_bytes(b"".join(lines)[:-9])
     assert {"lines", "end"} <= {*faults(ledger)}
@@ -127,7 +127,9 @@ def test_a_head_that_is_changed_or_gone(ledger: Path) -> None:
 def test_a_ledger_that_is_gone(ledger: Path) -> None:
     ledger.unlink()
     (check,) = [c for c in verify(ledger.parent) if c.what == "lines"]
-    assert check.text == f"{ledger} is missing: it was taken away, or lost when power failed."
+    assert (
+        check.text == f"{ledger} is missing. It was deleted or moved, or lost in a power failure."
+    )
     assert faults(ledger) == ["lines", "end"]
     head_path(ledger).unlink()
     (ledger.parent / "state").mkdir()  # where a client keeps what it needs to go on
@@ -143,8 +145,8 @@ def test_a_ledger_of_one_client_of_a_simulation_that_is_gone(ledger: Path) -> No
     shutil.rmtree(ledger.parent / "clients/south")
     missing = [c for c in verify(ledger.parent) if c.what == "lines" and not c.holds]
     assert [check.text for check in missing] == [
-        f"{ledger.parent}/clients/south/ledger.jsonl is missing: it was taken away, or lost when "
-        "power failed."
+        f"{ledger.parent}/clients/south/ledger.jsonl is missing. It was deleted or moved, or lost "
+        "in a power failure."
     ]
 
 
@@ -169,7 +171,7 @@ def test_a_line_that_was_not_counted(ledger: Path, signers: dict[str, Signer]) -
     again.close()
     head_path(ledger).write_bytes(head)  # killed before it was
     (check,) = [c for c in verify(ledger.parent) if c.holds is False]
-    assert "says 7 lines, and there are 9: the client was killed as it wrote" in check.text
+    assert "records 7 lines, but there are 9: the client was killed while writing" in check.text
     opened(ledger.parent, *((signer.sign, signer.certificate) if signed else ())).close()
     assert faults(ledger) == []
 

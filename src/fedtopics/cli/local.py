@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.table import Table
@@ -27,9 +27,6 @@ from fedtopics.cli.records import show_run
 from fedtopics.files import write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.registry import METHODS
-
-if TYPE_CHECKING:
-    pass
 
 # What the demo can train. A network that starts from sums needs a fraction of the rounds.
 DEMONSTRATED: dict[str, dict[str, Any]] = {
@@ -80,7 +77,7 @@ def demo(
     with status("Reading the documentation of installed packages"):
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
-        say(f"client {name}: {len(corpus):,} documents, which stay with it")
+        say(f"client {name}: {len(corpus):,} documents (they stay there)")
     with RoundProgress() as display:
         model = train(study, corpora, out=folder, on_event=display)
     show_run(model, folder)
@@ -182,7 +179,7 @@ def topics(
     if out is None:
         click.echo(shown, nl=False)
     else:
-        out.write_text(shown, encoding="utf-8")
+        write_durably(out, shown.encode(), public=True)
         say(f"{loaded.n_topics} topics are in {out}.")
 
 

@@ -132,10 +132,10 @@ def show_exposure(exposure: Exposure) -> None:
 def audit(
     study: Path, data: Path, shadows: int, out: Path | None, columns: dict[str, Any], as_json: bool
 ) -> None:
-    """Attack a study's model with one's own documents, to see whether it tells which were in it.
+    """Estimate how well an attacker could recognise which documents a model was trained on.
 
-    STUDY is the study's file, or the folder of a run. It is trained several times in this process,
-    each time on half of the documents; nothing leaves.
+    STUDY is the study's file, or the folder of a run. The study is trained several times in this
+    process, each time on half of your documents. Nothing is sent.
     """
     from fedtopics import Columns, Corpus
     from fedtopics.federation.audit import FALSE_POSITIVES
@@ -154,10 +154,10 @@ def audit(
         print_json(found.model_dump())
         return
     say(
-        "By the model, the attack tells documents that were in it from others with an AUC of "
-        f"{found.auc:.3f} (.500 by chance). It finds {found.found:.1%} of them at "
-        f"{FALSE_POSITIVES:.0%} false positives ({found.documents:,} trials)."
+        "From the model, the attack separates training documents from others with an AUC of "
+        f"{found.auc:.3f} (.500 by chance). At {FALSE_POSITIVES:.0%} false positives it recognises "
+        f"{found.found:.1%} of the training documents ({found.documents:,} trials)."
     )
     if found.allowed is not None:
         auc, share = found.allowed
-        say(f"By the study's epsilon no attack does better than AUC {auc:.3f} and {share:.1%}.")
+        say(f"The study's epsilon limits every attack to an AUC of {auc:.3f}, and to {share:.1%}.")

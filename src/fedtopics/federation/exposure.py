@@ -1,8 +1,7 @@
 """What a study would show of a client's documents, before it joins: to whom, how many bytes.
 
-Bytes are weighed: a few rounds are rehearsed in this process, on some of the client's own
-documents, with all participants made up of them, and nothing leaves. What can be learned is told in
-words, which follow from what attacks have found; see docs/threat-model.md.
+A few rounds are rehearsed in this process on some of the client's own documents; nothing is sent.
+What can be learned follows from what attacks have found: docs/threat-model.md.
 """
 
 from __future__ import annotations

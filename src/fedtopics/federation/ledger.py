@@ -3,7 +3,8 @@
 A line is JSON whose first key, "before", has the digest of the line before. Other lines say when a
 process "began", and which files it has "kept". The head, a file of one line beside the ledger, has
 the number of lines and the digest of the last one, signed where there is a key: by it all lines are
-vouched for, and it is noticed if some are cut off at the end.
+vouched for, and it is noticed if some are cut off at the end. Each line is signed as well, as the
+head does not count the last one if the client was killed between writing the two.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ Sign = Callable[[bytes], bytes]
 HEAD_SIZE = 512  # bytes: written over at once, so that a process that is killed leaves a whole one
 FEW_WORDS = 20  # that a line lists
 SEEDED = "from the study's seed"  # what all know
+SIGNATURE = "signature"
 DAMAGES = ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 
@@ -46,6 +48,20 @@ class Line(NamedTuple):
     number: int
     content: Mapping[str, Any]
     sha256: str
+
+    def is_signed(self, is_own: Callable[[bytes, bytes], bool]) -> bool:
+        """Whether the line has a signature that `is_own` takes."""
+        plain = {key: value for key, value in self.content.items() if key != SIGNATURE}
+        try:
+            signature = b64decode(self.content.get(SIGNATURE, ""), validate=True)
+        except DAMAGES:
+            return False
+        return is_own(signed_part(plain), signature)
+
+
+def signed_part(content: Mapping[str, Any]) -> bytes:
+    """Return what the signature of a line is of."""
+    return b"fedtopics ledger line " + json.dumps(content).encode()
 
 
 def lines_of(path: Path) -> Iterator[Line]:
@@ -88,7 +104,7 @@ class Head:
         """Return the head of a ledger; None if there is none, or half of one."""
         try:
             plain = json.loads(read_bytes(head_path(ledger)))
-            signature = b64decode(plain.get("signature", ""), validate=True)
+            signature = b64decode(plain.get(SIGNATURE, ""), validate=True)
             return cls(max(0, int(plain["lines"])), str(plain["sha256"]), signature)
         except (OSError, *DAMAGES):
             return None
@@ -101,9 +117,9 @@ class Head:
     def fault(self, digests: Sequence[str]) -> str:
         """Say in which way lines are not those that it counts; nothing if they are, or more."""
         if self.lines >= len(digests):
-            return f"its head says {self.lines:,} lines, and there are {len(digests) - 1:,}"
+            return f"its head records {self.lines:,} lines, and there are {len(digests) - 1:,}"
         same = digests[self.lines] == self.sha256
-        return "" if same else f"line {self.lines:,} is not the one of its head"
+        return "" if same else f"line {self.lines:,} differs from the one that its head records"
 
 
 @dataclass(frozen=True)
@@ -117,12 +133,11 @@ class Answer:
 
 
 class Ledger:
-    """What left one client of a study with this fingerprint, and came; no path keeps nothing.
+    """What one client of a study sent and received; without a path nothing is kept.
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
-    `last` is the last answer in this run; `sums` says over which clients masked sums were opened,
-    by turn and function; `asked` how sums with noise were asked for, by their names. Each line says
-    if the client's secret is `seeded`, by the study, and if replies are `seen` by whoever adds.
+    `last` is the last answer in this run; `sums` describes over which clients masked sums were
+    opened, by turn and function; `asked` how sums with noise were requested, by their names.
     RunError if the file is not as the client left it, by the head and whether `is_own` takes its
     signature, or is missing where the client has `begun` before.
     """
@@ -154,22 +169,26 @@ class Ledger:
         if path.exists():
             cut_half_line(path)
             read_ledger(path, self._recall)
-        (digests, broken), head = chain_of(lines_of(path)), Head.read(path)
+        lines, head = list(lines_of(path)), Head.read(path)
+        digests, broken = chain_of(lines)
         self._lines, self._before = len(digests) - 1, digests[-1]
+        uncounted = lines[head.lines :] if head else []
         fault = head.fault(digests) if head else ""
         if not self._lines and begun:
-            fault = "it has no lines any more"
+            fault = "it is empty"
         elif self._lines and head is None:
             fault = f"{head_path(path).name} beside it is missing or damaged"
         elif broken and not fault:
             fault = f"line {broken:,} does not follow the one before"
         elif head and not fault and not is_own(head.signed, head.signature):
             fault = "its head is not signed with this client's key"
+        elif not fault and not all(line.is_signed(is_own) for line in uncounted):
+            fault = f"lines from {uncounted[0].number:,} on are not signed with this client's key"
         if fault:
             raise RunError(
                 f"The ledger {path} is not as this client left it: {fault}. Nothing was sent. Put "
-                f"it and {head_path(path).name} back from a copy. If there is none, find out who "
-                "changed it, or whether power failed, and begin in another folder."
+                f"it and {head_path(path).name} back from a copy. If there is none, find out "
+                "whether somebody changed it or the power failed, then start with another folder."
             )
         self._file = open_private(path, "ab")
         head_path(path).touch(FILE)
@@ -260,6 +279,8 @@ class Ledger:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         of = {"study": self._study, "run": self.run, "method": self._method}
         told = {"before": self._before, "time": now, "what": what, **of, **self._always, **content}
+        if signature := self._sign(signed_part(told)):
+            told[SIGNATURE] = b64encode(signature).decode()
         line = json.dumps(told).encode()
         self._file.write(line + b"\n")
         self._file.flush()
@@ -269,7 +290,7 @@ class Ledger:
     def _write_head(self) -> None:
         head: dict[str, Any] = {"lines": self._lines, "sha256": self._before}
         if signature := self._sign(Head(**head).signed):
-            head["signature"] = b64encode(signature).decode()
+            head[SIGNATURE] = b64encode(signature).decode()
         self._head.seek(0)
         self._head.write(json.dumps(head).encode().ljust(HEAD_SIZE - 1) + b"\n")
 

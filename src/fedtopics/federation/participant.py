@@ -254,7 +254,7 @@ class Participation:
         held = policy.model_dump(mode="json")
         self._ledger.began(self.name, signs.certificate, held, self.corpus, policy.spent)
         self._ledger.kept(self.out, "study.toml")
-        begin(state, run)  # from now on there is a ledger, or it was taken away
+        begin(state, run)  # from now on there is a ledger, unless somebody removed it
         model = self._embedding_model
         self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         site = Site(

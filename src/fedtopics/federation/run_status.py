@@ -1,8 +1,6 @@
 """How a run stands: its events, and topics as they form, read from its folder by any process.
 
-Nothing is written, and no process is asked: the folder of a server's, a client's or a peer's run
-has its events and checkpoints anyway. Of clients, those are named that the study names; names that
-others give themselves are not kept.
+Only clients that the study names are named; names that others give themselves are not kept.
 """
 
 from __future__ import annotations

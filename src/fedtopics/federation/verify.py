@@ -108,12 +108,12 @@ def _study_of(folder: Path) -> Study | str:
 def _places(folder: Path, study: Study | str) -> list[Path]:
     """Return where ledgers are, or were: of a simulation, or of a client that has taken part."""
     clients, own = folder / "clients", folder / "ledger.jsonl"
-    if clients.is_dir():
-        names = {path.name for path in clients.iterdir() if path.is_dir()}
-        names |= study.clients.keys() if isinstance(study, Study) else set()
-        return [clients / name / "ledger.jsonl" for name in sorted(names)]
     there = own.exists() or head_path(own).exists() or (folder / "state").is_dir()
-    return [own] if there else []
+    if not clients.is_dir():
+        return [own] if there else []
+    names = {path.name for path in clients.iterdir() if path.is_dir()}
+    names |= study.clients.keys() if isinstance(study, Study) else set()
+    return [own] * there + [clients / name / "ledger.jsonl" for name in sorted(names)]
 
 
 def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
@@ -121,7 +121,7 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
     (digests, broken), head = chain_of(lines), Head.read(path)
     text = f"{len(lines):,} lines of {path}, each with the digest of the one before."
     if not path.exists():
-        text = f"{path} is missing: it was taken away, or lost when power failed."
+        text = f"{path} is missing. It was deleted or moved, or lost in a power failure."
     elif broken and lines[broken - 1].content:
         text = f"Line {broken} of {path} does not follow the one before: lines were changed, taken "
         text += "out, put in or moved."
@@ -131,15 +131,15 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
     whole = False
     if head is None:
         where = head_path(path)
-        text = f"There is no {where} that says how many lines there were; it was taken away."
+        text = f"{where} is missing or damaged, so nobody can tell whether lines were cut off."
     elif fault := head.fault(digests):
         text = f"{path}: {fault}; lines were changed or cut off, or lost when power failed."
     elif head.lines < len(lines):
-        text = f"The head of {path} says {head.lines:,} lines, and there are {len(lines):,}: the "
-        text += "client was killed as it wrote, or lines were added; start it again."
+        text = f"The head of {path} records {head.lines:,} lines, but there are {len(lines):,}: "
+        text += "the client was killed while writing, or lines were added. It tells when it starts."
     else:
         whole = True
-        text = f"{head.lines:,} lines are what its head says; the last is {head.sha256}."
+        text = f"{head.lines:,} lines, as its head records; the last one is {head.sha256}."
     yield Check("end", whole, text)
 
 
@@ -157,7 +157,7 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
             if own.shown != key.shown:
                 fault = f"line {number} shows the key {own.shown}, not {key.shown}"
     if key is None:
-        fault = "its head is signed, and no line shows a certificate"
+        fault = "its head is signed, but no line contains a certificate to check it with"
         if not (head and head.signature):
             text = f"{path} is not signed, as its client had no certificate: who can write the file"
             return Check("signature", None, f"{text} can have written it anew.")

@@ -1,7 +1,4 @@
-"""Where things stand in figures: plain numbers, which templates write as SVG.
-
-Lengths are pixels of a figure's own size. Amounts begin at zero: areas, bars and lines alike.
-"""
+"""Where things stand in figures, in pixels; templates write them as SVG. Amounts begin at zero."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """The torch side of neural topic models: networks and their losses, nothing about federation.
 
-A network is a chain of *stages*. A stage computes, document by document, what it can; where the
-documents of a minibatch need each other (batch normalisation), it gives sums over documents, and
-``finish`` computes what all share from the totals, which a federation sums over its clients. The
-weights are plain dictionaries of tensors, so that they can travel and be stored.
+A network is a chain of *stages*. A stage computes each document by itself; for batch normalisation
+it gives sums over documents, and ``finish`` computes what all share from the totals.
 
-What a network of somebody else needs can be imported from here, and is loaded when it is first
-used: torch is an extra, and all else works without it.
+What another network needs is imported from here when it is first used: torch is an extra.
 """
 
 from __future__ import annotations

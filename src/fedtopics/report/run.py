@@ -217,10 +217,10 @@ def _policy(facts: LedgerFacts) -> Policy:
 
 def place_of(folder: Path, ran: bool) -> Place:
     """Return whose folder of a run it is, that of a model where nothing `ran`."""
-    if (folder / "clients").is_dir():
-        return "simulation"
     if (folder / "ledger.jsonl").exists():
         return "client"
+    if (folder / "clients").is_dir():
+        return "simulation"
     return "server" if ran else "model"
 
 

@@ -1,7 +1,6 @@
 """Server and clients on separate machines: one port, one stream that the client opens.
 
-`frames` sends messages in frames. `server` listens, `admission` shakes hands, `roster` calls the
-members; `client` connects and answers.
+`transport` listens and connects, `connection` is one stream, `frames` cuts messages into frames.
 """
 
 import logging

@@ -1,8 +1,4 @@
-"""Settings of the methods that keep differential privacy in a study with [privacy].
-
-In place of a method's own exchanges a few sums with noise run there. How many, and which share of
-the privacy budget each has, is known before the first of them.
-"""
+"""Settings of the methods that keep differential privacy, and the budget's share of each sum."""
 
 from __future__ import annotations
 

@@ -39,10 +39,7 @@ FILE = "labels.safetensors"
 
 
 class ReleasedLabels:
-    """The labels of the last reply about each clustering, stored in a folder for a later process.
-
-    Where they protect nothing there is no folder.
-    """
+    """The labels of the last update of each clustering, stored in a folder if they protect it."""
 
     def __init__(self, folder: Path | None) -> None:
         self._file = None if folder is None else folder / FILE

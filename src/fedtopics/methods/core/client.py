@@ -223,7 +223,7 @@ class TopicClient(ABC, Generic[Settings]):
         "each period has."
     )
     def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
-        """Sum theta over the documents of each period; see `methods.over_time`."""
+        """Sum theta over the documents of each period; see `core.groups`."""
         self.check(vocabulary)
         over_time = cast("OverTime", self.settings.over_time)
         places, n_topics = over_time.places(self._corpus), self.n_topics(**model)

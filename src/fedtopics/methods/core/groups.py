@@ -4,7 +4,6 @@ Where each update is seen, a client leaves out groups of fewer of its own docume
 requires. Where secure aggregation hides updates and sums over all clients are what is seen, the
 documents of all are counted first, in a sum as well, and groups of too few of them are left out.
 
-Periods are agreed in the study, so that nobody learns when a client's first document is from.
 Periods with too few documents are left out, and one more if the documents outside all periods
 would be too few: sums over all documents are published as well, and the difference would be these.
 """

@@ -1,8 +1,7 @@
 """What a method is made from: a program from a plan, a client side from a plan and a site.
 
-A plan may have a warm start: a model or topics that a training starts from. A site has the
-client's secret, from which it draws all that nobody else may know: minibatches that others knew
-would let them solve the sums of many rounds for the documents.
+A plan may have a warm start, a model or topics. A site has the client's secret, from which it draws
+its minibatches: others who knew them could solve the sums of many rounds for the documents.
 
 References
 ----------

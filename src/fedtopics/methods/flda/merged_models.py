@@ -1,7 +1,6 @@
-"""Models that were trained apart, as one: what is done where there is no common study.
+"""Merge models that were trained separately, without any document.
 
-All topics stand side by side in the words of all models, weighted by the words' sums over each
-model's documents; then those that are alike become one. No document is needed.
+All topics stand side by side in the words of all models; then those that are alike become one.
 
 References
 ----------
