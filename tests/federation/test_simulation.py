@@ -100,7 +100,7 @@ def test_a_simulation_does_not_go_on_without_a_ledger(tmp_path: Path) -> None:
     train(study(max_rounds=1), subjects(SIZES), out=tmp_path)
     for name in ("ledger.jsonl", "ledger.head"):
         (tmp_path / "clients/south" / name).unlink()
-    with pytest.raises(RunError, match=r"south/ledger.jsonl is not as this client left it: it has"):
+    with pytest.raises(RunError, match=r"south/ledger.jsonl is not as this client left it: it is"):
         train(study(max_rounds=1), subjects(SIZES), out=tmp_path, resume=True)
     missing = [
         check.text for check in verify(tmp_path) if check.what == "lines" and not check.holds
