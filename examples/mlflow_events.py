@@ -1,4 +1,4 @@
-"""Write a study's settings and each round's numbers to MLflow, as a run tells them.
+"""Log a study's settings, and each round's loss, seconds and bytes, to MLflow.
 
 python examples/mlflow_events.py study.toml && mlflow ui
 """
@@ -12,7 +12,7 @@ from fedtopics import Study, train
 
 
 def write(event: dict[str, Any]) -> None:
-    """Take an event: of the study, its settings; of a round, its loss, seconds and bytes."""
+    """Log the study or a round; other events are ignored."""
     if event["event"] == "study":
         mlflow.log_params(event["settings"])
     elif event["event"] == "round":

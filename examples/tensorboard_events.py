@@ -1,4 +1,4 @@
-"""Write each round's numbers for TensorBoard, as a run tells them.
+"""Log each round's loss, seconds and bytes to TensorBoard.
 
 python examples/tensorboard_events.py study.toml && tensorboard --logdir runs/tensorboard
 """
@@ -13,7 +13,7 @@ from fedtopics import Study, train
 with SummaryWriter("runs/tensorboard") as board:
 
     def write(event: dict[str, Any]) -> None:
-        """Take an event: of a round, its loss, seconds and bytes."""
+        """Log a round; other events are ignored."""
         if event["event"] == "round":
             for name in {"loss", "seconds", "bytes_sent", "bytes_received"} & event.keys():
                 board.add_scalar(name, event[name], event["round"])

@@ -27,12 +27,13 @@ def cut(plan: Study, rounds: int) -> Study:
     return plan.model_copy(update={"method": method, "checkpoint_every": 1})
 
 
+def kill(event: dict[str, Any]) -> None:
+    if event["event"] == "round" and event["round"] == 4:
+        raise KilledError
+
+
 def killed(case: str, folder: Path) -> RunReading:
     """A run that ended in round 4, behind the checkpoint of round 3."""
-
-    def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 4:
-            raise KilledError
 
     with pytest.raises(KilledError):
         train(cut(planned(case, None), 6), CORPORA, out=folder, policies=POLICIES, on_event=kill)
@@ -68,10 +69,6 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
 
 
 def test_sums_with_noise_are_no_topics_until_the_end(tmp_path: Path) -> None:
-    def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 4:
-            raise KilledError
-
     corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
     plan = with_noise("nmf", 8).model_copy(update={"checkpoint_every": 1})
     with pytest.raises(KilledError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from itertools import combinations
@@ -166,14 +167,18 @@ def test_who_comes_back_goes_on_in_the_chain(
 
 def test_a_line_that_was_not_counted(ledger: Path, signers: dict[str, Signer]) -> None:
     head, signer = head_path(ledger).read_bytes(), signers["north"]
-    signed = b"signature" in head_path(ledger).read_bytes()
-    again = opened(ledger.parent, *((signer.sign, signer.certificate) if signed else ()))
-    again.close()
+    signed = b"signature" in head
+    how = (signer.sign, signer.certificate) if signed else ()
+    opened(ledger.parent, *how).close()
     head_path(ledger).write_bytes(head)  # killed before it was
     (check,) = [c for c in verify(ledger.parent) if c.holds is False]
     assert "records 7 lines, but there are 9: the client was killed while writing" in check.text
-    opened(ledger.parent, *((signer.sign, signer.certificate) if signed else ())).close()
+    opened(ledger.parent, *how).close()
     assert faults(ledger) == []
+    last = lines_of(ledger)[-1].removesuffix(b"\n")  # and one that somebody else adds:
+    forged = json.loads(last) | {"before": hashlib.sha256(last).hexdigest()}
+    ledger.write_bytes(ledger.read_bytes() + json.dumps(forged).encode() + b"\n")
+    assert faults(ledger) == (["end", "signature"] if signed else ["end"])
 
 
 def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(

@@ -1,10 +1,8 @@
-"""The ledger: what left a client and what came, a line each, and what can be read from it.
+"""The ledger: one line for everything that a client sent or received, in a chain of digests.
 
-A line is JSON whose first key, "before", has the digest of the line before. Other lines say when a
-process "began", and which files it has "kept". The head, a file of one line beside the ledger, has
-the number of lines and the digest of the last one, signed where there is a key: by it all lines are
-vouched for, and it is noticed if some are cut off at the end. Each line is signed as well, as the
-head does not count the last one if the client was killed between writing the two.
+Each line is JSON and begins with the digest of the line before. The head, a file next to the
+ledger, has the number of lines and the digest of the last one, so that a ledger that was cut is
+noticed. Head and lines are signed: the head lacks the last line if the client was killed between.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -169,10 +168,10 @@ class Ledger:
         if path.exists():
             cut_half_line(path)
             read_ledger(path, self._recall)
-        lines, head = list(lines_of(path)), Head.read(path)
-        digests, broken = chain_of(lines)
+        (digests, broken), head = chain_of(lines_of(path)), Head.read(path)
         self._lines, self._before = len(digests) - 1, digests[-1]
-        uncounted = lines[head.lines :] if head else []
+        counted = head.lines if head else self._lines
+        uncounted = islice(lines_of(path), counted, None) if counted < self._lines else ()
         fault = head.fault(digests) if head else ""
         if not self._lines and begun:
             fault = "it is empty"
@@ -183,7 +182,7 @@ class Ledger:
         elif head and not fault and not is_own(head.signed, head.signature):
             fault = "its head is not signed with this client's key"
         elif not fault and not all(line.is_signed(is_own) for line in uncounted):
-            fault = f"lines from {uncounted[0].number:,} on are not signed with this client's key"
+            fault = f"lines from {counted + 1:,} on are not signed with this client's key"
         if fault:
             raise RunError(
                 f"The ledger {path} is not as this client left it: {fault}. Nothing was sent. Put "
@@ -278,10 +277,10 @@ class Ledger:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         of = {"study": self._study, "run": self.run, "method": self._method}
-        told = {"before": self._before, "time": now, "what": what, **of, **self._always, **content}
-        if signature := self._sign(signed_part(told)):
-            told[SIGNATURE] = b64encode(signature).decode()
-        line = json.dumps(told).encode()
+        entry = {"before": self._before, "time": now, "what": what, **of, **self._always, **content}
+        if signature := self._sign(signed_part(entry)):
+            entry[SIGNATURE] = b64encode(signature).decode()
+        line = json.dumps(entry).encode()
         self._file.write(line + b"\n")
         self._file.flush()
         self._lines, self._before = self._lines + 1, hashlib.sha256(line).hexdigest()

@@ -37,11 +37,7 @@ Recipient = Annotated[Line, Field(min_length=1, max_length=200)]
 
 
 class About(BaseModel):
-    """Why a study is done, who answers for it, who gets what comes of it, and for how long.
-
-    Part of what participants agree on: another purpose is another study. Nothing here is computed
-    with.
-    """
+    """Why a study is done, who answers for it and who gets the model: another is another study."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,7 +137,7 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
         text = f"{path}: {fault}; lines were changed or cut off, or lost when power failed."
     elif head.lines < len(lines):
         text = f"The head of {path} records {head.lines:,} lines, but there are {len(lines):,}: "
-        text += "the client was killed while writing, or lines were added. It tells when it starts."
+        text += "the client was killed while writing, or lines were added."
     else:
         whole = True
         text = f"{head.lines:,} lines, as its head records; the last one is {head.sha256}."
@@ -160,9 +161,11 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
         fault = "its head is signed, but no line contains a certificate to check it with"
         if not (head and head.signature):
             text = f"{path} is not signed, as its client had no certificate: who can write the file"
-            return Check("signature", None, f"{text} can have written it anew.")
+            return Check("signature", None, f"{text} can have replaced all of it.")
     elif head is None or not has_signed(key.key, head.signed, head.signature):
         fault = f"its head is not signed with {key.shown}"
+    elif not all(line.is_signed(partial(has_signed, key.key)) for line in lines[head.lines :]):
+        fault = f"lines from {head.lines + 1:,} on are not signed with {key.shown}"
     elif key.name != client:
         fault = f"the ledger of {client!r} is signed by {key.name!r}"
     if key is None or fault:
