@@ -232,12 +232,12 @@ def judge(stage: Stage, usual: str | None) -> dict[str, Any]:
     rounds = {event["round"]: event for event in stage.rounds()}
     if not {*range(1, ROUNDS + 1)} <= rounds.keys():
         wrong.append(f"events have {len(rounds)} rounds")
-    missed = Counter(name for event in rounds.values() for name in event["missing"])
+    missed = Counter(name for event in rounds.values() for name in event.get("missing", ()))
     model = weights_of(stage.folder / stage.teller)
     ended = [name for name, process in stage.started.items() if process.returncode == 0]
     others = (name for name in ended if name != "server")
     wrong += [f"{n} has another model" for n in others if weights_of(stage.folder / n) != model]
-    again = any(event["attempts"] > 1 for event in rounds.values())
+    again = any(event.get("attempts", 1) > 1 for event in rounds.values())
     if model is None or not (usual in (None, model) or missed or again):
         wrong.append("the model is missing" if model is None else "the model is another one")
     who = ", ".join(f"{name} {number}" for name, number in sorted(missed.items()))
