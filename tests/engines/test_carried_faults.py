@@ -147,7 +147,7 @@ def test_the_reason_to_decline_stays_with_the_client(tmp_path: Path) -> None:
     closed = Policy(methods=("flda",))
     strict = Client("south", CORPORA["south"], tmp_path / "south", closed)
     carrier.answers["south"] = strict
-    model = run(small(gather=0.5), carrier, tmp_path / "server", on_event=events.append)
+    model = run(small(gather=2.0), carrier, tmp_path / "server", on_event=events.append)
     assert list(model.shares) == ["east", "north"]
     assert not (tmp_path / "south/ledger.jsonl").exists()
     assert "does not allow the method 'lda'" in str(strict.errors[0])
@@ -166,7 +166,7 @@ def test_damaged_bundles(damage: bytes, tmp_path: Path) -> None:
     assert unbundled(CarriedParticipant("a", never).answer(damage).ljust(9, b"u"))[1] == UNKNOWN
     carrier = clients(CORPORA, tmp_path)
     carrier.answers["south"] = lambda message: damage and message[:8] + damage[8:]
-    model = run(small(gather=0.5), carrier, tmp_path / "server")
+    model = run(small(gather=2.0), carrier, tmp_path / "server")
     assert list(model.shares) == ["east", "north"]
 
 
@@ -190,7 +190,7 @@ def test_an_engine_that_vouches_for_names_is_believed_more_than_clients(tmp_path
     carrier.vouches = True
     impostor = Client("north", CORPORA["south"], tmp_path / "impostor")
     carrier.answers = {"south": impostor, **{n: carrier.answers[n] for n in ("east", "north")}}
-    model = run(small(gather=0.5), carrier, tmp_path / "server", on_event=events.append)
+    model = run(small(gather=2.0), carrier, tmp_path / "server", on_event=events.append)
     assert list(model.shares) == ["east", "north"]
     (refused,) = events.of("refused")
     assert "calls itself 'north', and its certificate is of 'south'" in refused["reason"]
@@ -203,7 +203,7 @@ def test_nobody_speaks_for_somebody_else(says: str, tmp_path: Path) -> None:
     carrier, events = clients(CORPORA, tmp_path), Notes()
     carrier.answers = dict(sorted(carrier.answers.items()))
     honest: Any = carrier.answers["south"]
-    plan = small(gather=0.5)
+    plan = small(gather=2.0)
     lie = Accept("east", plan.fingerprint, b"another!", 1, b"", b"")
 
     def lying(message: bytes) -> bytes:
@@ -258,7 +258,7 @@ def test_nobody_joins_under_a_name_without_its_key(whose: str, pki: Path, tmp_pa
         key = None
     impostor = Client("north", CORPORA["south"], tmp_path / "impostor", signatures=key)
     carrier.answers["north"] = impostor
-    plan = small(gather=0.5)
+    plan = small(gather=2.0)
     model = run(plan, carrier, tmp_path / "server", on_event=events.append, signatures=signer(pki))
     assert list(model.shares) == ["east", "south"]
     reason = events.of("refused")[0]["reason"]
@@ -275,7 +275,7 @@ def test_a_client_with_an_identity_wants_those_of_the_others(pki: Path, tmp_path
     """Else a server could make up clients, and tell each one something else."""
     carrier = signing(pki, tmp_path)
     with pytest.raises(FederationError):
-        run(small(gather=0.5, wait=0.5), carrier, tmp_path / "server")
+        run(small(gather=2.0, wait=0.5), carrier, tmp_path / "server")
     client: Any = carrier.answers["north"]
     assert "The server shows no certificate, and this client has an identity" in str(
         client.errors[0]

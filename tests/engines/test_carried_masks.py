@@ -158,7 +158,7 @@ def test_without_identities_masks_are_of_less_use(tmp_path: Path) -> None:
     carrier.answers["south"] = strict
     with pytest.raises(FederationError, match="fewer than min_clients = 3"):
         run(
-            study(WHOLE, gather=0.5, wait=0.5), carrier, tmp_path / "server",
+            study(WHOLE, gather=2.0, wait=0.5), carrier, tmp_path / "server",
             on_event=events.append,
         )  # fmt: skip
     assert "its participants do not sign; give each of them an identity" in str(strict.errors[0])

@@ -133,7 +133,7 @@ def test_no_message_of_a_member_ends_the_server(seed: int) -> None:
         return {"x": np.ones(1), "documents": 1} if "dict" in str(hint) else None
 
     kinds = [*get_args(log_messages.Message), log_messages.Entry]
-    with federation(rules=replace(RULES, gather=0.5, deadline=0.5)) as f:
+    with federation(rules=replace(RULES, gather=2.0, deadline=3.0)) as f:
         work = f.lead(rounds(1, 2, 3))
         honest(f, rounds(1, 2, 3))
         b = f.hand("b")
@@ -159,7 +159,7 @@ def said(message: Any) -> Message:
 def test_who_is_offered_a_study_cannot_end_it_with_what_a_server_says(
     kind: str, joined: bool
 ) -> None:
-    with federation(rules=replace(RULES, min_clients=2, gather=0.5)) as f:
+    with federation(rules=replace(RULES, min_clients=2, gather=2.0)) as f:
         work = f.lead(rounds(1))
         port = Port(f.hub, "b")
         port.start()

@@ -24,7 +24,7 @@ from tests.helpers.programs import (
     x,
 )
 
-SOON = replace(RULES, deadline=0.5)
+SOON = replace(RULES, deadline=3.0)
 NOT_ALL = replace(RULES, gather=0.0)
 
 
@@ -164,7 +164,7 @@ def late(f: Federation, program: Program, failing: bool = False) -> tuple[Hand, 
     b = f.hand("b")
     b.begun(1)
     decided = b.added()
-    assert decided["missing"] == {"b": "did not answer within 0.5 s"}
+    assert decided["missing"] == {"b": "did not answer within 3 s"}
     return b, work
 
 
