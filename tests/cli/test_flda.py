@@ -1,12 +1,12 @@
-"""The commands for F-LDA as a user types them; a person who labels, right and wrong."""
+"""The commands for F-LDA as a user types them."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 import torch
@@ -34,15 +34,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def typed(*arguments: object, answers: str = "") -> Result:
-    """Type a command that goes well, and answers."""
-    done = CliRunner().invoke(app, ["flda", *map(str, arguments)], input=answers)
+def typed(*arguments: object) -> Result:
+    """Type a command that goes well."""
+    done = CliRunner().invoke(app, ["flda", *map(str, arguments)])
     assert (done.exit_code, done.exception, done.stderr) == (0, None, "")
     return done
-
-
-def labels() -> list[bool | None]:
-    return [pair.same for pair in read_pairs("pairs.csv")]
 
 
 # Pairs
@@ -55,39 +51,14 @@ def test_from_a_run_to_its_threshold(folder: Path) -> None:
     done = typed("sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3)
     assert done.stdout == (
         "12 pairs, all there are, to pairs.csv; of a cosine from 0.00 to 1.00.\n"
-        "Say which are the same topic:  fedtopics flda label pairs.csv\n"
+        "Write 1 (the same topic) or 0 (another one) into its last column; then:  "
+        "fedtopics flda threshold pairs.csv\n"
     )
     pairs = read_pairs("pairs.csv")
-    answers = "".join("y\n" if pair.first == pair.second else "n\n" for pair in pairs)
-    done = typed("label", "pairs.csv", answers=answers)
-    assert done.stdout.endswith(
-        "\nAll 12 pairs have a label. Now:  fedtopics flda threshold pairs.csv\n"
-    )
+    write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
     found = json.loads(typed("threshold", "pairs.csv", "--json").stdout)
     assert found.pop("threshold") == pytest.approx(0.5, abs=1e-3)
     assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
-
-
-# Labels
-
-
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, click.Abort])
-def test_each_answer_is_written_at_once_and_an_interruption_loses_none(
-    stop: type[BaseException], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-
-    def answer(*_: object, **__: object) -> str:
-        seen.append(labels())
-        if len(seen) == 3:
-            raise stop
-        return "no"
-
-    write_pairs("pairs.csv", TREES)
-    monkeypatch.setattr(click, "prompt", answer)
-    assert "1 of 3 pairs have no label" in typed("label", "pairs.csv").stdout
-    assert seen == [[None, None, None], [False, None, None], [False, False, None]]
-    assert labels() == [False, False, None]
 
 
 # Rounds
@@ -164,17 +135,17 @@ WRONG = {
     "no pairs": (["sample-pairs", "run", "-o", "new.csv", "--pairs", "0"], "Invalid value for"),
     "labels there": (
         ["sample-pairs", "run", "-o", "pairs.csv"],
-        "pairs.csv has 10 labels already; go on with: fedtopics flda label pairs.csv, or name",
+        "pairs.csv has 10 labels already, which would be lost; name another file.",
     ),
     "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "There is something else"),
-    "nothing to label": (
-        ["label", "none.csv"],
+    "no file": (
+        ["threshold", "none.csv"],
         "no file none.csv; make it with: fedtopics flda sample-pairs RUN -o none.csv",
     ),
-    "notes to label": (["label", "notes.csv"], "notes.csv is not a table of pairs"),
+    "notes": (["threshold", "notes.csv"], "notes.csv is not a table of pairs"),
     "nothing labelled": (
         ["threshold", "few.csv"],
-        "few.csv: 0 of 3 pairs have a label and a threshold needs 10; label more with: fedtopics",
+        "few.csv: 0 of 3 pairs have a label and a threshold needs 10; write 1 or 0 into",
     ),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
     "no model": (["rounds", "run"], "There is no model in run; name the folder of a model"),

@@ -152,7 +152,7 @@ def test_labels_are_not_overwritten(tmp_path: Path) -> None:
     write_pairs(path, [TopicPair("oak", "elm", 0.5)])
     check_free(path)
     write_pairs(path, [TopicPair("oak", "elm", 0.5), *MIRRORED])
-    with pytest.raises(DataError, match=r"has 10 labels already; go on with: fedtopics flda label"):
+    with pytest.raises(DataError, match=r"has 10 labels already, which would be lost"):
         check_free(path)
     path.write_text("something of mine")
     with pytest.raises(DataError, match="something else"):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,8 @@ from fedtopics.files import write_durably
 def group() -> None:
     """Find the threshold of F-LDA with a person's help; see its topics over rounds.
 
-    After a first run: `sample-pairs` draws pairs of its topics, `label` asks which are the same,
-    and `threshold` says from which cosine on they are. It goes into the next study.
+    After a first run `sample-pairs` draws pairs of its topics. Label them in the file that it
+    writes; `threshold` then finds the cosine from which topics are the same, for the next study.
     """
 
 
@@ -50,47 +48,9 @@ def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> N
     few = ", all there are," if len(pairs) < n_pairs else ""
     say(
         f"{len(pairs):,} pairs{few} to {out}; of a cosine from {min(alike):.2f} to "
-        f"{max(alike):.2f}.\nSay which are the same topic:  fedtopics flda label {out}"
+        f"{max(alike):.2f}.\nWrite 1 (the same topic) or 0 (another one) into its last column; "
+        f"then:  fedtopics flda threshold {out}"
     )
-
-
-@group.command()
-@click.argument("pairs", type=FOLDER)
-def label(pairs: Path) -> None:
-    """Ask of each pair whether its topics are the same.
-
-    PAIRS is the file that sample-pairs wrote. Each answer is written at once: stop with quit or
-    Ctrl-C, and go on whenever you like. What is skipped is asked again the next time. The cosine
-    is not shown, so that it does not decide.
-    """
-    from fedtopics.methods.flda.labelled_pairs import read_pairs, write_pairs
-
-    drawn = read_pairs(pairs)
-    missing = [number for number, pair in enumerate(drawn) if pair.same is None]
-    with suppress(click.Abort, KeyboardInterrupt):
-        for done, number in enumerate(missing):
-            say(f"\n{len(missing) - done} left\n  {drawn[number].first}\n  {drawn[number].second}")
-            answer = click.prompt(
-                "Are these the same topic? [y/n/skip/quit]", value_proc=_answer, prompt_suffix=" "
-            )
-            if answer == "quit":
-                break
-            if answer != "skip":
-                drawn[number] = replace(drawn[number], same=answer == "yes")
-                write_pairs(pairs, drawn)
-    left = sum(pair.same is None for pair in read_pairs(pairs))
-    if left:
-        say(f"\n{left} of {len(drawn)} pairs have no label. Go on:  fedtopics flda label {pairs}")
-    else:
-        say(f"\nAll {len(drawn)} pairs have a label. Now:  fedtopics flda threshold {pairs}")
-
-
-def _answer(typed: str) -> str:
-    typed = typed.strip().lower()
-    for answer in ("yes", "no", "skip", "quit"):
-        if typed and answer.startswith(typed):
-            return answer
-    raise click.UsageError("answer y, n, skip or quit.")
 
 
 @group.command()

@@ -196,8 +196,7 @@ def check_free(path: str | Path) -> None:
         ) from None
     if labels:
         raise DataError(
-            f"{path} has {labels} labels already; go on with: fedtopics flda label {path}, or name "
-            "another file."
+            f"{path} has {labels} labels already, which would be lost; name another file."
         )
 
 
@@ -231,13 +230,13 @@ def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
     if len(labels) < FEWEST_LABELS:
         raise DataError(
             f"{len(labels)} of {len(pairs)} pairs have a label and a threshold needs "
-            f"{FEWEST_LABELS}; label more with: fedtopics flda label"
+            f"{FEWEST_LABELS}; write 1 or 0 into the column same of more pairs."
         )
     if labels.all() or not labels.any():
         what = "the same topic" if labels.all() else "different topics"
         raise DataError(
             f"All {len(labels)} labelled pairs are {what} and a threshold needs both kinds; label "
-            "more with: fedtopics flda label"
+            "more pairs."
         )
     fitted = LogisticRegression(C=PENALTY, tol=1e-8, max_iter=1000).fit(values[:, None], labels)
     curve = Curve(float(fitted.intercept_[0]), float(fitted.coef_[0, 0]))
