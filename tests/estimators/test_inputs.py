@@ -181,7 +181,17 @@ def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "client", "message"),
     [
-        (pd.DataFrame({"text": ALL, "who": "a"}), None, "Name it with client=...; the table has:"),
+        (
+            pd.DataFrame({"text": ALL, "who": "a"}),
+            None,
+            "Name it with client=...; of the table: it",
+        ),
+        (
+            pd.DataFrame({"text": ["a", "b"], "who": ["x", " "]}),
+            "who",
+            "first of them row 2: 'who'",
+        ),
+        (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),
         (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),
         (pd.DataFrame({"text": ["a", "b"], "who": ["x", None]}), "who", "1 of 2 rows are nobody's"),
         (pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}), "who", "1 of 2 rows are nobody's"),

@@ -106,6 +106,12 @@ def test_the_file_as_it_is(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
 
 
+def test_pairs_that_excel_has_saved_in_europe(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("\ufefffirst;second;cosine;same\r\na b;c d;0,5;1\r\n", "utf-8")
+    assert read_pairs(path) == [TopicPair("a b", "c d", 0.5, True)]
+
+
 HEADER = "first,second,cosine,same\n"
 
 
@@ -114,13 +120,12 @@ HEADER = "first,second,cosine,same\n"
     [
         ("", "is not a table of pairs, CSV in UTF-8 with the columns first, second, cosine, same"),
         (HEADER, "is not a table of pairs"),
-        ("first;second;cosine;same\na;b;0,5;\n", "is not a table of pairs"),
         ("first,second,cosine,same,comment\na,b,.5,,\n", "is not a table of pairs"),
-        (HEADER + "a,b,.5,\na,b,.5\n", r"^Line 3 of .* is not a pair with a cosine from 0 to 1"),
-        (HEADER + "a,b,high,\n", "^Line 2 of .* is not a pair with a cosine"),
-        (HEADER + "a,b,nan,\n", "^Line 2 of .* is not a pair with a cosine"),
-        (HEADER + "a,b,1.5,\n", "^Line 2 of .* is not a pair with a cosine"),
-        (HEADER + "a,b,.5,maybe\n", "^Line 2 of .* has the label 'maybe'; write 1 for the same"),
+        (HEADER + "a,b,.5,\na,b,.5\n", r"pairs\.csv cannot be read: row 2 has 3 fields"),
+        (HEADER + "a,b,high,\n", "^Row 1 of .* is not a pair with a cosine from 0 to 1"),
+        (HEADER + "a,b,nan,\n", "^Row 1 of .* is not a pair with a cosine"),
+        (HEADER + "a,b,1.5,\n", "^Row 1 of .* is not a pair with a cosine"),
+        (HEADER + "a,b,.5,maybe\n", "^Row 1 of .* has a label that is none; write 1 for the same"),
     ],
 )
 def test_what_is_not_a_file_of_pairs(content: str, message: str, tmp_path: Path) -> None:

@@ -147,4 +147,6 @@ def test_a_chart(model: TopicModel) -> None:
     assert figure.content.count('<path class="run"') == 2
     assert "2025 against 2024" in figure.content
     with pytest.raises(DataError, match="Fewer than two periods have as many documents"):
+        model.plot_over_time(ALL, [2024] * 80)
+    with pytest.raises(DataError, match="Each number is a period of its own, and none has 10 doc"):
         model.plot_over_time(ALL, range(80))

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 import pytest
 
 from fedtopics.errors import DataError, RunError, StudyError
@@ -33,7 +33,7 @@ def numbered(size: int) -> Corpus:
 
 def with_rounds(values: Any) -> Corpus:
     """Documents with a column of rounds."""
-    table = pa.table({"text": [f"document{i}" for i in range(len(values))], "round": values})
+    table = pd.DataFrame({"text": [f"document{i}" for i in range(len(values))], "round": values})
     return Corpus.of(table, Columns(rounds="round"))
 
 
@@ -138,7 +138,13 @@ DAY = dt.date(2024, 2, 1)
     ("values", "settings", "message"),
     [
         (["1", CANARY], NUMBERS, ROUNDS),
-        (["1", ""], NUMBERS, ROUNDS),
+        (
+            ["1", " ", ""],
+            NUMBERS,
+            "the column of rounds has no value in 2 of 3 rows; fill them in, or leave these rows "
+            "out.",
+        ),
+        (["1", 2.5, CANARY], NUMBERS, ROUNDS),
         ([1.5, 2.0], NUMBERS, ROUNDS),
         ([[1], [2]], NUMBERS, ROUNDS),
         ([DAY, DAY], NUMBERS, ROUNDS),

@@ -70,13 +70,14 @@ def transform(
     """
     from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.over_time import grouped_by_class, grouped_by_time
-    from fedtopics.text.corpus import column_of
+    from fedtopics.text.readers import read_table
 
     if not (out or by or by_time):
         raise click.UsageError("Name what to write with --out, or what to show with --by.")
     loaded = TopicModel.from_pretrained(model)
-    corpus = Corpus.read(file, Columns(**columns))
-    values = {name: column_of(file, name) for name in (by, by_time) if name}
+    content = read_table(file)
+    corpus = Corpus.of(content, Columns(**columns))
+    values = {name: content.named(name).plain() for name in (by, by_time) if name}
     with embedding_status("Finding topics") as on_progress:
         corpus = loaded.embedded(corpus, embedding_model, on_progress)
     if out is not None:

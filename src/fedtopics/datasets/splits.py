@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
+from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 
 Split = Literal["even", "proportions", "dirichlet"]
@@ -125,10 +124,7 @@ def _rows_of_labels(corpus: Corpus) -> list[NDArray[np.int64]]:
             "The corpus has no labels; read it with Corpus.of(data, Columns(label=...)), or split "
             "it by 'even' or 'proportions'."
         )
-    try:
-        names = pc.fill_null(corpus.labels.cast(pa.large_string()), "").to_pylist()
-    except pa.ArrowException:
-        raise DataError(f"The labels are {corpus.labels.type}; give strings or numbers.") from None
+    names = Column([corpus.labels], "the labels").names().to_pylist()
     _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
     return np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
 

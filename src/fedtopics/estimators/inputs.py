@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from scipy import sparse
 
 from fedtopics.errors import DataError, InputError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.pki.names import CLIENT_NAME
-from fedtopics.text.corpus import Corpus, is_table
-from fedtopics.text.tables import find_column, read_table
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.readers import read_table
+from fedtopics.text.tables import Table, is_table
 
 CLIENT_NAMES = ("client", "clients")  # columns that say whose row it is
 LONGEST = 56  # characters of a name that is made here, which a number may follow
@@ -120,22 +120,24 @@ def _split(given: Any, column: str | None) -> dict[Hashable, Corpus]:
             "A column of clients is one of a table: give a DataFrame, an Arrow table or the path "
             "of a file."
         )
-    table = pa.table(given)
-    name = find_column(table, column, CLIENT_NAMES, "the table")
+    table = Table.of(given)
+    name = table.find(column, CLIENT_NAMES)
     if name is None:
         raise DataError(
-            "Which column says whose a row is? Name it with client=...; the table has: "
-            f"{', '.join(table.column_names)}."
+            "Which column says whose a row is? Name it with client=...; of the table: "
+            f"{table.listed}."
         )
     rows: dict[Hashable, list[int]] = {}
-    for row, key in enumerate(table[name].to_pylist()):
-        rows.setdefault(None if key != key else key, []).append(row)  # NaN is nobody as well
+    for row, key in enumerate(table.column(name).plain()):
+        if not isinstance(key, Hashable):
+            raise DataError(f"Row {row + 1} of column {name!r} is a list; give strings or numbers.")
+        rows.setdefault(key, []).append(row)
     if None in rows:
         raise DataError(
-            f"{len(rows[None])} of {len(table)} rows are nobody's: {name!r} is empty; fill it, or "
-            "leave them out."
+            f"{len(rows[None])} of {table.n_rows} rows are nobody's, the first of them row "
+            f"{rows[None][0] + 1}: {name!r} is empty; fill it, or leave them out."
         )
-    documents = Corpus.of(table.drop_columns([name]))
+    documents = Corpus.of(table.without(name))
     return {key: documents.take(of_client) for key, of_client in rows.items()}
 
 

@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
@@ -17,6 +15,7 @@ from fedtopics.metrics import METRICS, Metric
 from fedtopics.model.coherence import count_pairs, federated_coherence
 from fedtopics.model.shown_words import SHOWN
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 
 WORDS = 25  # of a topic that metrics of words look at, at most
@@ -128,18 +127,12 @@ class _Parts:
     @cached_property
     def labels(self) -> NDArray[np.str_]:
         """Labels as text, "" where there is none."""
-        labels: Any = self._corpus.labels
-        if pa.types.is_floating(labels.type):
-            labels = pc.if_else(pc.is_nan(labels), None, labels)
-        try:
-            return np.array(pc.fill_null(labels.cast("large_string"), "").to_pylist())
-        except pa.ArrowException:
-            raise DataError(f"The labels are {labels.type}; give strings or numbers.") from None
+        return np.array(Column([self._corpus.labels], "the labels").names().to_pylist(), np.str_)
 
 
 def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
     """Score what takes labels, on documents that have a label and a topic; count them."""
-    labelled = np.char.strip(parts.labels) != ""
+    labelled = parts.labels != ""
     used = labelled & (parts.main_topics >= 0)
     scores: dict[str, Any] = {}
     for metric in metrics:

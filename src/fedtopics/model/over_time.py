@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, get_args
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.model.finding import Finder
+from fedtopics.text.columns import Column, is_missing
 from fedtopics.text.corpus import Corpus, column_of
 
 Unit = Literal["year", "quarter", "month", "week", "day"]
@@ -111,7 +112,13 @@ def grouped_by_time(
         raise DataError("Some clients' timestamps are dates and some are numbers; give all alike.")
     edges = None if nr_bins is None or not timed else _edges(timed, nr_bins)
     begins = {client: begin_of(each, by, edges) for client, each in times.items()}
-    return _summed(model, corpora, given, begins, "period", min_documents)
+    found = _summed(model, corpora, given, begins, "period", min_documents)
+    if not found.rows and found.few and edges is None and timed[0].dtype.kind != "M":
+        raise DataError(
+            f"Each number is a period of its own, and none has {min_documents} documents; give "
+            "dates, or say how many periods with nr_bins."
+        )
+    return found
 
 
 def grouped_by_class(
@@ -120,7 +127,7 @@ def grouped_by_class(
     """Return the rows of `topics_per_class`, and how many documents are in none."""
     corpora, given = _by_client(documents, classes)
     names = {
-        client: np.array([*map(str, values[~missing(values)])], np.str_)
+        client: np.array([*filter(None, _column(values).names().to_pylist())], np.str_)
         for client, values in given.items()
     }
     return _summed(model, corpora, given, names, "class", min_documents)
@@ -141,7 +148,7 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
     if not isinstance(documents, Mapping):
         documents, values = {"": documents}, {"": values}
     corpora = {client: Corpus.of(each) for client, each in documents.items()}
-    arrays = {client: _array(values.get(client, ())) for client in corpora}
+    arrays = {client: as_array(values.get(client, ())) for client in corpora}
     for client, corpus in corpora.items():
         if arrays[client].shape != (len(corpus),):
             raise DataError(
@@ -151,23 +158,25 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
     return corpora, arrays
 
 
-def _array(values: Any) -> NDArray[Any]:
-    array = np.asarray(values)
-    # Of texts and a NaN numpy makes the text "nan".
-    return np.array([*values], object) if array.dtype.kind == "U" else array
+def as_array(values: Any) -> NDArray[Any]:
+    """Return what there is of each document as numbers, or times, or else as it is."""
+    kind = getattr(values, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind in "iufbM":
+        return np.asarray(values)
+    if not isinstance(values, Iterable):
+        raise DataError("Times or classes are a list, or a column; give each document its own.")
+    return np.fromiter(_column(values).plain(), object)
+
+
+def _column(values: Any) -> Column:
+    return Column([values], "the times or classes")
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which documents have no value: none, NaN, or an empty text."""
+    """Return which documents have no value, see `is_missing`."""
     if values.dtype.kind not in "OU":
         return np.asarray(values != values)  # NaN, and NaT
-    return np.array([_is_none(value) for value in values], bool)
-
-
-def _is_none(value: Any) -> bool:
-    if value is None or type(value).__name__ == "NAType":  # pandas'
-        return True
-    return not value.strip() if isinstance(value, str) else bool(value != value)
+    return np.fromiter(map(is_missing, values), bool, len(values))
 
 
 def _summed(
@@ -251,6 +260,11 @@ def begin_of(
         place = np.searchsorted(edges, times, "right") - 1
         return np.asarray(edges[np.clip(place, 0, len(edges) - 2)])
     if times.dtype.kind != "M":
+        if by is not None and len(times):
+            raise DataError(
+                "Periods are of dates, and the documents' times are numbers; write them as dates, "
+                "or say how many periods with nr_bins."
+            )
         return times
     unit = by or "month"
     if unit == "quarter":

@@ -7,9 +7,9 @@ ICD-10, say. Functions that take a model are methods of `TopicModel`.
 
 from __future__ import annotations
 
-import csv
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +17,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import StudyError
-from fedtopics.files import read_text, read_toml
+from fedtopics.errors import DataError, StudyError
+from fedtopics.files import read_toml
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, sentence_encoder
+from fedtopics.text.readers import read_table
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import LISTS
@@ -223,10 +224,12 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
     StudyError if the file is none of these.
     """
     path = Path(path)
-    try:
-        found = _of_csv(path) if path.suffix.lower() == ".csv" else read_toml(path)
-    except (OSError, ValueError, csv.Error, KeyError):
-        found = {}
+    found: dict[str, Any] = {}
+    if path.suffix.lower() == ".csv":
+        found = _of_csv(path)
+    else:
+        with suppress(OSError, ValueError):
+            found = read_toml(path)
     fits = all(
         isinstance(each, list) and all(isinstance(one, str) for one in each)
         for each in found.values()
@@ -241,6 +244,11 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
 
 def _of_csv(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for row in csv.DictReader(read_text(path, "utf-8-sig").splitlines()):
-        found.setdefault(row["term"], []).append(row["synonym"])
+    try:
+        table = read_table(path)
+        columns = [table.named(name).names().to_pylist() for name in ("term", "synonym")]
+    except DataError as error:
+        raise StudyError(str(error)) from None
+    for term, synonym in filter(any, zip(*columns, strict=True)):
+        found.setdefault(term, []).append(synonym)
     return found

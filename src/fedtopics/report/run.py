@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -30,10 +30,10 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import About, ClientData
 from fedtopics.files import read_text, read_toml
 from fedtopics.model.folder import model_folder
-from fedtopics.model.over_time import Unit
+from fedtopics.model.over_time import Unit, as_array, missing, times_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import Columns, find_column, read_table
+from fedtopics.text.tables import Columns
 
 Rows = list[dict[str, Any]]
 LONGEST: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days that are cut so
@@ -281,12 +281,10 @@ def over_time(
         If there is no such column, or what is there are no times.
     """
     if own is not None:
-        corpora = {"": Corpus.read(own, columns)} if time else {}
-        times = {"": times_of(own, time)} if time else {}
+        dated = replace(columns or Columns(), time=time)
+        corpora = {"": Corpus.read(own, dated)} if time else {}
     else:
-        tables = _tables(run, time)
-        corpora = {name: table.read(name) for name, table in tables.items()}
-        times = {name: times_of(t.data, t.time) for name, t in tables.items() if t.data and t.time}
+        corpora = {name: table.read(name) for name, table in _tables(run, time).items()}
     if not corpora:
         if time:
             raise DataError(
@@ -294,6 +292,7 @@ def over_time(
                 "--with-documents."
             )
         return None
+    times = {name: as_array(corpus.times) for name, corpus in corpora.items()}
     return model.topics_over_time(corpora, times, by=_unit([*times.values()])) or None
 
 
@@ -308,18 +307,11 @@ def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:
     return {name: table for name, table in dated.items() if table.time and table.data}
 
 
-def times_of(path: Path, column: str) -> NDArray[Any]:
-    """Return the times of a file's documents, in their order; DataError if there is no column."""
-    table = read_table(path)
-    found = find_column(table, column, (), str(path))
-    return np.asarray(table.column(found).to_pylist())
-
-
 def _unit(times: Sequence[NDArray[Any]]) -> Unit | None:
     """Return the period in which the times are seen, by how far apart they are."""
-    try:
-        days = np.concatenate([each.astype("datetime64[D]") for each in times])
-    except (TypeError, ValueError):
-        return None  # numbers, or what `topics_over_time` refuses
+    days = np.concatenate([times_of(each[~missing(each)]) for each in times])
+    if days.dtype.kind != "M":
+        return None  # numbers, or none
+    days = days.astype("datetime64[D]")
     reach = int((days.max() - days.min()).astype(int)) if len(days) else 0
     return next((unit for unit, most in LONGEST.items() if reach <= most), "year")

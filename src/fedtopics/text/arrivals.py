@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +29,9 @@ from fedtopics.files import (
     read_text,
     require_file,
 )
+from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.readers import text_files
 from fedtopics.text.tables import Columns
 
 Period = Literal["day", "week", "month", "quarter", "year"]
@@ -88,7 +91,7 @@ class Follow:
         try:
             if path.is_file() and path.suffix.lower() in LINES:
                 self._last = self._complete_rows()
-            elif path.is_file() or any(path.rglob("*.txt")):
+            elif path.is_file() or text_files(path)[0]:
                 self._last = Corpus.read(path, self._columns)
         except DataError as error:
             self._notify(str(error))
@@ -103,9 +106,10 @@ class Follow:
             copy = Path(folder) / self._path.name
             copy.write_bytes(whole)
             try:
-                return Corpus.read(copy, self._columns)
+                read = Corpus.read(copy, self._columns)
             except DataError as error:
                 raise DataError(str(error).replace(str(copy), str(self._path))) from None
+            return replace(read, source=read.source.replace(str(copy), str(self._path)))
 
 
 class Arrivals:
@@ -198,6 +202,7 @@ def _rounds(corpus: Corpus, settings: ArrivalSettings) -> NDArray[np.int64] | No
 
 
 def _from_column(column: pa.ChunkedArray, settings: ArrivalSettings) -> NDArray[np.int64]:
+    column = Column([column], "the column of rounds").values()
     if column.null_count:
         raise DataError(
             f"the column of rounds has no value in {column.null_count:,} of {len(column):,} rows; "

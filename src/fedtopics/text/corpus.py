@@ -20,19 +20,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import DataError
+from fedtopics.text.columns import Column, concatenate, is_tokens
+from fedtopics.text.readers import read_table
 from fedtopics.text.tables import (
+    EMBEDDING_NAMES,
     ID_NAMES,
     LABEL_NAMES,
     Columns,
-    as_documents,
-    document_column,
-    embedding_column,
-    find_column,
-    is_text,
-    is_tokens,
-    plain,
-    raw_column,
-    read_table,
+    Table,
+    is_table,
 )
 
 BATCH = 4096
@@ -62,6 +58,7 @@ class Corpus:
     authors: pa.ChunkedArray | None = None  # whose each is, as strings; "" where nobody knows
     times: pa.ChunkedArray | None = None  # when each was written, for topics by period
     embedded_by: str = ""  # fingerprint of the encoder that made the embeddings, if it was trained
+    source: str = ""  # the column and the file that the documents are of, for people
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
@@ -81,26 +78,21 @@ class Corpus:
                 raise DataError("One string was given, not a collection; give a list of strings.")
             return cls.read(data, columns)
         if is_table(data):
-            return cls._from_table(pa.table(data), columns or Columns(), "the table")
+            return cls._from_table(Table.of(data), columns or Columns())
         return cls._from_collection(data)
 
     @classmethod
     def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:
         """Read CSV, TSV, JSON lines, Parquet, a folder of .txt files, or a format of `FORMATS`.
 
-        CSV and JSON lines may be compressed (.gz). Text is UTF-8; a row has at most 64 MB.
+        CSV and JSON lines may be compressed (.gz). Text is UTF-8, or UTF-16 with its mark.
 
         Raises
         ------
         DataError
             If the file is missing, is of another kind, cannot be parsed, or lacks a column.
         """
-        path = Path(path)
-        if not path.exists():
-            raise DataError(f"There is no file or folder {path}; check the path.")
-        # A folder has no columns: which texts are documents needs no name.
-        columns = Columns() if path.is_dir() or columns is None else columns
-        return cls._from_table(read_table(path), columns, str(path))
+        return cls._from_table(read_table(Path(path)), columns or Columns())
 
     @classmethod
     def of_counts(cls, counts: Any, words: Sequence[str]) -> Corpus:
@@ -174,40 +166,43 @@ class Corpus:
 
     @classmethod
     def _from_collection(cls, data: Any) -> Corpus:
-        if isinstance(data, np.ndarray) or not hasattr(data, "__arrow_c_stream__"):
-            documents = _from_sequence(data)
-        else:
-            documents = pa.chunked_array(data)
-        if len(documents) == 0:
-            raise DataError("The corpus is empty; give at least one document.")
-        kinds = (is_text, is_tokens, pa.types.is_null)
-        if not any(is_it(documents.type) for is_it in kinds):
+        if getattr(data, "ndim", 1) == 2 and data.shape[1] == 1:
+            data = data[:, 0]
+        if isinstance(data, np.ndarray) and data.ndim != 1:
             raise DataError(
-                f"Documents must be strings or lists of strings, not {documents.type}; "
-                "give one text a row."
+                f"Documents must be one column of texts, not an array of shape {data.shape}."
             )
-        return cls(_numbered(len(documents)), as_documents(documents))
+        try:
+            parts = [data[i : i + BATCH] for i in range(0, len(data), BATCH)]
+        except (TypeError, KeyError):
+            raise DataError(
+                f"Documents must be a list, a column or a table, not of type {type(data).__name__}."
+            ) from None
+        if not parts:
+            raise DataError("The corpus is empty; give at least one document.")
+        documents = Column(parts, "").documents()
+        return cls(_numbered(len(documents)), documents)
 
     @classmethod
-    def _from_table(cls, table: pa.Table, columns: Columns, where: str) -> Corpus:
-        if table.num_rows == 0:
-            raise DataError(f"The corpus in {where} is empty; give at least one document.")
-        name = document_column(table, columns, where)
-        id_name = find_column(table, columns.id, ID_NAMES, where)
-        label_name = find_column(table, columns.label, LABEL_NAMES, where)
-        ids = table[id_name].cast(pa.large_string()) if id_name else _numbered(table.num_rows)
-        rounds = find_column(table, columns.rounds, (), where)
-        author = find_column(table, columns.author, (), where)
-        time = find_column(table, columns.time, (), where)
+    def _from_table(cls, table: Table, columns: Columns) -> Corpus:
+        if table.n_rows == 0:
+            raise DataError(f"The corpus in {table.where} is empty; give at least one document.")
+        # A folder has no columns: which texts are documents needs no name.
+        columns = replace(Columns(), rules=columns.rules) if table.is_folder else columns
+        name = table.document_column(columns)
+        raw = None if columns.tokens is None else columns.text
+        ids = table.asked(columns.id, ID_NAMES, Column.names)
+        strict = columns.embedding is not None
         corpus = cls(
-            pc.fill_null(ids, ""),
-            as_documents(table[name]),
-            table[label_name] if label_name else None,
-            embedding_column(table, columns, where),
-            raw_column(table, columns, where),
-            None if rounds is None else table[rounds],
-            None if author is None else pc.fill_null(table[author].cast(pa.large_string()), ""),
-            None if time is None else table[time],
+            _numbered(table.n_rows) if ids is None else ids,
+            table.column(name).documents(),
+            table.asked(columns.label, LABEL_NAMES, Column.values),
+            table.asked(columns.embedding, EMBEDDING_NAMES, lambda c: c.embeddings(strict)),
+            table.asked(raw, (), lambda column: column.documents(False)),
+            table.asked(columns.rounds, (), Column.values),
+            table.asked(columns.author, (), Column.names),
+            table.asked(columns.time, (), Column.values),
+            source=table.source(name),
         )
         return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
 
@@ -229,7 +224,8 @@ class Corpus:
             counts.append(f"embeddings: {self.embeddings.shape[1]} dimensions")
         parts = {"raw texts": self.raw, "labels": self.labels, "rounds": self.rounds}
         parts |= {"authors": self.authors, "times": self.times}
-        return counts + [name for name, column in parts.items() if column is not None]
+        counts += [name for name, column in parts.items() if column is not None]
+        return [*counts, self.source] if self.source else counts
 
     @property
     def is_tokenised(self) -> bool:
@@ -294,15 +290,8 @@ class Corpus:
         return replace(self, **taken)
 
 
-def is_table(data: Any) -> bool:
-    """Whether data are a table: of Arrow, pandas or polars."""
-    return isinstance(data, pa.Table) or (
-        hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__")
-    )
-
-
 def column_of(data: Any, name: str) -> list[Any]:
-    """Return a column of a table, or of a file of documents: a value a document, None for none.
+    """Return a column of a table or a file of documents: a value a document, None for none.
 
     DataError if data are neither, or there is no such column.
     """
@@ -313,8 +302,7 @@ def column_of(data: Any, name: str) -> list[Any]:
             f"{name!r} is to be a column of the documents, which are no table and no file; give "
             "them as one, or a value for each document."
         )
-    table = pa.table(data)
-    return plain(table[find_column(table, name, (), "the documents")])
+    return Table.of(data, "the documents").named(name).plain()
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
@@ -325,27 +313,10 @@ def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
 
 def _concatenate(parts: Iterable[Any], complaint: str) -> pa.ChunkedArray:
     """Put columns one after the other, as the type that holds them all."""
-    tables = [pa.table({"": part}) for part in parts]
     try:
-        return pa.concat_tables(tables, promote_options="permissive").column(0)
+        return concatenate(parts)
     except pa.ArrowException:
         raise DataError(complaint) from None
-
-
-def _from_sequence(data: Any) -> pa.ChunkedArray:
-    if getattr(data, "ndim", 1) == 2 and data.shape[1] == 1:
-        data = data[:, 0]
-    if isinstance(data, np.ndarray) and data.ndim != 1:
-        raise DataError(
-            f"Documents must be one column of texts, not an array of shape {data.shape}."
-        )
-    mixed = "Documents must all be strings, or all lists of strings; convert what is neither."
-    try:
-        rows = [data[i : i + BATCH] for i in range(0, len(data), BATCH)]
-        chunks = [pa.array(list(part)) for part in rows]
-    except (pa.ArrowException, TypeError, KeyError, UnicodeEncodeError):
-        raise DataError(mixed) from None
-    return _concatenate(chunks, mixed) if chunks else pa.chunked_array([], pa.large_string())
 
 
 def _numbered(n: int) -> pa.ChunkedArray:

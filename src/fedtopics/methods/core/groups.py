@@ -21,9 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from fedtopics.errors import DataError
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.core.aggregation import Payload, digest_of
-from fedtopics.model.over_time import Unit, begin_of, missing, times_of
+from fedtopics.model.over_time import Unit, as_array, begin_of, missing, times_of
 from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import plain
 
 Groups = Mapping[str, Any]
 """What a client is told of groups: nothing where its reply is seen. Else `least`, the fewest
@@ -154,13 +153,11 @@ class OverTime(BaseModel):
         places = np.full(len(corpus), n_periods)
         if corpus.times is None:
             return places
-        values = np.array(plain(corpus.times), object)
+        values = as_array(corpus.times)
         there = ~missing(values)
         if not there.any():
             return places
         times = times_of(values[there])
-        if times.dtype.kind != "M":
-            raise DataError("Periods are of dates, and the documents' times are numbers.")
         begins = begin_of(times, self.period)
         found = np.searchsorted(self.begins, begins).clip(max=n_periods - 1)
         places[there] = np.where(self.begins[found] == begins, found, n_periods)

@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedtopics.errors import DataError, RunError
-from fedtopics.files import open_file, read_text, write_durably
+from fedtopics.files import read_text, write_durably
 from fedtopics.harmless import for_csv
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
 from fedtopics.model.figures import Panel, chart
+from fedtopics.text.readers import read_table
 
 COLUMNS = ["first", "second", "cosine", "same"]
 LABELS = {
@@ -135,29 +136,25 @@ def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.
 def read_pairs(path: str | Path) -> list[TopicPair]:
     """Read a CSV file of pairs; labels are 1 and 0, or yes, no, true, false or a first letter."""
     path = Path(path)
-    try:
-        with open_file(path, "r", encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            header = next(reader, [])
-            rows = [(reader.line_num, row) for row in reader if row]
-    except FileNotFoundError:
+    if not path.exists():
         raise DataError(
             f"There is no file {path}; make it with: fedtopics flda sample-pairs RUN -o {path}"
-        ) from None
-    except (UnicodeDecodeError, csv.Error):
-        header, rows = [], []
-    if header != COLUMNS or not rows:
+        )
+    table = read_table(path, ".csv")
+    if [*table.names] != COLUMNS or not table.n_rows:
         raise DataError(
             f"{path} is not a table of pairs, CSV in UTF-8 with the columns {', '.join(COLUMNS)}; "
             "make one with: fedtopics flda sample-pairs"
         )
-    return [_read_pair(row, f"Line {line} of {path}") for line, row in rows]
+    columns = [table.column(name).names().to_pylist() for name in COLUMNS]
+    rows = enumerate(zip(*columns, strict=True), 1)
+    return [_read_pair(row, f"Row {number} of {path}") for number, row in rows]
 
 
 def _read_pair(row: Sequence[str], where: str) -> TopicPair:
     try:
         first, second, number, label = row
-        cosine = float(number)
+        cosine = float(number.replace(",", "."))  # as Excel writes it in Europe
         if not 0 <= cosine <= 1:  # NaN neither
             raise ValueError
     except ValueError:
@@ -166,7 +163,7 @@ def _read_pair(row: Sequence[str], where: str) -> TopicPair:
         ) from None
     if label.strip().lower() not in LABELS:
         raise DataError(
-            f"{where} has the label {label!r}; write 1 for the same, 0 for not, or nothing."
+            f"{where} has a label that is none; write 1 for the same, 0 for not, or nothing."
         )
     return TopicPair(first, second, cosine, LABELS[label.strip().lower()])
 

@@ -1,0 +1,234 @@
+"""A column of a table: what it holds is looked at when it is asked for, as what it is asked for.
+
+So a column that nobody needs does no harm, whatever is in it. An error names the column and the
+row, counted from 1, and quotes nothing of the cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fedtopics.errors import DataError
+
+NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError)
+MISSING_TYPES = {"NAType", "NaTType"}  # of pandas, which need not be there
+NESTED = (list, tuple, dict, set, bytes, np.ndarray)  # no names of anything
+
+
+def is_missing(value: Any) -> bool:
+    r"""Whether there is no value: None, NaN, no time, or a text in which nothing can be seen.
+
+    Examples
+    --------
+    >>> [is_missing(value) for value in (None, float("nan"), "", " \n", "\u200b", 0, "0", [None])]
+    [True, True, True, True, True, False, False, False]
+    """
+    if isinstance(value, str):
+        return not any(c.isprintable() and not c.isspace() for c in value)
+    if value is None or type(value).__name__ in MISSING_TYPES:
+        return True
+    return not isinstance(value, NESTED) and bool(value != value)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds strings."""
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_tokens(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists of strings."""
+    return is_list(kind) and (is_text(kind.value_type) or pa.types.is_null(kind.value_type))
+
+
+class Column:
+    """Values one after the other, in parts that are Arrow's, numpy's, of a data frame, or lists."""
+
+    def __init__(self, parts: Sequence[Any], place: str) -> None:
+        self._parts = parts
+        self._place = place  # as in "column 'text' of north.csv"
+
+    @cached_property
+    def arrow(self) -> pa.ChunkedArray | None:
+        """All of it as one type of Arrow; None if values are of several, or of none of Arrow's."""
+        try:
+            return concatenate([_arrow(part) for part in self._parts])
+        except NOT_ARROW:
+            return None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether all values are strings, or missing."""
+        return self.arrow is not None and is_text(self.arrow.type)
+
+    def plain(self) -> list[Any]:
+        """Return the values as Python's own, None for what is missing."""
+        return [None if is_missing(value) else value for value in self._values()]
+
+    def documents(self, may_be_words: bool = True) -> pa.ChunkedArray:
+        """Return strings, or lists of strings, as Arrow's large types; what is missing is empty."""
+        column = self.arrow
+        if column is not None and (is_text(column.type) or pa.types.is_null(column.type)):
+            return pc.fill_null(column.cast(pa.large_string()), "")
+        if column is not None and may_be_words and is_tokens(column.type):
+            column = column.cast(pa.large_list(pa.large_string()))
+            if not pc.list_flatten(column).null_count:
+                return pc.if_else(pc.is_null(column), pa.scalar([], column.type), column)
+        return Column([self._checked(may_be_words)], self._place).documents()
+
+    def _checked(self, may_be_words: bool) -> list[Any]:
+        """Return documents that Arrow can have; raise where there is one that it cannot."""
+        checked: list[Any] = []
+        kinds = set()
+        for row, value in enumerate(self._values(), 1):
+            if is_missing(value) and not isinstance(value, str):
+                checked.append(None)
+                continue
+            words = may_be_words and isinstance(value, (list, tuple, np.ndarray))
+            parts = [*value] if words else [value]
+            kinds.add(words)
+            if other := [type(part).__name__ for part in parts if not isinstance(part, str)]:
+                self._refuse(row, f"{'has a word' if words else 'is'} of type {other[0]}")
+            if len(kinds) > 1:
+                self._refuse(row, "is of another kind than those before")
+            if not all(map(is_unicode, parts)):
+                self._refuse(row, "has what is not UTF-8, or half a character")
+            checked.append([*map(str, parts)] if words else str(value))
+        return checked
+
+    def _refuse(self, row: int, problem: str) -> None:
+        raise DataError(
+            f"Documents must all be strings, or all lists of strings: row {row}{self._of} "
+            f"{problem}; correct it, or leave it out."
+        )
+
+    @property
+    def _of(self) -> str:
+        return self._place and f" of {self._place}"
+
+    def names(self) -> pa.ChunkedArray:
+        """Return what names things, such as identifiers, as strings; "" for what is missing."""
+        names = []
+        for row, value in enumerate((v for part in self._parts for v in _written(part)), 1):
+            name = "" if is_missing(value) else str(value)
+            if isinstance(value, NESTED) or not is_unicode(name):
+                raise DataError(
+                    f"Row {row}{self._of} is no name but of type {type(value).__name__}, or not "
+                    "Unicode; give strings or numbers."
+                )
+            names.append(name)
+        return pa.chunked_array([pa.array(names, pa.large_string())])
+
+    def values(self) -> pa.ChunkedArray:
+        """Return labels, rounds or times in one type, null for what is missing.
+
+        Those of several types are strings.
+        """
+        column = self.names() if self.arrow is None else self.arrow
+        if is_list(column.type):
+            return column
+        there = [value is not None for value in Column([column], self._place).plain()]
+        return pc.if_else(pa.array(there, pa.bool_()), column, pa.scalar(None, column.type))
+
+    def embeddings(self, strict: bool) -> NDArray[np.floating[Any]] | None:
+        """Return embeddings, float32 of shape (n_documents, dimension).
+
+        Where they are not `strict`, rows that cannot be used are NaN, and other columns are None.
+        """
+        column = self.arrow
+        if column is None or not (
+            is_list(column.type) and pa.types.is_floating(column.type.value_type)
+        ):
+            if not strict:
+                return None  # a column that happens to be called so
+            kind = "of several types" if column is None else column.type
+            raise DataError(f"What {self._place} holds is {kind}; it must hold lists of floats.")
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+        usual = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())
+        another = f"have an embedding of another length than {usual}"
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+            flat = np.ascontiguousarray(
+                pc.list_flatten(column.filter(pa.array(lengths == usual))).to_numpy(), np.float32
+            )
+        vectors = np.full((len(column), usual), np.nan, np.float32)
+        vectors[lengths == usual] = flat.reshape(-1, usual) if usual else np.nan
+        if strict:
+            bad = ~np.isfinite(vectors).all(axis=1) & (lengths == usual)
+            self._refuse_rows(lengths == 0, "have no embedding", "give each row one")
+            self._refuse_rows(lengths != usual, another, "give all the same length")
+            self._refuse_rows(bad, "have missing, NaN or infinite numbers", "compute these anew")
+        return vectors
+
+    def _refuse_rows(self, bad: NDArray[np.bool_], problem: str, remedy: str) -> None:
+        if bad.any():
+            raise DataError(
+                f"In {self._place}, {int(bad.sum())} of {len(bad)} rows {problem}, the first of "
+                f"them row {int(bad.argmax()) + 1} (counted from 1); {remedy}."
+            )
+
+    def _values(self) -> Iterable[Any]:
+        for part in self._parts:
+            try:
+                yield from part.to_pylist() if _is_arrow(part) else part
+            except (pa.ArrowException, ValueError, OverflowError):
+                raise DataError(
+                    f"Some values{self._of} cannot be read: times beyond the year 9999, or of an "
+                    "unknown time zone, or bytes that are not UTF-8; write them as texts."
+                ) from None
+
+
+def concatenate(parts: Iterable[Any]) -> pa.ChunkedArray:
+    """Put columns one after the other, as the type that holds all; ArrowException if none does."""
+    tables = [pa.table({"": part}) for part in parts]
+    if not tables:
+        return pa.chunked_array([], pa.null())
+    return pa.concat_tables(tables, promote_options="permissive").column(0)
+
+
+def _is_arrow(part: Any) -> bool:
+    return isinstance(part, (pa.Array, pa.ChunkedArray))
+
+
+def _arrow(part: Any) -> Any:
+    """Return values as Arrow's; one of `NOT_ARROW` if that cannot be."""
+    if not _is_arrow(part):
+        has_stream = hasattr(part, "__arrow_c_stream__")
+        part = pa.chunked_array(part) if has_stream else pa.array(part, from_pandas=True)
+    if pa.types.is_dictionary(part.type):
+        part = part.cast(part.type.value_type)
+    if isinstance(part.type, pa.BaseExtensionType):
+        raise TypeError  # only Python knows what it is
+    part.validate(full=True)  # not every reader looks whether strings are UTF-8
+    return part
+
+
+def _written(part: Any) -> Iterable[Any]:
+    """Return values as texts where Arrow can write them, else as they are."""
+    with suppress(*NOT_ARROW):
+        column = _arrow(part)
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        return [*column.cast(pa.large_string()).to_pylist()]
+    return Column([part], "")._values()
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be UTF-8: it has no half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,322 @@
+"""Files of documents, by their suffix, as tables: a row a document, or an error that names one.
+
+CSV, TSV, JSON lines, Parquet, a folder of .txt files, and what others register in `FORMATS`. All
+are decoded here: UTF-8, or UTF-16 with its mark.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from fedtopics.errors import DataError, FedTopicsError
+from fedtopics.files import open_file, require_file
+from fedtopics.text.columns import NOT_ARROW, is_unicode
+from fedtopics.text.tables import FORMATS, Table
+
+BLOCK = 64 << 20  # characters: the longest text of a file
+UNPACKED, TIMES = 256 << 20, 100  # bytes that any file may unpack to, and how often its size
+PIECE = 1 << 20  # bytes
+ROWS = 1 << 16  # of a Parquet file that are measured at once
+PART, PART_SIZE = 4096, 16 << 20  # rows and characters that are put into one array of Arrow
+FOLDER = "folder"
+SEPARATORS = ",;\t|"
+SAMPLE, FIRST = 1 << 18, 100  # characters and rows by which a separator is found
+EXCEL = re.compile(r'"?sep=([^\s\w"]|\t)"?[\r\n]+', re.IGNORECASE)  # a first line that says it
+SAVE = "save it as UTF-8, which Excel calls CSV UTF-8"
+OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # no documents, as are names with a dot
+T = TypeVar("T")
+
+
+def read_table(path: Path, kind: str = "") -> Table:
+    """Read a file by its suffix, which may be followed by .gz, or a folder; see `Corpus.read`."""
+    require_file(path, DataError)
+    if not path.exists():
+        raise DataError(f"There is no file or folder {path}; check the path.")
+    kind = kind or (FOLDER if path.is_dir() else _plain_name(path).suffix.lower())
+    if kind not in FORMATS.names:
+        known = ", ".join(name for name in FORMATS.names if name != FOLDER)
+        raise DataError(
+            f"{path} is of an unknown kind {kind or '(no suffix)'}; "
+            f"give one of {known}, or a folder of .txt files."
+        )
+    if _is_packed(path):
+        _check_unpacked(path)
+    try:
+        return Table.of(FORMATS.find(kind)(path), str(path))
+    except FedTopicsError:
+        raise
+    except MemoryError:
+        raise DataError(
+            f"{path} needs more memory than there is once it is read; give a part of its rows."
+        ) from None
+    except Exception:  # of a registered reader: almost any kind
+        # The reader's message may quote a row: it is not passed on.
+        raise DataError(
+            f"{path} cannot be read as {kind}: it is damaged, or another kind of file."
+        ) from None
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz" and not path.is_dir()
+
+
+def _plain_name(path: Path) -> Path:
+    return path.with_suffix("") if _is_packed(path) else path
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse what unpacks to so many times its size that it can be no text: it fills the memory."""
+    with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
+        while file.read(PIECE):
+            if file.tell() > _most(path):
+                raise _bomb(path, "give the unpacked file")
+
+
+def _most(path: Path) -> int:
+    """Return the bytes that a file may unpack to."""
+    return max(UNPACKED, TIMES * path.stat().st_size)
+
+
+def _bomb(path: Path, remedy: str) -> DataError:
+    return DataError(
+        f"{path} unpacks to more than {TIMES} times its size, as no text does; look what is in it, "
+        f"and {remedy}."
+    )
+
+
+@contextmanager
+def _opened(path: Path, newline: str | None = "") -> Iterator[TextIO]:
+    """Open a text; a byte that is not UTF-8 becomes half a character, which no column may have."""
+    with gzip.open(path) if _is_packed(path) else open_file(path) as file:
+        has_mark = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        file.seek(0)
+        coding = ("utf-16", "strict") if has_mark else ("utf-8-sig", "surrogateescape")
+        with io.TextIOWrapper(file, *coding, newline=newline) as text:
+            try:
+                yield text
+            except UnicodeDecodeError:
+                raise DataError(f"{path} is not UTF-16, as its mark says; {SAVE}.") from None
+
+
+def text_files(folder: Path) -> tuple[list[Path], int]:
+    """Return the .txt files of a folder, and the number of other files: what is hidden, say."""
+    files = sorted(path for path in folder.rglob("*") if not path.is_dir())
+    texts = [
+        path
+        for path in files
+        if path.suffix.lower() == ".txt"
+        and not any(
+            part.startswith(".") or part.lower() in OF_SYSTEMS
+            for part in path.relative_to(folder).parts
+        )
+    ]
+    return texts, len(files) - len(texts)
+
+
+def _read_folder(path: Path) -> Table:
+    """Read a document from each .txt file of a folder; its name is the document's."""
+    files, others = text_files(path)
+    skipped = f"{others:,} {'file that is' if others == 1 else 'files that are'} hidden or no .txt"
+    if not files:
+        but = f", and {skipped}" if others else ""
+        raise DataError(f"The folder {path} holds no .txt file{but}; each document is one file.")
+
+    def rows() -> Iterator[tuple[str, str]]:
+        for file in files:
+            with _opened(file, None) as text:
+                yield file.relative_to(path).as_posix(), text.read()
+
+    how = f"{len(files):,} .txt files of {path}" + (f" (not read: {skipped})" if others else "")
+    parts = _collected(rows(), 2, lambda row: f"{files[row]} is not UTF-8; convert it.")
+    return Table(str(path), ("id", "text"), parts, len(files), how)
+
+
+def _collected(
+    rows: Iterable[Sequence[str]], width: int, complaint: Callable[[int], str]
+) -> tuple[list[pa.Array], ...]:
+    """Return columns of strings, in parts; DataError on a row that is not UTF-8."""
+    columns: tuple[list[pa.Array], ...] = tuple([] for _ in range(width))
+    done = 0
+    for part in _in_parts(rows, lambda row: sum(map(len, row))):
+        try:
+            for column, cells in zip(columns, zip(*part, strict=True), strict=True):
+                column.append(pa.array(cells, pa.large_string()))
+        except UnicodeEncodeError:
+            bad = next(i for i, row in enumerate(part) if not all(map(is_unicode, row)))
+            raise DataError(complaint(done + bad)) from None
+        done += len(part)
+    return columns
+
+
+def _in_parts(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield rows in lists that are not too long, nor too large."""
+    part: list[T] = []
+    total = 0
+    for row in rows:
+        part.append(row)
+        total += size(row)
+        if len(part) >= PART or total >= PART_SIZE:
+            yield part
+            part, total = [], 0
+    if part:
+        yield part
+
+
+def _read_csv(path: Path) -> Table:
+    """Read a file of one separator, which its header and first rows tell, as Excel writes it."""
+    with _opened(path) as file:
+        sample = file.read(SAMPLE)
+        separator = _separator(path, sample, not file.read(1))
+    with _opened(path) as file:
+        if EXCEL.match(sample):
+            file.readline()
+        rows = _csv_rows(path, file, separator)
+        names = [name.strip() for name in next(rows, ())]
+        if not all(map(is_unicode, names)):
+            raise DataError(f"The first line of {path} is not UTF-8; {SAVE}.")
+        parts = _collected(
+            rows, len(names), lambda row: f"Row {row + 1} of {path} is not UTF-8; {SAVE}."
+        )
+    how = f", separated by {json.dumps(separator)}" if len(names) > 1 else ""
+    n_rows = sum(map(len, parts[0])) if parts else 0
+    return Table(str(path), tuple(names), parts, n_rows, how, has_types=False)
+
+
+def _separator(path: Path, sample: str, whole: bool) -> str:
+    """Return the separator by which the header and the first rows have as many fields."""
+    if said := EXCEL.match(sample):
+        return said[1]
+    fits = {}
+    for separator in SEPARATORS:
+        lines = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
+        rows = [*islice((row for row in lines if any(map(str.strip, row))), FIRST)]
+        rows = rows if whole or len(rows) in (1, FIRST) else rows[:-1]  # the last may be cut off
+        if rows and len(rows[0]) > 1:
+            fits[separator] = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
+    best = [separator for separator in fits if fits[separator] == max(fits.values())]
+    if _plain_name(path).suffix.lower() == ".tsv" and "\t" in best:
+        return "\t"
+    if len(best) > 1 and fits[best[0]] == 1:
+        raise DataError(
+            f"{path} can be read as separated by {' and by '.join(map(json.dumps, best))}; say "
+            f"which by another first line, such as sep={best[-1]}"
+        )
+    return best[0] if best else ","
+
+
+def _csv_rows(path: Path, file: TextIO, separator: str) -> Iterator[list[str]]:
+    """Yield the header and the rows; DataError names the first that is not as it should be."""
+    csv.field_size_limit(max(BLOCK, csv.field_size_limit()))
+    number = width = 0  # of the row, and its fields
+    try:
+        for row in csv.reader(file, delimiter=separator, strict=True):
+            if len(row) < 2 and width != 1 and not any(map(str.strip, row)):
+                continue  # an empty line, which is a document where there is one column
+            row, width = row or [""], width or len(row)
+            if len(row) != width:
+                raise _broken(path, number, f"has {len(row)} fields, and the header {width}")
+            yield row
+            number += 1
+    except csv.Error as error:
+        problem = "has text behind a closing quote"
+        if "limit" in str(error):
+            problem = f"has more than {BLOCK:,} characters in a field"
+        elif "end of data" in str(error):
+            problem = "begins with, or has, a quote that is never closed"
+        raise _broken(path, number, problem) from None
+
+
+def _broken(path: Path, number: int, problem: str) -> DataError:
+    row = f"row {number}" if number else "the header"
+    return DataError(
+        f"{path} cannot be read: {row} {problem}. Put quotes around texts that have separators, "
+        "quotes or line breaks, and double the quotes in them."
+    )
+
+
+def _read_json(path: Path) -> Table:
+    columns: dict[str, list[Any]] = {}
+    done = 0
+    with _opened(path) as file:
+        for part in _in_parts(filter(str.strip, file), len):
+            rows = [_object(line, row, path) for row, line in enumerate(part, done + 1)]
+            for name in dict.fromkeys(chain(columns, *rows)):
+                values = [row.get(name) for row in rows]
+                columns.setdefault(name, [pa.nulls(done)]).append(_packed(values))
+            done += len(rows)
+    return Table(str(path), tuple(columns), tuple(columns.values()), done)
+
+
+def _object(line: str, row: int, path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(line, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    raise DataError(
+        f'Row {row} of {path} is no JSON object with each name once, such as {{"text": "..."}}; '
+        "correct it, or leave it out."
+    )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _packed(values: list[Any]) -> Any:
+    """Return values of one type as Arrow's, which take less memory; others as they are."""
+    if len({type(value) for value in values if value is not None}) < 2:
+        with suppress(*NOT_ARROW):
+            return pa.array(values)
+    return values
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    """Read a file that has been measured: a value that is there once can be in each of its rows.
+
+    No value is longer than its column's pages, so a few rows at a time keep within the memory.
+    """
+    most, unpacked = _most(path), 0
+    with pa.parquet.ParquetFile(path) as file:
+        groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+        longest = max((group.total_byte_size for group in groups), default=0)
+        rows = min(ROWS, max(1, most // max(1, longest)))
+        for batch in file.iter_batches(rows):
+            unpacked += len(batch) + sum(_plain(column).nbytes for column in batch.columns)
+            if longest > most or unpacked > most:
+                raise _bomb(path, "give the documents as another file")
+        return file.read()
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column as it is read later, without a list of its different values."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+for _suffix, _reader in {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".jsonl": _read_json,
+    ".ndjson": _read_json,
+    ".parquet": _read_parquet,
+    FOLDER: _read_folder,
+}.items():
+    FORMATS.register(_suffix, _reader)
