@@ -23,6 +23,10 @@ from tests.helpers.grpc_federation import HOST, Background, authority, of_server
 from tests.helpers.sockets import offering
 
 NAMES = ("east", "north", "south")
+READ = (
+    "41 documents, 1 of them empty, from column 'text' of north.csv, separated by \",\"; "
+    "words in the first ones: 8, 8, 8; they stay"
+)
 STUDY = """
 [method]
 n_components = 3
@@ -147,7 +151,7 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         address = ["--server", f"{HOST}:{f.hub.port}", *INSECURE, "--data", "north.csv"]
         code, out, _ = typed("client", *address, "--dry-run")
         assert code == 0
-        assert "north: 41 documents, 1 of them empty; they stay." in out
+        assert f"north: {READ}" in out
         assert f"The server's study {proposal(folder).fingerprint:.16}: gfedntm with prodlda" in out
         for function in ("vocabulary", "counted", "forward", "loss", "backward", "shares", "pairs"):
             assert function in out
@@ -157,9 +161,10 @@ def test_a_dry_run(folder: Path, typed: Typed) -> None:
         assert "Can others learn which words a single document has? Yes, " in out
         code, out, _ = typed("client", *address, "--dry-run", "--json")
         events = [json.loads(line) for line in out.splitlines()]
-        assert [event["event"] for event in events] == ["offer", "allowed"]
-        assert events[0]["study"] == json.loads(json.dumps(proposal(folder).study))
-        assert events[1]["exposure"]["documents"] == 41
+        assert [event["event"] for event in events] == ["documents", "offer", "allowed"]
+        assert events[0]["source"].startswith("column 'text' of north.csv")
+        assert events[1]["study"] == json.loads(json.dumps(proposal(folder).study))
+        assert events[2]["exposure"]["documents"] == 41
         assert not f.node.members["north"].link
         Path("taken").write_text("")
         assert typed("client", *address, "--dry-run", "--out", "taken")[0] == 0
@@ -212,7 +217,7 @@ def test_a_federation(
     calls = [event["function"] for event in events if event["event"] == "call"]
     assert (calls.count(ADDED), calls.count("shares")) == (37, 1), "five masked sums a round"
     for name in ("east", "north"):
-        assert f"{name}: 41 documents, 1 of them empty; they stay." in heard
+        assert f"{name}: {READ.replace('north', name)}" in heard
         assert f"{name}: joined study {Study.read('study.toml').fingerprint:.16}" in heard
         assert f"{name}: the model is in {name}/model; the topics of 41 documents" in heard
     for name in NAMES:

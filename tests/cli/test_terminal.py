@@ -69,7 +69,7 @@ def test_events_of_others(screen: StringIO) -> None:
         "address": TEXT, "received": [TEXT], "method": TEXT, "documents": 3, "least": 2, "words": 4,
         "model": TEXT, "rounds": 5, "vocabulary": "keep", "seconds": 1.0, "fingerprint": TEXT,
         "function": TEXT, "error": TEXT, "folder": TEXT, "unknown": 1, "majority": 2, "loss": 0.5,
-        "times": 41.0, "digest": TEXT, "factor": 0.5, "left_out": True,
+        "times": 41.0, "digest": TEXT, "factor": 0.5, "left_out": True, "empty": 1, "source": TEXT,
         "exposure": SimpleNamespace(
             bytes=None, shown=[Shown(TEXT, TEXT, TEXT, TEXT)], verdicts={TEXT: TEXT}
         ),

@@ -142,6 +142,19 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
         model.topics_per_class(ALL, "office")
 
 
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pa.array])
+def test_numbers_are_no_dates(model: TopicModel, kind: Any) -> None:
+    seconds = kind([1_700_000_000 + 86_400 * (row % 3) for row in range(80)])
+    for by in ("month", "day"):
+        with pytest.raises(
+            DataError, match="Periods are of dates, and the documents' times are nu"
+        ):
+            model.topics_over_time(ALL, seconds, by=by)  # type: ignore[arg-type]
+    assert len({row["period"] for row in model.topics_over_time(ALL, seconds)}) == 3
+    assert len({row["period"] for row in model.topics_over_time(ALL, seconds, nr_bins=2)}) == 2
+    assert model.topics_over_time(ALL, [None] * 80, by="month") == []
+
+
 def test_a_chart(model: TopicModel) -> None:
     figure = model.plot_over_time(ALL, [2024] * 40 + [2025] * 40)
     assert figure.content.count('<path class="run"') == 2

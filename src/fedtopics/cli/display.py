@@ -50,6 +50,8 @@ _SENTENCES = {
     "left out": "without {missing} in what is agreed on, or describes the model",
     "chosen": "the method is {method}, as {reason}; another one: name it in [method]",
     "repeated": "round {round} is repeated without {missing}",
+    "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; words "
+    "in the first ones: {words}",
     "vocabulary": "agreed on {words:,} words of {documents:,} documents",
     "skipped": "round {round:,}: {client} skips it, with {documents:,} new documents of at least "
     "{least:,}",
@@ -122,7 +124,7 @@ class RoundProgress(Progress):
             say(f"agreed on {event['words']:,} words; {event['documents']:,} documents, {unseen}")
         elif kind == "round" and "topics" in event:
             say(topic_news(event))
-        elif kind in ("chosen", "clipped", "continued", "skipped", "stopped"):
+        elif kind in ("documents", "chosen", "clipped", "continued", "skipped", "stopped"):
             say(sentence(event))
         elif text := language_sentence(event):
             say(text)
@@ -133,11 +135,12 @@ def sentence(event: Mapping[str, Any]) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
-    said = _SENTENCES.get(kind, "").format_map({k: _listed(v) for k, v in event.items()})
+    said = _SENTENCES.get(kind, "").format_map({k: listed(v) for k, v in event.items()})
     return said or language_sentence(event)
 
 
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
+    """Return what an event says as a sentence has it: of a list, its parts with commas."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} ({reason})" for name, reason in value.items())
     return ", ".join(map(str, value)) or "none of the clients" if isinstance(value, list) else value

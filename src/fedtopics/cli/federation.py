@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import console, print_json, say
+from fedtopics.cli.display import console, print_json, say, sentence
 from fedtopics.cli.news import ClientNews, PeerNews, ServerNews
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.privacy import show_exposure
@@ -95,7 +95,7 @@ class Given:
     ) -> Path:
         """Read policy and documents, take part by what `make` makes of them; return its folder."""
         from fedtopics import Columns, Corpus, Policy, TopicModel
-        from fedtopics.methods.core.events import Unreadable
+        from fedtopics.methods.core.events import Documents, Unreadable
         from fedtopics.text.arrivals import Follow
 
         on_event: OnEvent = print_event if self.as_json else news
@@ -111,9 +111,7 @@ class Given:
                 growing=growing if self.follow else None, secret_from_seed=self.secret_from_seed,
                 start=None if self.started is None else TopicModel.from_pretrained(self.started),
             )  # fmt: skip
-            if not self.as_json:
-                empty = f"{corpus.n_empty:,} of them empty"
-                say(f"{self.client_name}: {len(corpus):,} documents, {empty}; they stay.")
+            on_event(Documents.of(self.client_name, corpus).plain())
             part.run()
         return part.out
 
@@ -315,15 +313,15 @@ def _dry_run(
     """Read documents and policy; return what checks a server's study against them."""
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.client import GrpcParticipation
-    from fedtopics.text.checks import language_sentence
+    from fedtopics.methods.core.events import Documents
 
     rules = Policy() if policy is None else Policy.read(policy)
     corpus = Corpus.read(data, Columns(**columns))
 
     def run() -> str:
-        events: list[Any] = []
+        events: list[Any] = [Documents.of("this client", corpus).plain()]
         add = events.append
         GrpcParticipation(address, identity, corpus, rules, None, "", add, dry_run=True).run()
-        return "; ".join(filter(None, map(language_sentence, events)))
+        return "; ".join(filter(None, map(sentence, events)))
 
     return run

@@ -41,7 +41,7 @@ PERIODS = ("year", "quarter", "month", "week", "day")  # of `over_time`, which t
 @click.option("--out", "-o", type=FOLDER, help="Parquet file to write.")
 @click.option("--by", help="Column by whose values topics are shown, such as department.")
 @click.option("--by-time", help="Column of times, by which topics are shown by period.")
-@options.with_default("--period", type=click.Choice(PERIODS), default="month", help="Of --by-time.")
+@click.option("--period", type=click.Choice(PERIODS), help="Of --by-time.  [default: month]")
 @options.with_default(
     "--min-documents",
     type=click.IntRange(1),
@@ -57,7 +57,7 @@ def transform(
     out: Path | None,
     by: str | None,
     by_time: str | None,
-    period: Unit,
+    period: Unit | None,
     min_documents: int,
     as_json: bool,
     columns: dict[str, Any],
@@ -77,7 +77,7 @@ def transform(
     loaded = TopicModel.from_pretrained(model)
     content = read_table(file)
     corpus = Corpus.of(content, Columns(**columns))
-    values = {name: content.named(name).plain() for name in (by, by_time) if name}
+    values = {name: content.column(name).plain() for name in (by, by_time) if name}
     with embedding_status("Finding topics") as on_progress:
         corpus = loaded.embedded(corpus, embedding_model, on_progress)
     if out is not None:

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.cli.display import console, say, sentence, status, topic_news
+from fedtopics.cli.display import console, listed, say, sentence, status, topic_news
 from fedtopics.cli.privacy import show_exposure
 from fedtopics.federation.progress import SHOWN, Progress
 from fedtopics.files import shortened
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _NEWS = {  # of a client
     "roster": "the keys of all masks, to be compared by telephone: {digest}",
     "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
+    "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; words in the "
+    "first ones: {words}; they stay",
     "unreadable": "the documents cannot be read now: {reason}",
     "joined": "joined study {fingerprint:.16}",
     "refused": "the server says: {reason}",
@@ -175,7 +177,9 @@ def _show_own(event: dict[str, Any], name: str, study: str) -> bool:
 
 def client_sentence(event: dict[str, Any]) -> str:
     """Say what an event of a client's part tells in one sentence, "" of others."""
-    return _NEWS.get(event["event"], "").format_map(event) or language_sentence(event)
+    return _NEWS.get(event["event"], "").format_map(
+        {k: listed(v) for k, v in event.items()}
+    ) or language_sentence(event)
 
 
 def show_offer(event: dict[str, Any], what: str) -> None:

@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 
 from fedtopics.cli import options
-from fedtopics.cli.display import console, embedding_status, print_json, say, status
+from fedtopics.cli.display import console, embedding_status, print_json, say, sentence, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import StudyError
 from fedtopics.files import shortened, write_durably
@@ -73,6 +73,7 @@ def privacy(
     """
     from fedtopics import Columns, Corpus
     from fedtopics.federation.exposure import expose
+    from fedtopics.methods.core.events import Documents
 
     plan = _study_with_clients(study)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
@@ -81,6 +82,8 @@ def privacy(
     if as_json:
         print_json(exposure.plain())
         return
+    if corpus is not None:
+        say(sentence(Documents.of("this client", corpus).plain()))
     show_exposure(exposure)
 
 

@@ -23,7 +23,14 @@ from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study, privacy_summary
 from fedtopics.federation.study_tables import client_names
 from fedtopics.files import open_file, read_bytes
-from fedtopics.methods.core.events import Embedding, Event, Finished, Languages, OnEvent
+from fedtopics.methods.core.events import (
+    Documents,
+    Embedding,
+    Event,
+    Finished,
+    Languages,
+    OnEvent,
+)
 from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.outliers import Robust
 from fedtopics.methods.core.plan import Secret, Site, WarmStart, Words
@@ -122,6 +129,9 @@ class _Simulation:
         with ExitStack() as files:
             files.callback(run.close)
             run.describe(study, start)
+            for name, corpus in self.documents.items():
+                if corpus.source:
+                    self._notify(Documents.of(name, corpus))
             for found in filter(None, languages):
                 self._notify(found)
             ledgers = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, get_args
@@ -15,6 +15,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.model.finding import Finder
 from fedtopics.text.columns import Column, is_missing
 from fedtopics.text.corpus import Corpus, column_of
+from fedtopics.text.tables import is_table
 
 Unit = Literal["year", "quarter", "month", "week", "day"]
 Change = dict[str, Any]
@@ -163,7 +164,8 @@ def as_array(values: Any) -> NDArray[Any]:
     kind = getattr(values, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "iufbM":
         return np.asarray(values)
-    if not isinstance(values, Iterable):
+    no_list = not isinstance(values, Iterable) or isinstance(values, (Mapping, Set))
+    if no_list or is_table(values) or getattr(values, "ndim", 1) != 1:
         raise DataError("Times or classes are a list, or a column; give each document its own.")
     return np.fromiter(_column(values).plain(), object)
 

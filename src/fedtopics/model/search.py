@@ -246,7 +246,7 @@ def _of_csv(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     try:
         table = read_table(path)
-        columns = [table.named(name).names().to_pylist() for name in ("term", "synonym")]
+        columns = [table.column(name).names().to_pylist() for name in ("term", "synonym")]
     except DataError as error:
         raise StudyError(str(error)) from None
     for term, synonym in filter(any, zip(*columns, strict=True)):

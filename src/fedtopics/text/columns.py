@@ -35,7 +35,10 @@ def is_missing(value: Any) -> bool:
         return not any(c.isprintable() and not c.isspace() for c in value)
     if value is None or type(value).__name__ in MISSING_TYPES:
         return True
-    return not isinstance(value, NESTED) and bool(value != value)
+    try:
+        return not isinstance(value, NESTED) and bool(value != value)
+    except Exception:  # of somebody else's type: almost any kind
+        return False
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -205,6 +208,8 @@ def _is_arrow(part: Any) -> bool:
 def _arrow(part: Any) -> Any:
     """Return values as Arrow's; one of `NOT_ARROW` if that cannot be."""
     if not _is_arrow(part):
+        if str(getattr(part, "dtype", "")) == "Object":
+            raise TypeError  # polars gives Arrow addresses of these
         has_stream = hasattr(part, "__arrow_c_stream__")
         part = pa.chunked_array(part) if has_stream else pa.array(part, from_pandas=True)
     if pa.types.is_dictionary(part.type):

@@ -32,6 +32,7 @@ from fedtopics.text.tables import (
 )
 
 BATCH = 4096
+FIRST = 3  # documents whose words are counted for people
 COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "authors", "times")
 Document = str | list[str]
 
@@ -119,12 +120,16 @@ class Corpus:
         """
         try:
             table = sparse.csr_array(counts)
-            whole = table.data.astype(np.int64)
+            with np.errstate(invalid="ignore"):  # NaN is no whole number
+                whole = table.data.astype(np.int64)
+            names = pa.array([*map(str, words)], pa.large_string())
         except (TypeError, ValueError):
-            raise DataError("Counts of words are an array of numbers, a row a document.") from None
-        if table.ndim != 2 or table.shape[1] != len(words):
             raise DataError(
-                f"There are counts of shape {table.shape} and {len(words)} words; give a word for "
+                "Counts of words are an array of numbers, a row a document, and words are texts."
+            ) from None
+        if table.ndim != 2 or table.shape[1] != len(names):
+            raise DataError(
+                f"There are counts of shape {table.shape} and {len(names)} words; give a word for "
                 "each column, such as vectorizer.get_feature_names_out()."
             )
         if (whole != table.data).any() or (whole < 0).any():
@@ -135,7 +140,6 @@ class Corpus:
         if table.shape[0] == 0:
             raise DataError("The corpus is empty; give at least one document.")
         before = np.concatenate([[0], np.cumsum(whole)])
-        names = pa.array(list(map(str, words)), pa.large_string())
         flat = names.take(pa.array(np.repeat(table.indices, whole)))
         documents = pa.LargeListArray.from_arrays(pa.array(before[table.indptr]), flat)
         return cls(_numbered(len(documents)), pa.chunked_array([documents]))
@@ -242,6 +246,12 @@ class Corpus:
         return int(pc.sum(pc.equal(length, 0)).as_py() or 0)
 
     @property
+    def first_words(self) -> list[int]:
+        """Number of words of the first documents, by which people see what was read."""
+        first = self.documents.slice(0, FIRST).to_pylist()
+        return [len(each.split() if isinstance(each, str) else each) for each in first]
+
+    @property
     def text_bytes(self) -> int:
         """Bytes of all texts in UTF-8; of the tokens, where there are no texts."""
         column = self.documents if self.raw is None else self.raw
@@ -302,7 +312,7 @@ def column_of(data: Any, name: str) -> list[Any]:
             f"{name!r} is to be a column of the documents, which are no table and no file; give "
             "them as one, or a value for each document."
         )
-    return Table.of(data, "the documents").named(name).plain()
+    return Table.of(data, "the documents").column(name).plain()
 
 
 def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:

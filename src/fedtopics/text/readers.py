@@ -46,7 +46,8 @@ def read_table(path: Path, kind: str = "") -> Table:
     require_file(path, DataError)
     if not path.exists():
         raise DataError(f"There is no file or folder {path}; check the path.")
-    kind = kind or (FOLDER if path.is_dir() else _plain_name(path).suffix.lower())
+    suffix = Path(path.stem).suffix if _is_packed(path) else path.suffix
+    kind = kind or (FOLDER if path.is_dir() else suffix.lower())
     if kind not in FORMATS.names:
         known = ", ".join(name for name in FORMATS.names if name != FOLDER)
         raise DataError(
@@ -72,10 +73,6 @@ def read_table(path: Path, kind: str = "") -> Table:
 
 def _is_packed(path: Path) -> bool:
     return path.suffix.lower() == ".gz" and not path.is_dir()
-
-
-def _plain_name(path: Path) -> Path:
-    return path.with_suffix("") if _is_packed(path) else path
 
 
 def _check_unpacked(path: Path) -> None:
@@ -208,7 +205,7 @@ def _separator(path: Path, sample: str, whole: bool) -> str:
         if rows and len(rows[0]) > 1:
             fits[separator] = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
     best = [separator for separator in fits if fits[separator] == max(fits.values())]
-    if _plain_name(path).suffix.lower() == ".tsv" and "\t" in best:
+    if ".tsv" in path.name.lower() and "\t" in best:
         return "\t"
     if len(best) > 1 and fits[best[0]] == 1:
         raise DataError(

@@ -93,16 +93,12 @@ class Table:
         return usually if wanted is None else wanted
 
     def column(self, name: str) -> Column:
-        """Return a column; DataError if several have its name."""
-        if self.names.count(name) > 1:
+        """Return a column; DataError if there is none of this name, or several."""
+        if self.names.count(str(self.find(name))) > 1:
             raise DataError(
                 f"Several columns of {self.where} are named {name!r}; rename all but one."
             )
         return Column(self.parts[self.names.index(name)], f"{_called(name)} of {self.where}")
-
-    def named(self, name: str) -> Column:
-        """Return the column of this name, which somebody has given; DataError without one."""
-        return self.column(str(self.find(name)))
 
     def asked(
         self, wanted: str | None, usual: Sequence[str], read: Callable[[Column], T]

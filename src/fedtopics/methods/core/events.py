@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypedDict, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, dataclass_transform
+
+if TYPE_CHECKING:
+    from fedtopics.text.corpus import Corpus
 
 OnEvent = Callable[[dict[str, Any]], None]
 """What users follow a run with; it is called with `Event.plain`, of a run with its times."""
@@ -285,6 +288,20 @@ class Arrived(Event, kind="arrived"):  # a round takes new documents
 
 class Skipped(Arrived, kind="skipped"):
     """A client has too few new documents for a round."""
+
+
+class Documents(Event, kind="documents"):  # what was read as a client's documents
+    client: str
+    documents: int
+    empty: int
+    source: str  # column, file, and what else tells whether the right ones were read
+    words: Sequence[int]  # how many the first documents have
+
+    @classmethod
+    def of(cls, client: str, corpus: Corpus) -> Documents:
+        """Return what a client says of its documents, to those who have them."""
+        source = corpus.source or "where nothing is yet"
+        return cls(client, len(corpus), corpus.n_empty, source, corpus.first_words)
 
 
 class Languages(Event, kind="languages"):  # which ones a client's documents are in

@@ -1,0 +1,234 @@
+"""Files as people have them: every row is a document, or one error names the row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtopics.errors import DataError
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.readers import SEPARATORS, text_files
+from fedtopics.text.tables import Columns
+from tests.helpers.documents import CANARY, texts, write
+
+ROWS = [(f"w{i}", f"dr {i}", f"the oaks, number {i}") for i in range(120)]
+
+
+def as_csv(separator: str, end: str = "\r\n", name: str = "text") -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=separator, lineterminator=end)
+    writer.writerows([("ward", "author", name), *ROWS])
+    return file.getvalue()
+
+
+# The separator
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_the_separator_is_that_of_the_header(
+    separator: str, suffix: str, end: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / f"north.{suffix}", as_csv(separator, end))
+    corpus = Corpus.read(path, Columns(author="author"))
+    assert corpus.documents.to_pylist() == [text for *_, text in ROWS]
+    assert corpus.authors is not None
+    assert corpus.authors.to_pylist() == [author for _, author, _ in ROWS]
+    assert corpus.source == f"column 'text' of {path}, separated by {json.dumps(separator)}"
+    assert repr(corpus).endswith(f"{corpus.source})")
+    assert corpus.first_words == [4, 4, 4]
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_codings_of_excel(coding: str, tmp_path: Path) -> None:
+    mark = b"\xfe\xff" if coding == "utf-16-be" else b""
+    content = mark + "text\tid\r\nÄpfel\ta\r\nnaïve\tb\r\n".encode(coding)
+    assert texts(write(tmp_path / "a.csv", content)) == ["Äpfel", "naïve"]
+    folder = tmp_path / "letters"
+    folder.mkdir()
+    write(folder / "a.txt", mark + "Äpfel".encode(coding))
+    assert texts(folder) == ["Äpfel"]
+
+
+@pytest.mark.parametrize("said", ["sep=;", "SEP=;", '"sep=;"'])
+def test_excels_first_line_says_the_separator(said: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"{said}\r\ntext,full;id\r\noak, elm;1\r\n")
+    assert texts(path, Columns(text="text,full")) == ["oak, elm"]
+
+
+def test_two_separators_that_fit(tmp_path: Path) -> None:
+    content = "id,nr;text\n1,2;oak\n3,4;elm\n"
+    path = write(tmp_path / "a.csv", content)
+    with pytest.raises(DataError, match=r'separated by "," and by ";"; .* such as sep=;$'):
+        Corpus.read(path)
+    assert texts(write(path, f"sep=;\n{content}")) == ["oak", "elm"]
+    assert texts(write(tmp_path / "a.tsv", "id,nr\ttext\n1,2\toak\n")) == ["oak"]
+
+
+def test_rows_decide_where_the_header_has_two(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "ward, room;text\nw0;the oaks, and elms\nw1;firs\n")
+    assert texts(path) == ["the oaks, and elms", "firs"]
+
+
+# A file without a header
+
+
+@pytest.mark.parametrize(
+    "first", [CANARY, f"{CANARY} has an oak.", "comment", f"{CANARY};oak", "Anna Schmidt, 7 b, oak"]
+)
+def test_a_first_line_that_may_be_a_document(first: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"{first}\n{first}\n{first}\n")
+    with pytest.raises(DataError, match=r"first line may be a doc|is the header missing") as error:
+        Corpus.read(path)
+    assert CANARY not in str(error.value)
+    assert "Anna" not in str(error.value)
+
+
+def test_a_column_that_the_user_names(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "comment\noak\n\nelm\n")
+    with pytest.raises(
+        DataError, match=r"a\.csv has one column, .* Add a first line that says text"
+    ):
+        Corpus.read(path)
+    assert texts(path, Columns(text="comment")) == ["oak", "", "elm"]
+    assert texts(write(path, "text\ncomment\noak\n\nelm\n")) == ["comment", "oak", "", "elm"]
+    with pytest.raises(DataError, match=r"no column 'nowhere' in .*a\.csv; it has: text\."):
+        Corpus.read(path, Columns(text="nowhere"))
+
+
+@pytest.mark.parametrize("header", ["ward;author;comment", "w0;dr. who;the oaks fell", "a;b;c"])
+def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"{header}\nw1;x;y\n")
+    with pytest.raises(DataError, match="Cannot tell which column") as error:
+        Corpus.read(path)
+    known = header.startswith("ward;author")
+    assert ("it has: ward, author, comment" in str(error.value)) is known
+    assert ("oaks" in str(error.value)) is False
+    assert texts(path, Columns(text=header.split(";")[2])) == ["y"]
+
+
+# Rows in are rows out
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ('"the oak fell', "row 61 begins with, or has, a quote that is never closed"),
+        ('"the oak" fell', "row 61 has text behind a closing quote"),
+        ("oak, elm", "row 61 has 3 fields, and the header 2"),
+        ("oak\n", "row 62 has 1 fields, and the header 2"),
+    ],
+)
+def test_a_row_that_would_swallow_or_lose_others(row: str, problem: str, tmp_path: Path) -> None:
+    rows = [f"{i},oak {i}" for i in range(120)]
+    rows[60] = f"60,{row}" if "\n" not in row else "60,oak\n61"
+    path = write(tmp_path / "a.csv", "\n".join(["id,text", *rows]) + "\n")
+    with pytest.raises(DataError, match=f"cannot be read: {problem}"):
+        Corpus.read(path)
+
+
+def test_lines_without_anything(tmp_path: Path) -> None:
+    two = "id,text\n\n1,oak\n   \n2,\n3,elm\n\n \n"
+    assert texts(write(tmp_path / "a.csv", two)) == ["oak", "", "elm"]
+    assert texts(write(tmp_path / "b.csv", "text\noak\n\n  \nelm\n")) == ["oak", "", "  ", "elm"]
+    assert texts(write(tmp_path / "c.jsonl", '\n{"text": "oak"}\n \n{"text": ""}\n')) == ["oak", ""]
+
+
+CELLS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(
+    rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=9), separator=st.sampled_from(",;")
+)
+def test_what_csv_writes_is_what_is_read(
+    rows: list[tuple[str, str]], separator: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL)
+    writer.writerows([("id", "text"), *rows])
+    path = write(tmp_path_factory.mktemp("csv") / "a.csv", file.getvalue())
+    assert texts(path) == [text for _, text in rows]
+    one = io.StringIO()
+    csv.writer(one).writerows([("text",), *((text,) for _, text in rows)])
+    assert texts(write(path, one.getvalue())) == [text for _, text in rows]
+    lines = "".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in rows)
+    assert texts(write(path.with_suffix(".jsonl"), lines)) == [text for _, text in rows]
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(content=st.text(st.sampled_from('ab,;"\n\r\t|'), max_size=40))
+def test_any_text_is_read_whole_or_refused(
+    content: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = write(tmp_path_factory.mktemp("any") / "a.csv", f"text,id\n{content}")
+    try:
+        found = texts(path)
+    except DataError as error:
+        assert str(path) in str(error)
+    else:
+        assert len(found) <= len(content.replace("\r\n", "\n").splitlines())
+
+
+def test_pandas_writes_what_is_read(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": ['"oak', "a; b, c", "two\nlines", None], "n": [1, 2.5, None, 4]})
+    for separator in ",;":
+        frame.to_csv(tmp_path / "a.csv", sep=separator, index=False)
+        assert texts(tmp_path / "a.csv") == ['"oak', "a; b, c", "two\nlines", ""]
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    assert texts(tmp_path / "a.jsonl") == ['"oak', "a; b, c", "two\nlines", ""]
+
+
+# JSON lines
+
+
+def test_columns_of_json_that_nobody_needs(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"id": 7, "text": "oak", "score": 1, "category": ["a"]},
+        {"id": "x7", "text": "elm", "score": "high", "more": {"a": [1, "b"]}},
+        {"id": 2.5, "text": float("nan"), "score": float("nan"), "category": "b"},
+    ]
+    path = write(tmp_path / "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    corpus = Corpus.read(path)
+    assert corpus.ids.to_pylist() == ["7", "x7", "2.5"], "as they are written"
+    assert corpus.documents.to_pylist() == ["oak", "elm", ""]
+    assert corpus.labels is None, "a column that happens to be called category"
+    labels = Corpus.read(path, Columns(label="score")).labels
+    assert labels is not None
+    assert labels.to_pylist() == ["1", "high", None]
+    with pytest.raises(
+        DataError, match=r"Row 1 of column 'category' of .*a\.jsonl is no name but of"
+    ):
+        Corpus.read(path, Columns(label="category"))
+
+
+# Folders
+
+
+def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:
+    for name in (
+        "a.txt", "B.TXT", "deep/c.Txt", "__MACOSX/a.txt", "._a.txt", ".hidden/b.txt", "Thumbs.db",
+        "desktop.ini", ".DS_Store", "d.docx",
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, "oak")
+    corpus = Corpus.read(tmp_path)
+    assert sorted(corpus.ids.to_pylist()) == ["B.TXT", "a.txt", "deep/c.Txt"]
+    not_read = "(not read: 7 files that are hidden or no .txt)"
+    assert corpus.source == f"3 .txt files of {tmp_path} {not_read}"
+    assert len(text_files(tmp_path)[0]) == 3
+
+
+def test_a_folder_without_documents_says_what_it_has(tmp_path: Path) -> None:
+    write(tmp_path / ".a.txt", "oak")
+    with pytest.raises(DataError, match=r"no \.txt file, and 1 file that is hidden or no \.txt;"):
+        Corpus.read(tmp_path)
