@@ -220,3 +220,9 @@ def test_any_column_is_read_or_refused_by_its_row(values: list[Any]) -> None:
             assert "column 'of' of the table" in str(error)
         else:
             assert len(corpus) == len(values)
+
+
+@pytest.mark.parametrize(("words", "column"), [(["ash", "ash"], 2), (["", "ash"], 1), ("ab", 1)])
+def test_each_column_of_counts_has_a_word_of_its_own(words: Any, column: int) -> None:
+    with pytest.raises(DataError, match=f"Column {column} of the counts needs a word"):
+        Corpus.of_counts([[1, 0], [0, 1]], words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtopics.errors import DataError
+from fedtopics.text import readers
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.readers import SEPARATORS, text_files
 from fedtopics.text.tables import Columns
@@ -232,3 +234,19 @@ def test_a_folder_without_documents_says_what_it_has(tmp_path: Path) -> None:
     write(tmp_path / ".a.txt", "oak")
     with pytest.raises(DataError, match=r"no \.txt file, and 1 file that is hidden or no \.txt;"):
         Corpus.read(tmp_path)
+
+
+def test_what_may_not_be_opened_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a file nor a folder in a folder, which would be left out."""
+
+    def closed(path: Any, *_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "letters.csv").write_text("text\noak\n")
+    monkeypatch.setattr(readers, "open_file", closed)
+    monkeypatch.setattr(os, "scandir", closed)
+    for path in (tmp_path, tmp_path / "letters.csv"):
+        with pytest.raises(DataError, match=f"{path.name} cannot be opened: Permission denied"):
+            Corpus.read(path)

@@ -100,7 +100,8 @@ class Column:
             if is_missing(value) and not isinstance(value, str):
                 checked.append(None)
                 continue
-            words = may_be_words and isinstance(value, (list, tuple, np.ndarray))
+            is_array = hasattr(value, "__array__") and not np.isscalar(value)
+            words = may_be_words and (is_array or isinstance(value, (list, tuple)))
             parts = [*value] if words else [value]
             kinds.add(words)
             if other := [type(part).__name__ for part in parts if not isinstance(part, str)]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import DataError
-from fedtopics.text.columns import Column, concatenate, is_tokens
+from fedtopics.text.columns import Column, concatenate, is_missing, is_tokens
 from fedtopics.text.readers import read_table
 from fedtopics.text.tables import (
     EMBEDDING_NAMES,
@@ -111,7 +111,7 @@ class Corpus:
         Raises
         ------
         DataError
-            If numbers are no counts, or there is not a word for each column.
+            If numbers are no counts, or there is not another word for each column.
 
         Examples
         --------
@@ -132,6 +132,7 @@ class Corpus:
                 f"There are counts of shape {table.shape} and {len(names)} words; give a word for "
                 "each column, such as vectorizer.get_feature_names_out()."
             )
+        _check_words(words)
         if (whole != table.data).any() or (whole < 0).any():
             raise DataError(
                 "Counts of words are whole numbers that are not negative; give the counts "
@@ -298,6 +299,14 @@ class Corpus:
         if self.embeddings is not None:
             taken["embeddings"] = self.embeddings[np.asarray(rows, np.int64)]
         return replace(self, **taken)
+
+
+def _check_words(words: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for column, word in enumerate(words, 1):
+        if isinstance(words, str) or is_missing(word) or str(word) in seen:
+            raise DataError(f"Column {column} of the counts needs a word of its own.")
+        seen.add(str(word))
 
 
 def column_of(data: Any, name: str) -> list[Any]:

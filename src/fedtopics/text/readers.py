@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,7 +65,9 @@ def read_table(path: Path, kind: str = "") -> Table:
         raise DataError(
             f"{path} needs more memory than there is once it is read; give a part of its rows."
         ) from None
-    except Exception:  # of a registered reader: almost any kind
+    except Exception as error:  # of a registered reader: almost any kind
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"{path} cannot be opened: {error.strerror}.") from None
         # The reader's message may quote a row: it is not passed on.
         raise DataError(
             f"{path} cannot be read as {kind}: it is damaged, or another kind of file."
@@ -111,7 +114,13 @@ def _opened(path: Path, newline: str | None = "") -> Iterator[TextIO]:
 
 def text_files(folder: Path) -> tuple[list[Path], int]:
     """Return the .txt files of a folder, and the number of other files: what is hidden, say."""
-    files = sorted(path for path in folder.rglob("*") if not path.is_dir())
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise DataError(f"{error.filename} cannot be opened: {error.strerror}.")
+
+    walked = os.walk(folder, onerror=refuse)  # rglob leaves out what it may not open
+    files = sorted(Path(inside, name) for inside, _, names in walked for name in names)
     texts = [
         path
         for path in files
