@@ -35,7 +35,7 @@ from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingIn
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
-from fedtopics.text.words import normal
+from fedtopics.text.words import composed
 
 FORMAT = 3
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # of its files
@@ -316,7 +316,7 @@ def _line(given: Any, what: str) -> str:
             )
     if is_flooded(text):
         raise StudyError(f"The {what} has marks on no letter, or too many on one; take them out.")
-    return normal(text)
+    return composed(text)
 
 
 def _check_texts(config: Mapping[str, Any]) -> None:

@@ -6,16 +6,18 @@ training and afterwards. The packages that know languages are the extra ``langua
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
 
 from fedtopics.extras import require
-from fedtopics.text.words import LONGEST_WORD, normal
+from fedtopics.text.words import LONGEST_WORD, lower, normal
 
 DETECT = "detect"
+OF_LANGUAGES = "languages"  # stop words: those of the languages that are named
 UNSPACED = {"zh": "chinese", "ja": "japanese", "th": "thai", "lo": "lao", "my": "burmese",
             "km": "khmer"}  # fmt: skip
 CODES: dict[str, str] = LANGUAGE_MAPPING | UNSPACED
@@ -36,6 +38,17 @@ FURTHER = {
         เพื่อ ต้อง อยู่ แล้ว คือ เรา เขา ฉัน ผม คุณ มัน ไป มา ถ้า เมื่อ ยัง ถึง ทุก บน แห่ง ด้วย กัน ตาม""",
 }
 INSTALL = "'fedtopics[languages]'"
+# What stands before a noun with an apostrophe in between and is no part of it; as in Lucene, and
+# some more of Italian. French aujourd'hui, quelqu'un and presqu'île stay whole.
+ELIDED = {
+    language: re.compile(rf"(?:{'|'.join(articles.split())})'(?=\w)", re.I).match
+    for language, articles in {
+        "french": "l d j m t s c n qu jusqu quoiqu lorsqu puisqu",
+        "italian": """l un d c m s t v n gl ch all dall dell nell sull coll pell agl dagl degl negl
+            sugl quest quell com dov cos anch""",
+        "catalan": "l d m n s t",
+    }.items()
+}
 
 
 def language_name(given: str) -> str:
@@ -62,7 +75,7 @@ def stop_words(language: str) -> frozenset[str]:
         return frozenset(ENGLISH_STOP_WORDS)
     own = FURTHER.get(language, "").split()
     listed = get_stop_words(language) if language in AVAILABLE_LANGUAGES else ()
-    return frozenset(map(normal, (*own, *listed)))
+    return frozenset((*own, *listed))
 
 
 def check_installed(languages: Sequence[str], lemmas: bool = False) -> None:
@@ -109,47 +122,98 @@ def _identifier() -> Any:
 
 
 class WordsOfLanguages:
-    """What finds the words of texts in languages, without stop words, as base forms if asked.
+    """What finds the words of clean texts, without stop words, as base forms if asked.
 
-    FedTopicsError where a package is missing.
+    The language that stop words are of is that of the texts where none is named. FedTopicsError
+    where a package is missing.
     """
 
     def __init__(
         self,
         split: Callable[[str], list[str]],
+        is_own: bool,  # whether it finds what somebody wants to be words
+        *,
         languages: tuple[str, ...],
-        stops: bool,  # whether the languages' stop words are left out
-        left_out: frozenset[str],  # besides
+        stop_words: str,
+        own_stop_words: tuple[str, ...],
         lemmas: bool,
-        lowercase: bool,  # base forms, which words in their own case are found by
+        lowercase: bool,
+        ngrams: tuple[int, int],
     ) -> None:
         check_installed(languages, lemmas)
-        self._split = _cutting(split) if is_unspaced(languages) else split
-        self._languages = languages
-        self._one = len(languages) == 1 and DETECT not in languages
-        self._stops, self._own, self._lemmas = stops, left_out, lemmas
-        self._case: Callable[[str], str] = _lower if lowercase else str
+        self._split, self._is_own = _cutting(split) if is_unspaced(languages) else split, is_own
+        self._languages = languages or (stop_words,)
+        self._one = len(self._languages) == 1 and DETECT not in languages
+        self._stop_words, self._own_stop_words = stop_words, own_stop_words
+        self._lemmas, self._lowercase, self._ngrams = lemmas, lowercase, ngrams
+        # Base forms are found by a word's case.
+        self._early = lowercase and (is_own or not lemmas)
         self._lists: dict[tuple[str, ...], frozenset[str]] = {}
 
     def __call__(self, text: str) -> list[str]:
-        """Return the words of a text."""
-        # A longer one is no word of a study, and what is looked up once stays in memory.
-        words = [word for word in self._split(text) if len(word) <= LONGEST_WORD]
-        if not words:
+        """Return the words of a text, or n-grams of them."""
+        if self._one:
+            likely = self._languages
+        else:
+            likely = tuple(find_likely(lower(text) if self._early else text, self._languages))
+        words, left_out = self._found(text, likely[0]), self._left_out(likely)
+        if self._lemmas:
+            words = [*self._base_forms(words, likely[0], left_out)]
+        words = [word for word in words if word not in left_out]
+        least, most = self._ngrams
+        if most == 1:
             return words
-        likely = self._languages if self._one else tuple(find_likely(text, self._languages))
-        left_out = self._left_out(likely)
-        if not self._lemmas:
-            return [word for word in words if word not in left_out]
-        code, case = NAMES[likely[0]], self._case
-        base = (_lemma(word, code) for word in words if case(word) not in left_out)
-        return [word for word in map(case, base) if word not in left_out]
+        grams = (
+            " ".join(words[start : start + n])
+            for n in range(least, most + 1)
+            for start in range(len(words) - n + 1)
+        )
+        return [gram for gram in grams if gram not in left_out]
+
+    def _found(self, text: str, language: str) -> list[str]:
+        words = self._split(lower(text, language) if self._early else text)
+        if language not in ELIDED or self._is_own or "'" not in text:
+            return words
+        cut = ((word, ELIDED[language](word)) for word in words)
+        return [
+            part for word, found in cut
+            for part in (self._split(word[found.end() :]) if found else [word])
+        ]  # fmt: skip
+
+    def _base_forms(
+        self, words: list[str], language: str, left_out: frozenset[str]
+    ) -> Iterator[str]:
+        code = NAMES[language]
+        for word in words:
+            # A longer one is no word of a study, and what is looked up once stays in memory.
+            if len(word) <= LONGEST_WORD and self._case(word, language) not in left_out:
+                yield self._case(_lemma(word, code), language)
+
+    def _case(self, word: str, language: str) -> str:
+        late = self._lowercase and not self._early
+        return _lower(word, language) if late else word
 
     def _left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
+        """Return stop words in the form that they have in texts of these languages."""
         if likely not in self._lists:
-            lists = map(stop_words, likely) if self._stops else ()
-            self._lists[likely] = self._own.union(*lists)
+            of = likely if self._stop_words == OF_LANGUAGES else (self._stop_words,)
+            forms = {form for w in self._own_stop_words for form in self._forms(w, likely[0], True)}
+            for language in of:
+                forms.update(*(self._forms(word, language) for word in stop_words(language)))
+            self._lists[likely] = frozenset(forms)
         return self._lists[likely]
+
+    def _forms(self, stop_word: str, language: str, is_own: bool = False) -> list[str]:
+        """Return a stop word as it is found; of several words, as an n-gram, or each if own."""
+        written = normal(stop_word)
+        if self._lowercase:
+            written = lower(written, language)
+        if self._is_own:
+            return [written]
+        words = self._found(written, language)
+        if is_own and len(words) > self._ngrams[1]:
+            return words
+        return [written, " ".join(words)]
 
 
 @cache
@@ -170,9 +234,7 @@ def _lemma(word: str, code: str) -> str:
     return word if len(found) < LEAST or any(map(str.isspace, found)) else found
 
 
-@lru_cache(KEPT)
-def _lower(word: str) -> str:
-    return normal(word.lower())
+_lower = lru_cache(KEPT)(lower)
 
 
 @cache

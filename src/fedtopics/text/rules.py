@@ -9,21 +9,13 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING
 
-from fedtopics.text.languages import DETECT, WordsOfLanguages, language_name, stop_words
-from fedtopics.text.words import (
-    LISTS,
-    PATTERNS,
-    compile_pattern,
-    normal,
-    splitter,
-    splitter_of_marks,
-)
+from fedtopics.text.languages import DETECT, OF_LANGUAGES, WordsOfLanguages, language_name
+from fedtopics.text.words import LISTS, PATTERNS, compile_pattern, normal, splitter
 
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
@@ -40,7 +32,6 @@ WITHIN_WORDS = re.compile(r"</?(?:b|i|u|em|strong|sub|sup|mark|small|wbr)(?:\s[^
 TAG = re.compile(r"</?[a-z!?][^<>]*>", re.I)
 WEB = re.compile(r"(?<![a-z0-9])(?:https?://|ftp://|www\.)[!#-;=?-~\u00c0-\u024f]+", re.I)
 MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
-OF_LANGUAGES = "languages"
 
 
 class TextRules(BaseModel):
@@ -137,14 +128,6 @@ class TextRules(BaseModel):
             raise ValueError(f'{key} needs languages, such as languages = ["en"] or "detect"')
         return self
 
-    @cached_property
-    def left_out(self) -> frozenset[str]:
-        """The stop words of all documents; with languages, each may have others besides."""
-        further = frozenset(map(normal, self.own_stop_words))
-        if self.stop_words in ("none", OF_LANGUAGES):
-            return further
-        return further | stop_words(self.stop_words)
-
     def analyser(
         self, tokeniser: Callable[[str], list[str]] | None = None
     ) -> Callable[[str], list[str]]:
@@ -155,35 +138,15 @@ class TextRules(BaseModel):
         matching takes too long; StudyError if it is "lists", and FedTopicsError where a package
         that the languages need is missing.
         """
-        # Here, since a server splits no text and scikit-learn takes it 100 MB and a second.
-        from sklearn.feature_extraction.text import CountVectorizer
-
         clean = cleaner(self.html, self.addresses)
-        named = PATTERNS.get(self.token_pattern)
-        pattern = None if tokeniser or self.languages else named
-        split = tokeniser
-        if split is None and pattern is None:
-            split = (splitter if named is None else splitter_of_marks)(self.token_pattern)
-        left_out = self.left_out
-        lower = self.lowercase
-        if self.languages and split is not None:
-            lower = lower and (tokeniser is not None or not self.lemmas)
-            stops, late = self.stop_words == OF_LANGUAGES, self.lowercase and not lower
-            found = self.languages, stops, left_out, self.lemmas, late
-            split, left_out = WordsOfLanguages(split, *found), frozenset()
-        # Lower case comes first, as it can leave a letter and its mark apart.
-        analyser: Callable[[str], list[str]] = CountVectorizer(
-            preprocessor=lambda text: normal(clean(text).lower() if lower else clean(text)),
-            token_pattern=pattern,
-            tokenizer=split,
-            stop_words=sorted(left_out) or None,
-            ngram_range=self.ngrams,
-        ).build_analyzer()
-        return analyser
+        split = tokeniser or splitter(self.token_pattern)
+        others = self.model_dump(exclude={"html", "addresses", "token_pattern"})
+        words = WordsOfLanguages(split, tokeniser is not None, **others)
+        return lambda text: words(clean(text))
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
-    """Return the function that takes out of a text what a study does not count as language.
+    """Return the function that makes a text `normal`, without what a study does not count.
 
     Examples
     --------
@@ -195,8 +158,8 @@ def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
     """
 
     def clean(text: str) -> str:
-        if markup and ("<" in text or "&" in text):
-            text = strip_html(text, always=markup is True)
+        is_marked_up = markup and ("<" in text or "&" in text)
+        text = strip_html(text, always=markup is True) if is_marked_up else normal(text)
         if addresses == "drop":
             if "://" in text or "www." in text or "WWW." in text:
                 text = WEB.sub(" ", text)
@@ -217,7 +180,7 @@ def strip_html(text: str, always: bool = False) -> str:
         if "&" not in text:
             break
         text = ENTITY.sub(lambda found: html.unescape(found[0]), text)
-    text = text.replace("\u00ad", "")  # where a word may be cut
+    text = normal(text)  # after entities, which can be soft hyphens
     if not always and not MARKED_UP.search(text):
         return text
     text = "".join(_shown(text))

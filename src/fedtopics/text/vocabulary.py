@@ -210,7 +210,8 @@ def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
 
 def _normal(document: list[str]) -> list[str]:
     # One look at all of it: most documents are ASCII, and a call a word is half of counting them.
-    return document if "".join(document).isascii() else list(map(normal, document))
+    whole = "".join(document)
+    return document if normal(whole) is whole else list(map(normal, document))
 
 
 def _split(

@@ -12,6 +12,10 @@ from typing import Any
 from fedtopics.errors import StudyError
 from fedtopics.harmless import is_flooded, is_seen
 
+# The version of the rules by which texts become words; models and results name it.
+# 1: typographic apostrophes, soft hyphens, invisible characters and marks split words.
+# 2: one spelling (`normal`), words with marks, case and elision by language.
+RULES = 2
 LONGEST_WORD = 100  # characters
 NOT_IN_WORDS = {"Cf", "Co"}  # Unicode categories, besides what does not print: formats, private use
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing
@@ -19,12 +23,40 @@ ASCII = re.compile(r"[ -~]+")  # of it, what prints
 TIME_LIMIT = 1.0  # seconds, for a pattern without a name in one document
 PROBE = 60 * "a" + " " + string.printable  # a text that patterns are tried on
 # After a word's first character nothing is tried twice: time grows with a text's length.
-PATTERNS = {
-    "words": r"(?u)\b[^\W\d_][\w'-]*\w\b",
-    "words-and-digits": r"(?u)\b\w[\w'-]*\w\b",
-    "whitespace": r"\S+",
-}
+WITHIN = "'\u00b7\u05f4-"  # besides letters; Catalan has the dot in words, Hebrew the double stroke
+BEGINNINGS = {"words": r"\b[^\W\d_]", "words-and-digits": r"\b\w"}
+PATTERNS = {name: rf"{first}[\w{WITHIN}]*\w" for name, first in BEGINNINGS.items()}
+PATTERNS["whitespace"] = r"\S+"
 LISTS = "lists"  # where a pattern's name would be: words were found before
+
+VARIANTS = {  # \x92: a Windows apostrophe that was read as Latin-1
+    **dict.fromkeys("\x92\u2018\u2019\u201b\u02bb\u02bc\u2032\u055a\u05f3\uff07", "'"),
+    **dict.fromkeys("\u2010\u2011\u058a\u05be\uff0d", "-"),
+    "\u0149": "'n",
+}
+# Letters that exist for typesetting: ligatures, digraphs, forms of Arabic, widths.
+FORMS = (
+    "\u0132\u0133\u013f\u0140\u017f\u01c4-\u01cc\ufb00-\ufdfb\ufe80-\ufefc"
+    "\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\uffa1-\uffdc"
+)
+# What Unicode ignores by default (soft hyphens, joiners, directions, variation selectors), besides
+# the Arabic line that stretches words and Armenian signs within them. Joiners go in every script:
+# editors of Persian and Sinhala set them or do not, and a word has to be one.
+DROPPED = (
+    "\u00ad\u034f\u055b\u055c\u055e\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+ODD = re.compile(f"[{''.join(VARIANTS)}{FORMS}{DROPPED}]")
+IS_FORM = re.compile(f"[{FORMS}]").match
+TICKS = re.compile(r"[`\u00b4](?<=\w.)(?=\w)")
+GERSHAYIM = re.compile('["\u201d](?<=[א-ת].)(?=[א-ת])')
+# Letters of Malayalam, and one of Bengali, that were written with a joiner before Unicode had them.
+JOINED = dict(zip("ണനരലളകত", "ൺൻർൽൾൿৎ", strict=True))
+WITH_JOINER = re.compile("([ണനരലളക](?=\u0d4d)|ত(?=\u09cd)).\u200d")
+UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"  # Khmer, for one, has U+200B for spaces
+BREAK = re.compile(f"(?<={UNSPACED})\u200b+(?={UNSPACED})")
+FINAL_SIGMA = re.compile(r"\u03c3(?<=\w.)(?!\w)")
 
 
 def is_word(text: str) -> bool:
@@ -46,17 +78,57 @@ def is_word(text: str) -> bool:
 
 
 def normal(text: str) -> str:
+    """Return a text in the spelling in which words are counted, whatever the editor; case stays.
+
+    Apostrophes, hyphens and ligatures are plain ones, what is invisible is left out, and letters
+    with marks are `composed`. Letters of other scripts that look alike stay different.
+    """
+    if text.isascii():
+        return TICKS.sub("'", text) if "`" in text else text
+    if "\u200d" in text:
+        text = WITH_JOINER.sub(lambda found: JOINED[found[1]], text)
+    if "\u200b" in text:
+        text = BREAK.sub(" ", text)
+    text = ODD.sub(_plain, text)
+    if "`" in text or "\u00b4" in text:
+        text = TICKS.sub("'", text)
+    return composed(GERSHAYIM.sub("\u05f4", text))
+
+
+def _plain(found: re.Match[str]) -> str:
+    character = found[0]
+    if IS_FORM(character):
+        return unicodedata.normalize("NFKC", character).replace("\u0640", "")
+    return VARIANTS.get(character, "")
+
+
+def composed(text: str) -> str:
     """Return a text whose letters with marks are one character each where there is one (NFC).
 
-    What looks alike and means the same is the same word then. Letters of other scripts and widths
-    that look alike stay different. Of more than 30 marks on a letter, which no language has
-    (Unicode's stream-safe format), the rest is left out: sorting them takes the square of the time.
+    Of more than 30 marks on a letter, which no language has (Unicode's stream-safe format), the
+    rest is left out: sorting them takes the square of the time.
     """
     if text.isascii():
         return text
     if len(text) > LONGEST_WORD:
         text = _piles().sub(r"\1", text)
     return unicodedata.normalize("NFC", text)
+
+
+def lower(text: str, language: str = "") -> str:
+    """Return a `normal` text in lower case, which is `normal` as well.
+
+    I is \u0131 in Turkish, and \u0130 is i in all languages. A Greek word ends in \u03c2 and has
+    \u03c3 elsewhere. German \u00df is not ss: people spell them differently.
+    """
+    if language == "turkish":
+        text = text.replace("I", "\u0131")
+    if text.isascii():
+        return text.lower()
+    text = unicodedata.normalize("NFC", text.replace("\u0130", "i").lower())
+    if "\u03c3" in text or "\u03c2" in text:
+        text = FINAL_SIGMA.sub("\u03c2", text.replace("\u03c2", "\u03c3"))
+    return text
 
 
 @cache
@@ -88,24 +160,46 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def splitter(pattern: str) -> Callable[[str], list[str]]:
-    """Return the function that finds a pattern in a text.
+    """Return the function that finds a pattern, which can be a name, in a `normal` text.
 
-    TimeoutError if that takes longer than the time limit; StudyError as of `compile_pattern`.
+    TimeoutError if one without a name takes longer than the time limit; StudyError as of
+    `compile_pattern`.
     """
     if pattern == LISTS:
         raise StudyError('With token_pattern = "lists", words are given and no text is split.')
-    compiled = compile_pattern(pattern)
-    return lambda text: list(compiled.findall(text, timeout=TIME_LIMIT))
+    if pattern not in PATTERNS:
+        compiled = compile_pattern(pattern)
+        return lambda text: list(compiled.findall(text, timeout=TIME_LIMIT))
+    plain = re.compile(PATTERNS[pattern]).findall
+    if pattern not in BEGINNINGS:
+        return plain
+    return lambda text: plain(text) if text.isascii() else _with_marks(pattern)(text)
 
 
-def splitter_of_marks(pattern: str) -> Callable[[str], list[str]]:
-    """Return the function that finds a named pattern in texts of any script.
+@cache
+def _with_marks(pattern: str) -> Callable[[str], list[str]]:
+    """Return what finds a named pattern in texts of any script, whose marks are parts of words.
 
-    Marks are parts of words, as of Hindi or of Arabic with its vowels. Most texts have none once
-    they are `normal`, and are read by the faster of two ways.
+    A shortest word has two letters, of which one may be a vowel sign, as of Hindi or Telugu; an
+    accent or a vowel point of Hebrew or Arabic counts with its letter.
     """
-    import regex
+    marks = [c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M"]
+    every, blocks = (
+        "".join(marks),
+        (("\u0300", "\u0750"), ("\u1ab0", "\u1b00"), ("\u1dc0", "\u2100")),
+    )
+    accents = "".join(c for c in marks if any(a <= c < b for a, b in blocks))
+    # One by one, marks outside the basic plane take long to look for: letters there may be some.
+    may_have = re.compile(f"[{''.join(c for c in marks if c < chr(0x10000))}\U00010000-\U0001efff]")
+    plain = re.compile(PATTERNS[pattern]).findall
+    marked = re.compile(
+        rf"{BEGINNINGS[pattern]}[\w{WITHIN}]*+(?:(?![ -~])[{every}][\w{every}{WITHIN}]*+)?+"
+    ).findall
 
-    marks, slow = regex.compile(r"\p{M}").search, splitter(PATTERNS[pattern])
-    fast = re.compile(PATTERNS[pattern]).findall
-    return lambda text: fast(text) if text.isascii() or not marks(text) else slow(text)
+    def words(text: str) -> list[str]:
+        if not may_have.search(text):
+            return plain(text)
+        found = (word.rstrip(WITHIN) for word in marked(text))
+        return [word for word in found if len(word.rstrip(accents)) > 1]
+
+    return words
