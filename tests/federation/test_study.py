@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study, check_client_name, unmasked
+from fedtopics.files import digest
 from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.text.words import RULES
 from tests.helpers.studies import read
 
 # What cannot be used
@@ -33,6 +36,7 @@ from tests.helpers.studies import read
         ),
         ("[method]\npreset = ['paper']", "'method.preset' is"),
         ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
+        ("[text]\nversion = 1", "text.version = 1, and this fedtopics makes words by version 2"),
         ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; known: prodlda, neurall"),
         ("[method]\nname = 'ldaa'", "a table with name = one of auto, gfedntm, lda, nmf, "),
         ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
@@ -181,3 +185,13 @@ def test_masks_are_the_default(given: dict[str, Any], clients: str, why: str) ->
     if why and "secure" not in given and clients:
         with pytest.raises(StudyError, match=f"secure = true cannot be: {why}"):
             Study.make(**given, secure=True, clients={name: {} for name in clients})
+
+
+def test_participants_with_other_rules_of_words_do_not_train_together() -> None:
+    ours = Study.make(clients={"a": {}})
+    theirs = ours.agreed | {"text": ours.agreed["text"] | {"version": RULES + 1}}
+    with pytest.raises(StudyError, match=f"text.version = {RULES + 1}, and this fedtopics"):
+        Study.of_agreed(theirs)
+    first = dict(ours.agreed["text"])
+    del first["version"]  # of the first rules, which had no number
+    assert digest(json.dumps(ours.agreed | {"text": first}, sort_keys=True)) != ours.fingerprint

@@ -18,6 +18,7 @@ from fedtopics.model.evaluation import evaluate
 from fedtopics.model.folder import FORMAT
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.words import RULES
 from tests.helpers.models import edit_config
 
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]
@@ -217,6 +218,23 @@ def test_config_that_does_not_fit(saved: Path, change: dict[str, Any]) -> None:
     edit(saved / "config.json", **change)
     with pytest.raises(ModelError):
         TopicModel.from_pretrained(saved)
+
+
+def test_a_model_of_earlier_rules_of_words_says_so_where_it_reads_texts(
+    model: TopicModel, saved: Path
+) -> None:
+    """Its words may be others than those that texts become now; the first rules had no number."""
+    config = json.loads((saved / "config.json").read_text())
+    assert config["text"].pop("version") == RULES
+    edit(saved / "config.json", text=config["text"])
+    old = TopicModel.from_pretrained(saved)
+    assert old.text.version == 1
+    says = f"version 1 of the rules by which texts become words, .* has version {RULES}: .* again"
+    with pytest.warns(UserWarning, match=says):
+        theta = old.transform(["oak elm"])
+    np.testing.assert_array_equal(theta, model.transform(["oak elm"]))
+    old.save_pretrained(saved)
+    assert TopicModel.from_pretrained(saved).text.version == 1
 
 
 # What stays with the client

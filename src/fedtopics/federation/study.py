@@ -44,6 +44,7 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
+from fedtopics.text.words import RULES
 
 
 def _settings_of(value: Any) -> Any:
@@ -114,6 +115,11 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _settings_fit_together(self) -> Study:
+        if self.text.version != RULES:
+            raise ValueError(
+                f"text.version = {self.text.version}, and this fedtopics makes words by version "
+                f"{RULES} of the rules; leave it out, and install one version on all sides"
+            )
         least, drawn = self.federation.min_clients, self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
@@ -327,7 +333,8 @@ def _hindrance(study: Study) -> str:
 def plan_of(study: Study, start: WarmStart | None = None) -> Plan[Any]:
     """Return a study as its method sees it."""
     promised = study.privacy, len(study.clients)
-    return Plan(study.method, study.text, study.vocabulary, study.seed, start, *promised)
+    settings = study.method.read_by(study.text)
+    return Plan(settings, study.text, study.vocabulary, study.seed, start, *promised)
 
 
 def in_the_clear(study: Study) -> list[str]:

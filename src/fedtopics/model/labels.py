@@ -120,6 +120,7 @@ def _phrases(model: Finder, documents: Any, least: int) -> list[list[str]]:
 def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
     """Yield each document as lists of words that follow each other: texts end at punctuation."""
     changes: dict[str, Any] = {"stop_words": "none", "own_stop_words": (), "ngrams": (1, 1)}
+    changes["languages"] = rules.languages or (rules.stop_words,)  # of texts, stop words or not
     as_written = rules.model_copy(update=changes)
     if corpus.is_tokenised:
         yield from ([words] for batch in tokens(corpus, as_written) for words in batch)

@@ -91,9 +91,16 @@ def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
 
 
 def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[str]]:
-    """Split texts as the model's documents were; lists of words are split already."""
+    """Split texts as the model's documents were; words of lists are brought into that form."""
     rules = TextRules() if model.text.token_pattern == LISTS else model.text
-    return [words for batch in tokens(Corpus.of(texts), rules) for words in batch]
+    corpus, known = Corpus.of(texts), model.vocabulary.index
+    found = [words for batch in tokens(corpus, rules) for words in batch]
+    if not corpus.is_tokenised:
+        return found
+    return [
+        [form for w in words for form in ([w] if w in known else rules.given([w])[0])]
+        for words in found
+    ]
 
 
 def occurrences(model: Topics) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ training and afterwards. The packages that know languages are the extra ``langua
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -196,24 +196,29 @@ class WordsOfLanguages:
     def _left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
         """Return stop words in the form that they have in texts of these languages."""
         if likely not in self._lists:
-            of = likely if self._stop_words == OF_LANGUAGES else (self._stop_words,)
-            forms = {form for w in self._own_stop_words for form in self._forms(w, likely[0], True)}
-            for language in of:
-                forms.update(*(self._forms(word, language) for word in stop_words(language)))
+            forms = {*self._as_found(self._own_stop_words, likely[0])}
+            for language in likely if self._stop_words == OF_LANGUAGES else (self._stop_words,):
+                for word in stop_words(language):
+                    written, words = self._read(word, language)
+                    forms |= {written, " ".join(words)}
             self._lists[likely] = frozenset(forms)
         return self._lists[likely]
 
-    def _forms(self, stop_word: str, language: str, is_own: bool = False) -> list[str]:
-        """Return a stop word as it is found; of several words, as an n-gram, or each if own."""
-        written = normal(stop_word)
-        if self._lowercase:
-            written = lower(written, language)
-        if self._is_own:
-            return [written]
-        words = self._found(written, language)
-        if is_own and len(words) > self._ngrams[1]:
-            return words
-        return [written, " ".join(words)]
+    def _as_found(self, given: Iterable[str], language: str) -> Iterator[str]:
+        """Yield words that people give as texts have them: several if no n-gram is as long."""
+        for word in given:
+            written, words = self._read(word, language)
+            yield from words if len(words) > self._ngrams[1] else [" ".join(words) or written]
+
+    def _read(self, word: str, language: str) -> tuple[str, list[str]]:
+        written = lower(normal(word), language) if self._lowercase else normal(word)
+        return written, [written] if self._is_own else self._found(written, language)
+
+    def given(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Return words that people give as texts have them, each once, and which are stop words."""
+        found = [*dict.fromkeys(self._as_found(words, self._languages[0]))]
+        left_out = self._left_out(self._languages)
+        return found, [word for word in found if word in left_out]
 
 
 @cache

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING
 
-from fedtopics.text.languages import DETECT, OF_LANGUAGES, WordsOfLanguages, language_name
-from fedtopics.text.words import LISTS, PATTERNS, compile_pattern, normal, splitter
+from fedtopics.text.languages import (
+    DETECT,
+    OF_LANGUAGES,
+    WordsOfLanguages,
+    is_unspaced,
+    language_name,
+)
+from fedtopics.text.words import LISTS, PATTERNS, RULES, compile_pattern, normal, splitter
 
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
@@ -39,6 +46,9 @@ class TextRules(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    version: int = Field(
+        RULES, ge=1, description="of the rules by which texts become words; another one is refused"
+    )
     lowercase: bool = Field(True, description="make texts lower case")
     html: Html = Field(
         "auto",
@@ -138,11 +148,38 @@ class TextRules(BaseModel):
         matching takes too long; StudyError if it is "lists", and FedTopicsError where a package
         that the languages need is missing.
         """
-        clean = cleaner(self.html, self.addresses)
-        split = tokeniser or splitter(self.token_pattern)
-        others = self.model_dump(exclude={"html", "addresses", "token_pattern"})
-        words = WordsOfLanguages(split, tokeniser is not None, **others)
+        if self.version != RULES:
+            warnings.warn(
+                f"The model was trained with version {self.version} of the rules by which texts "
+                f"become words, and this fedtopics has version {RULES}: words with apostrophes, "
+                "hyphens, marks or invisible characters may not be found. Train it again to be "
+                "sure.",
+                stacklevel=2,
+            )
+        clean, words = cleaner(self.html, self.addresses), self._words(tokeniser)
         return lambda text: words(clean(text))
+
+    def given(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Return words that people give as texts have them, and which are stop words.
+
+        Of several languages they are as in the first one. They are no base forms, and of scripts
+        without spaces not split, as that needs packages that a server lacks.
+        """
+        if self.token_pattern == LISTS:
+            return list(dict.fromkeys(map(normal, words))), []
+        changes: dict[str, Any] = {"lemmas": False}
+        if DETECT in self.languages or is_unspaced(self.languages):
+            changes |= {"languages": ()}
+            if self.stop_words == OF_LANGUAGES:
+                changes |= {"stop_words": "none"}
+        else:
+            changes |= {"languages": self.languages[:1]}
+        return self.model_copy(update=changes)._words().given(words)
+
+    def _words(self, tokeniser: Callable[[str], list[str]] | None = None) -> WordsOfLanguages:
+        split = tokeniser or splitter(self.token_pattern)
+        others = self.model_dump(exclude={"version", "html", "addresses", "token_pattern"})
+        return WordsOfLanguages(split, tokeniser is not None, **others)
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:

@@ -115,7 +115,7 @@ class Bounded(TopicSettings):
         StudyError if the study names none, and its embedding model is not here or has other pieces.
         """
         if self.words:
-            return list(self.words)
+            return text.given(self.words)[0]
         name = self.encoder_of_words.model
         try:
             encoder = sentence_encoder(name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -18,6 +18,7 @@ from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
+from fedtopics.text.words import nearest
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,37 @@ def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
         raise ValueError("each of seed_topics needs at least one word")
     if len(set(map(frozenset, seeds))) < len(seeds):
         raise ValueError("two of seed_topics have the same words; give each its own")
+
+
+def seeds_in(
+    text: TextRules, seeds: Sequence[Sequence[str]], n_topics: int
+) -> tuple[tuple[str, ...], ...]:
+    """Return the words of seed_topics as texts have them; StudyError if a topic has none left."""
+    found = []
+    for number, words in enumerate(seeds):
+        given, left_out = text.given(words)
+        found.append(tuple(word for word in given if word not in left_out))
+        if not found[-1]:
+            raise StudyError(
+                f"All words of topic {number} of seed_topics are stop words, which no document "
+                f"keeps: {', '.join(given)}. Give others, or set stop_words."
+            )
+    try:
+        check_seeds(found, n_topics)
+    except ValueError as error:
+        raise StudyError(f"As documents have their words, {error}.") from None
+    return tuple(found)
+
+
+def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> None:
+    """Raise StudyError if all words of a topic, by its number in seed_topics, are unknown."""
+    for number, words in seeds.items():
+        if not any(word in known for word in words):
+            near = next(filter(None, (nearest(word, known) for word in words)), "")
+            raise StudyError(
+                f"No word of topic {number} of seed_topics is in the agreed vocabulary: "
+                f"{', '.join(words)}. Give words that documents have{near and f', such as {near}'}."
+            )
 
 
 class MethodName(BaseModel):
@@ -192,6 +224,10 @@ class TopicSettings(BaseModel):
     def unbounded(self) -> str:
         """Why a study with [privacy] cannot have these settings; nothing if it can."""
         return self.UNBOUNDED
+
+    def read_by(self, text: TextRules) -> Self:
+        """Return them with the words that people give as documents have them."""
+        return self
 
     def public_words(self, text: TextRules) -> list[str]:
         """Return the words of a study with [privacy], of settings that can have it."""

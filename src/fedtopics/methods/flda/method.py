@@ -34,6 +34,7 @@ from fedtopics.methods.core.events import VocabularyAgreed
 from fedtopics.methods.core.final import count_pairs, describe
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.replies import LONGEST, Template, counts
+from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
@@ -233,6 +234,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
                 "No topic is left: no two clients have similar ones, or none has enough "
                 "documents. Lower threshold or min_new_documents, or keep unmatched topics."
             )
+        known = {word for topic in state.topics if topic.clients for word in topic.words}
+        unmet = {t.id: [*t.words] for t in state.topics if t.seed and not t.clients}
+        check_known(unmet, known)
         agreement, pseudo_counts = self._count_words(agreement.clients, topics)
         vocabulary = agreement.vocabulary
         documents, unknown = agreement.documents, agreement.documents - agreement.training

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
-from fedtopics.methods.core.settings import MethodPreset, TopicSettings, check_seeds
+from fedtopics.methods.core.settings import MethodPreset, TopicSettings, check_seeds, seeds_in
 from fedtopics.methods.flda.topic_lists import Linkage
 from fedtopics.text.arrivals import ArrivalSettings
+from fedtopics.text.rules import TextRules
 
 # Algorithms 1 to 3. Every copy of the paper lacks lines of the first: two ways to read it.
 _PAPER = {
@@ -96,6 +97,11 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, MethodPreset):
         if self.stop == "coherence" and self.coherence == "nothing":
             raise ValueError('stop = "coherence" needs a coherence that is not "nothing"')
         return self
+
+    def read_by(self, text: TextRules) -> Self:
+        """Return them with seed_topics as documents have these words."""
+        seeds = seeds_in(text, self.seed_topics, self.n_components)
+        return self.model_copy(update={"seed_topics": seeds})
 
     @property
     def adds_up(self) -> bool:

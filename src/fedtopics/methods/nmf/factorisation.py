@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import NMFShape, rarities
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.replies import LIMIT, Field, Template, of_topics, sums
+from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Step, iterate
 
 PASSES = 8  # of sums over all documents; with 4, seeds differ by .02 in NPMI
@@ -146,13 +146,9 @@ def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> N
 def pulls(seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int) -> Numbers:
     """Return directions of given words, of length 1 or 0, (n_words, n_topics)."""
     found = np.zeros((len(words), n_topics))
+    check_known(dict(enumerate(seeds)), words)
     for number, given in enumerate(seeds):
         known = [words[word] for word in given if word in words]
-        if not known:
-            raise StudyError(
-                f"No word of topic {number} of seed_topics is in the agreed vocabulary; give words "
-                "that documents have, lower case if texts are."
-            )
         found[known, number] = 1 / np.sqrt(len(known))
     return found
 

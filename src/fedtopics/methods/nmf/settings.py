@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedtopics.inference.nmf import NMFShape
 from fedtopics.methods.bounded.settings import Bounded, Shares
-from fedtopics.methods.core.settings import MethodName, check_seeds
+from fedtopics.methods.core.settings import MethodName, check_seeds, seeds_in
+from fedtopics.text.rules import TextRules
 
 
 class NMFSettings(Bounded, NMFShape, MethodName):
@@ -40,6 +41,11 @@ class NMFSettings(Bounded, NMFShape, MethodName):
     def _seeds_fit(self) -> NMFSettings:
         check_seeds(self.seed_topics, self.n_components)
         return self
+
+    def read_by(self, text: TextRules) -> Self:
+        """Return them with seed_topics as documents have these words."""
+        seeds = seeds_in(text, self.seed_topics, self.n_components)
+        return self.model_copy(update={"seed_topics": seeds})
 
     @property
     def stops(self) -> dict[str, float]:
