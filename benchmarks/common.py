@@ -109,6 +109,7 @@ def measured(
 ) -> list[Row]:
     """Measure the tasks that have no row yet; return the rows of all of them."""
     from fedtopics.files import RowFile
+    from fedtopics.text.words import RULES
 
     kept, every = RowFile(given.folder / f"{given.name}.jsonl"), list(tasks)
 
@@ -119,7 +120,7 @@ def measured(
         if event["name"]:
             print(f"{event['done'] + 1} of {event['models']}: {event['name']}", flush=True)
 
-    kept.fill(every, key_of, measure, title, tell)
+    kept.fill(every, key_of, lambda task: {"rules": RULES} | measure(task), title, tell)
     return [row for task in every if (row := kept.find(key_of(task)))]
 
 
@@ -127,6 +128,11 @@ def kept_rows(given: argparse.Namespace) -> list[Row]:
     """Return all rows of a benchmark, those of earlier options too."""
     path = given.folder / f"{given.name}.jsonl"
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def rules_of(rows: Iterable[Row]) -> str:
+    """Return by which version of the rules texts became words; the first one had no number."""
+    return "/".join(sorted({str(row.get("rules", 1)) for row in rows}))
 
 
 def table(head: str, rows: Iterable[Sequence[object]], left: int = 1) -> list[str]:
@@ -137,8 +143,14 @@ def table(head: str, rows: Iterable[Sequence[object]], left: int = 1) -> list[st
 
 
 def write(given: argparse.Namespace, lines: Iterable[str], name: str = "") -> None:
-    """Keep a page of results and print it."""
+    """Keep a page of results and print it; of texts, with the version of the rules of words."""
     text = "\n".join(lines).rstrip() + "\n"
+    if getattr(given, "data", None) is not None:
+        from fedtopics.text.words import RULES
+
+        kept = given.folder / f"{given.name}.jsonl"
+        rules = rules_of(kept_rows(given) if kept.exists() else [{"rules": RULES}])
+        text += f"\nTexts became words by version {rules} of the rules.\n"
     (given.folder / f"{name or given.name}.md").write_text(text, "utf-8")
     sys.stdout.write(text)
 

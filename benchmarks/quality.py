@@ -29,6 +29,7 @@ from benchmarks.common import (
     measured,
     memory_mb,
     parquet,
+    rules_of,
     write,
 )
 from experiments.made_up import write as write_made_up
@@ -38,6 +39,7 @@ from fedtopics.metrics import coherence_of, normalised_mutual_information, uniqu
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits, agree, count_words, tokens
+from fedtopics.text.words import RULES
 
 SETTINGS = (("m10", 20), ("news_outlets", 20), ("20ng", 20), ("20ng", 50))
 OURS = ("zeroshottm", "combinedtm", "prodlda", "lda", "nmf", "mixture")
@@ -59,11 +61,13 @@ reduced to the number of topics on the pooled documents, which favours it, and m
 25 words. NPMI and c_v of the ten words shown (20ng: by document, its word order is lost; others: \
 windows of 10 and 110 words); top10, top25: share of different words; NMI of each document's main \
 topic with its label (outliers count as one topic). Seconds of training (without embeddings) and \
-peak memory are those of the runs, with the threads named. Command: \
+peak memory are those of the runs, with the threads named, and texts became words by the version \
+of the rules. Command: \
 `make bench NAME=quality DATA=folder`."""
 HEADER = """\
-| model | documents | seeds | NPMI | by probability | c_v | top10 | top25 | NMI | s | MB | threads |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
+| model | documents | seeds | NPMI | by probability | c_v | top10 | top25 | NMI | s | MB | threads \
+| rules |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def jobs(sets: list[str], seeds: int) -> Iterator[Job]:
 
 def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
     """Write the documents and the vocabulary that all contestants get."""
-    documents, words = work / f"{name}.parquet", work / f"{name}.json"
+    documents, words = work / f"{name}-{RULES}.parquet", work / f"{name}-{RULES}.json"
     if not documents.exists():
         work.mkdir(exist_ok=True)
         table = pq.read_table(parquet(data, name))
@@ -240,7 +244,7 @@ def cells_of(rows: list[dict[str, Any]]) -> list[str]:
     scores = [spread([r[column] for r in good if column in r]) for column in COLUMNS]
     middle = [f"{np.mean([r[c] for r in good]):,.0f}" for c in ("seconds", "peak_mb")]
     threads = "/".join(sorted({str(r["threads"]) for r in good}))
-    return [str(len(good)), *scores, *middle, threads]
+    return [str(len(good)), *scores, *middle, threads, rules_of(good)]
 
 
 def place(name: str, clients: str) -> str:

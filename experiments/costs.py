@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.report import Found, Table, versions
 from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.text.words import RULES
 
 T = TypeVar("T")
 HOUR = 3600  # seconds
@@ -41,7 +42,7 @@ def measured(
         _forget_peak()
         row = work(task)
         cost = {"core_seconds": round(time.process_time() - begun, 1), "megabytes": _peak()}
-        return {"cost": cost, "versions": versions(packages)} | row
+        return {"cost": cost, "versions": versions(packages), "rules": RULES} | row
 
     return with_cost
 

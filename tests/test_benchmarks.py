@@ -16,6 +16,7 @@ import pytest
 from benchmarks import __main__ as entry
 from benchmarks import common
 from experiments.commands import group
+from fedtopics.text.words import RULES
 
 ROOT = Path(__file__).parents[1]
 KNOWN = entry.benchmarks()
@@ -142,8 +143,9 @@ def test_what_has_a_row_is_not_measured_again(
 
     common.measured(given, [{"n": 2}, {"n": 3}], measure)
     assert common.measured(given, [{"n": 3}, {"n": 4}], measure) == [
-        {"n": 3, "square": 9}, {"n": 4, "square": 16},
+        {"n": 3, "rules": RULES, "square": 9}, {"n": 4, "rules": RULES, "square": 16},
     ]  # fmt: skip
+    assert common.rules_of([{"n": 1}, *common.kept_rows(given)]) == f"1/{RULES}"
     assert asked == [2, 3, 4]
     assert [row["n"] for row in common.kept_rows(given)] == [2, 3, 4]
 

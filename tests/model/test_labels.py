@@ -15,7 +15,10 @@ from fedtopics.errors import ModelError, StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
+from fedtopics.model.labels import _segments
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.text.corpus import Corpus
+from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.clients import ALL
 from tests.helpers.models import made
@@ -211,3 +214,9 @@ def test_labels_have_phrases_of_ones_own_documents(estimator: LDA) -> None:
     assert labels[1 - boats] == words[1 - boats]
     assert model.suggest_labels(PHRASED, min_documents=13) == words
     assert "master mason" not in model.suggest_labels(PHRASED, min_documents=1)[boats]  # not first
+
+
+def test_phrases_are_of_whole_words_in_the_texts_form() -> None:
+    texts = Corpus.of(["हिन्दी में, l\u2019arbre est vert. Bee\u00adch don\u2019t"])
+    found = [*_segments(texts, TextRules(stop_words="fr"))]
+    assert found == [[["हिन्दी", "में"], ["arbre", "est", "vert"], ["beech", "don't"]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from contextlib import suppress
 from importlib import import_module
 
@@ -74,6 +75,7 @@ class TerminatedError(BaseException):
 
 def main(command: click.Command = app) -> None:
     """Run the command line; turn every error into one line and an exit code."""
+    warnings.formatwarning = lambda message, *_, **__: f"fedtopics: {visible(str(message))}\n"
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         code = _ran(command)

@@ -6,7 +6,6 @@ the place of a label that somebody gave.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -19,12 +18,12 @@ from fedtopics.model.search import is_form
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
+from fedtopics.text.words import WITHIN, normal
 
 WORDS, PARTS = 10, 3  # of a topic that are looked at; of a label
 LONGEST_LABEL = 100  # characters
 PHRASES, LONGEST_PHRASE = 2, 3  # of a label; words
 LEAST = 5  # documents of a topic that have a phrase, as of a word in the usual policy
-PUNCTUATION = re.compile(r"[^\w\s'-]+|\n+")
 OWN = 0.5  # share of a phrase's documents that have to be the topic's
 CLOSE = 0.7  # share of the documents with a phrase's words that have to have it as a phrase
 Phrase = tuple[str, ...]
@@ -125,8 +124,11 @@ def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
     if corpus.is_tokenised:
         yield from ([words] for batch in tokens(corpus, as_written) for words in batch)
         return
+    import regex  # to which marks are parts of words; here, as in `compile_pattern`
+
+    punctuation = regex.compile(rf"[^\w\s{WITHIN}]+|\n+")
     for batch in corpus.texts():
-        parts = [PUNCTUATION.split(text) for text in batch]
+        parts = [punctuation.split(normal(text)) for text in batch]
         flat = Corpus.of([part for each in parts for part in each])
         words = iter([each for some in tokens(flat, as_written) for each in some])
         yield from ([*islice(words, len(each))] for each in parts)

@@ -158,7 +158,7 @@ class WordsOfLanguages:
             likely = tuple(find_likely(lower(text) if self._early else text, self._languages))
         words, left_out = self._found(text, likely[0]), self._left_out(likely)
         if self._lemmas:
-            words = [*self._base_forms(words, likely[0], left_out)]
+            words = self._base_forms(words, likely[0], left_out)
         words = [word for word in words if word not in left_out]
         least, most = self._ngrams
         if most == 1:
@@ -180,18 +180,12 @@ class WordsOfLanguages:
             for part in (self._split(word[found.end() :]) if found else [word])
         ]  # fmt: skip
 
-    def _base_forms(
-        self, words: list[str], language: str, left_out: frozenset[str]
-    ) -> Iterator[str]:
-        code = NAMES[language]
-        for word in words:
-            # A longer one is no word of a study, and what is looked up once stays in memory.
-            if len(word) <= LONGEST_WORD and self._case(word, language) not in left_out:
-                yield self._case(_lemma(word, code), language)
-
-    def _case(self, word: str, language: str) -> str:
-        late = self._lowercase and not self._early
-        return _lower(word, language) if late else word
+    def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
+        code, late = NAMES[language], self._lowercase and not self._early
+        case = _lower(language) if late else str
+        # A longer one is no word of a study, and what is looked up once stays in memory.
+        usable = (word for word in words if len(word) <= LONGEST_WORD)
+        return [case(_lemma(word, code)) for word in usable if case(word) not in left_out]
 
     def _left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
         """Return stop words in the form that they have in texts of these languages."""
@@ -239,7 +233,10 @@ def _lemma(word: str, code: str) -> str:
     return word if len(found) < LEAST or any(map(str.isspace, found)) else found
 
 
-_lower = lru_cache(KEPT)(lower)
+@cache
+def _lower(language: str) -> Callable[[str], str]:
+    """Return `lower` of a language, which looks a word up once."""
+    return lru_cache(KEPT)(lambda word: lower(word, language))
 
 
 @cache
