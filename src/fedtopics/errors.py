@@ -19,6 +19,12 @@ All of them are permanent: trying again without a change cannot help.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+MOST_NAMES = 30  # that a message lists
+
 
 class FedTopicsError(Exception):
     """Base of all errors of fedtopics."""
@@ -62,3 +68,31 @@ class FederationError(FedTopicsError):
     """Server and clients cannot work together: connection, versions, quorum."""
 
     exit_code = 4
+
+
+def nearest(name: object, known: Iterable[object]) -> str:
+    """Say which known name is the nearest to one that is none of them, or which there are.
+
+    Examples
+    --------
+    >>> nearest("South", ["north", "south"]), nearest("elm", ["north", "south"])
+    ("did you mean 'south'?", 'known: north, south.')
+    """
+    names = {str(each).casefold(): each for each in known}
+    if close := get_close_matches(str(name).casefold(), names, 1):
+        return f"did you mean {names[close[0]]!r}?"
+    shown = ", ".join(str(each) for each in [*names.values()][:MOST_NAMES])
+    return f"known: {shown}{', ...' if len(names) > MOST_NAMES else '.'}"
+
+
+def check_keys(
+    given: Any, known: Collection[Any], what: str, error: type[InputError] = StudyError
+) -> None:
+    """Raise an error if what is given by name is no mapping, or one of its keys is not known.
+
+    `what` says in a word what a key names: "client".
+    """
+    if not isinstance(given, Mapping):
+        raise error(f"Give a mapping of {what} to value, not {type(given).__name__}.")
+    if unknown := [key for key in given if key not in known]:
+        raise error(f"There is no {what} {unknown[0]!r}; {nearest(unknown[0], known)}")

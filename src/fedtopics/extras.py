@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
-from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.errors import FedTopicsError, StudyError, nearest
 
 VERSION = "0.1.0"
 Item = TypeVar("Item")
@@ -70,8 +70,8 @@ class Registry(Generic[Item]):
             self._load_installed(name)
         if name not in self._items:
             raise StudyError(
-                f"There is no {self._what} {name!r}; known: {', '.join(self.names)}. Install or "
-                "register it."
+                f"There is no {self._what} {name!r}; {nearest(name, self.names)} Others are found "
+                "once they are installed or registered."
             )
         return self._items[name]
 

@@ -144,7 +144,7 @@ def test_damaged_models_and_checkpoints(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "No such command 'nope'."),
+        (["nope"], "There is no command 'nope'; known: demo, run, "),
         (["run"], "Name a study file, or print one with --example."),
         (["run", "nowhere.toml"], "No such file or directory."),
         (["run", "study.toml", "--resume"], "no run in runs/study to resume"),

@@ -203,7 +203,7 @@ def test_a_search_over_settings() -> None:
         ({"optimizer": "fedavg"}, "does not go with local_steps 1"),
         ({"dropout": 1.0}, "'method.dropout' is 1.0"),
         ({"random_state": -1}, "'seed' is -1"),
-        ({"hiden": (9, 9)}, "there is no key 'method.hiden'; remove it or correct its name"),
+        ({"hiden": (9, 9)}, "There is no setting 'hiden'; did you mean 'hidden'"),
         ({"settings": {"norm": "none"}}, "'method.norm' is 'none'"),
         ({"settings": ["norm"]}, "give a mapping of names to values"),
         ({"settings": {"max_rounds": 5}}, "The max_rounds of ProdLDA is 3 already; leave out 5"),

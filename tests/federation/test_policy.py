@@ -14,9 +14,9 @@ from fedtopics.text.words import PATTERNS
 
 def test_policy_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
-    path.write_text('min_documents = 3\nmethods = ["gfedntm", "other"]\n')
+    path.write_text('min_documents = 3\nmethods = ["gfedntm", "lda"]\n')
     policy = Policy.read(path)
-    assert policy == Policy(min_documents=3, methods=("gfedntm", "other"))
+    assert policy == Policy(min_documents=3, methods=("gfedntm", "lda"))
     assert (policy.min_document_frequency, policy.max_rounds) == (5, 100_000)
     assert (policy.min_clients_in_sum, policy.token_patterns) == (2, ())
 
@@ -38,7 +38,7 @@ def test_where_replies_are_seen_few_documents_are_256() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("min_document = 3", "there is no key 'min_document'; remove it or correct its name"),
+        ("min_document = 3", "there is no key 'min_document'; did you mean 'min_documents'?"),
         ("min_documents = 0", "'min_documents' is 0: Input should be greater than or equal to 1"),
         ('max_rounds = "many"', "'max_rounds' is 'many'"),
         ("min_documents = ", "Invalid"),

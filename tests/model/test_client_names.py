@@ -39,7 +39,7 @@ def test_where_it_is_shown() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"west": "West"}, "no client 'west' to name; the model's are north, south"),
+        ({"west": "West"}, "no client 'west'; known: north, south"),
         ({"north": "x" * 101}, "name of client north has 101 characters"),
         ({"north": "a\nb"}, "name of client north holds a control character"),
         ({"north": 3}, "name of client north is no text"),

@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from fedtopics.errors import FedTopicsError
+from fedtopics.errors import FedTopicsError, nearest
 from fedtopics.extras import VERSION
 from fedtopics.harmless import visible
 
@@ -57,7 +57,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            ctx.fail(f"There is no command {cmd_name!r}; {nearest(cmd_name, COMMANDS)}")
         module, _, name = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import StudyError, check_keys
 from fedtopics.estimators.fitted import SavedEstimator
 from fedtopics.estimators.inputs import Clients, Given, columns_of, corpus_of, stop_word_settings
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -25,6 +25,7 @@ from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.core.plan import WarmStart
+from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.model.folder import checked_names
 from fedtopics.text.checks import language_sentence
 from fedtopics.text.corpus import Corpus
@@ -341,6 +342,12 @@ class TopicEstimator(
                 "Counts do not say which words are near each other: leave out coherence, or give "
                 "texts."
             )
+        name = method.get("name", "gfedntm")
+        if name in METHODS.names:  # else the study refuses it
+            known = [*find_method(name).settings.model_fields, *TextRules.model_fields]
+            known += [*VocabularyLimits.model_fields, *self._get_param_names()]
+            known += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
+            check_keys(self.settings or {}, known, "setting")
         called = given.called if given else {}
         clients = {client: {"name": name} for client, name in called.items()}
         return Study.make(

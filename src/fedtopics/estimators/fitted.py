@@ -224,6 +224,7 @@ class SavedEstimator(FittedTopics):
     _fixed: ClassVar[Mapping[str, Any]]
     _get_param_names: Any
     get_params: Any
+    _as_study: Callable[..., Any]
 
     def save(self, path: str | Path) -> Path:
         """Write the fitted model to a folder, as `TopicModel.save_pretrained`, and its parameters.
@@ -271,6 +272,8 @@ class SavedEstimator(FittedTopics):
                 "load it by TopicEstimator.load."
             )
         estimator: Self = kind(**given)
+        if parameters.keys() - {*kind._get_param_names()}:
+            estimator._as_study(0)  # refuses what is no setting
         estimator.model_ = model
         return estimator
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fedtopics.errors import DataError, InputError, StudyError
+from fedtopics.errors import DataError, InputError, StudyError, check_keys
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.pki.names import CLIENT_NAME
@@ -46,10 +46,11 @@ class Clients:
         return cls(documents, {name: key for key, name in names.items()})
 
     def by_name(self, given: Mapping[Any, Any] | None) -> dict[str, Any]:
-        """Return what is given by key or name of a client, by its name."""
-        given = given or {}
-        by_name = {name: given[key] for name, key in self.keys.items() if key in given}
-        return {name: given[name] for name in self.keys.keys() & given.keys()} | by_name
+        """Return what is given by key or name of a client, by its name; refuse other keys."""
+        names: dict[Any, str] = {name: name for name in self.keys}
+        names |= {key: name for name, key in self.keys.items()}
+        check_keys(given or {}, names, "client")
+        return {names[key]: each for key, each in (given or {}).items()}
 
     def called(self, names: Mapping[Any, str] | None) -> dict[str, str]:
         """Return what people call clients: as given, else the key where it is not the name."""

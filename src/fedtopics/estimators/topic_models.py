@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import StudyError, check_keys
 from fedtopics.estimators.base import Splitter, StopWords, TopicEstimator
 from fedtopics.estimators.inputs import Given
 from fedtopics.federation.policy import Policy
@@ -324,7 +324,9 @@ class GuidedLDA(FLDA):
 def _read_seed_topics(path: Path) -> Any:
     try:
         with explained(f"The words in {path}"):
-            return read_toml(path)["seed_topics"]
+            content = read_toml(path)
+            check_keys(content, ["seed_topics"], "key")
+            return content["seed_topics"]
     except KeyError:
         raise StudyError(
             f'{path} has no words; write: seed_topics = [["fever", "cough"], ["sleep"]].'

@@ -6,11 +6,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from fedtopics.errors import PolicyError
+from fedtopics.errors import PolicyError, check_keys
 from fedtopics.federation.study_tables import explained
 from fedtopics.files import read_toml
+from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.account import Account
 from fedtopics.text.rules import TextRules
@@ -71,6 +72,12 @@ class Policy(BaseModel):
         (), description="patterns of words that texts may be split by, besides those with a name"
     )
 
+    @field_validator("methods")
+    @classmethod
+    def _methods_exist(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        check_keys(dict.fromkeys(value or ()), METHODS.names, "method")
+        return value
+
     @classmethod
     def read(cls, path: str | Path) -> Policy:
         """Read a policy from a TOML file.
@@ -80,7 +87,7 @@ class Policy(BaseModel):
         StudyError
             If the file is missing, is not TOML, or has an unknown key.
         """
-        with explained(f"The policy {path}"):
+        with explained(f"The policy {path}", cls):
             policy = cls(**read_toml(Path(path)))
         if policy.max_epsilon is None:  # no account is kept
             return policy

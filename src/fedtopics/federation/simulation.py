@@ -7,7 +7,7 @@ client, the centralised one pools the corpora first, the federated one names all
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.engines.local import LocalClients
-from fedtopics.errors import DataError, InputError, RunError
+from fedtopics.errors import DataError, InputError, RunError, StudyError, check_keys
 from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
@@ -96,11 +96,24 @@ def train(
     if at_once is None:
         at_once = out is None and not is_robust
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
-    policies = study.policies() if policies is None else policies
-    rules = {name: policies.get(name, Policy()) for name in documents}
+    rules = policies_of(study, documents, policies)
     simulation = _Simulation(study.with_clients(documents), documents, rules, on_event, at_once)
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
     return simulation.train(None if out is None else Path(out), resume, warm_start)
+
+
+def policies_of(study: Study, clients: Collection[str], given: Any = None) -> dict[str, Policy]:
+    """Return each client's policy: as given, or as the study names it, or the default one.
+
+    StudyError if a policy is nobody's, or the study has no client of a name and a client too much.
+    """
+    if study.clients.keys() - set(clients):
+        check_keys(dict.fromkeys(clients), study.clients, "client of the study")
+    given = study.policies() if given is None else given
+    check_keys(given, {*clients, *study.clients}, "client")
+    if wrong := [name for name, policy in given.items() if not isinstance(policy, Policy)]:
+        raise StudyError(f"What is given for client {wrong[0]!r} is no Policy; give Policy(...).")
+    return {name: given.get(name, Policy()) for name in clients}
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def _settings_of(value: Any) -> Any:
     if isinstance(value, TopicSettings):
         return value
     name = value.get("name", "gfedntm") if isinstance(value, Mapping) else None
-    if name not in METHODS.names:
+    if name is None:
         raise ValueError(f"a method is a table with name = one of {', '.join(METHODS.names)}")
     try:
         method = find_method(name)
@@ -266,7 +266,8 @@ class Study(BaseModel):
         StudyError
             If a key is unknown or a value does not fit.
         """
-        with explained("The study"):
+        with explained("The study", cls) as content:
+            content |= settings
             return cls(**settings)
 
     @classmethod
@@ -279,8 +280,8 @@ class Study(BaseModel):
             If the file is missing, is not TOML, or has an unknown key or a wrong value.
         """
         path = Path(path)
-        with explained(f"The study {path}"):
-            content = read_toml(path)
+        with explained(f"The study {path}", cls) as content:
+            content |= read_toml(path)
             clients = content.get("clients", {})
             for client in clients.values() if isinstance(clients, dict) else ():
                 if not isinstance(client, dict):

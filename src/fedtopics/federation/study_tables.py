@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from fedtopics import harmless
-from fedtopics.errors import DataError, FedTopicsError, StudyError
+from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest
 from fedtopics.files import read_toml
 from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.core.outliers import Rule
@@ -116,7 +116,7 @@ class ClientData(BaseModel):
 
 def read_rules(path: Path) -> TextRules:
     """Read a client's own rules for texts; StudyError if the file cannot be used."""
-    with explained(f"The rules {path}"):
+    with explained(f"The rules {path}", TextRules):
         return TextRules(**read_toml(path))
 
 
@@ -212,26 +212,48 @@ def with_privacy(study: Any) -> Any:
     return {**study, "method": {**usual, **method}}
 
 
-def explain(error: Exception) -> str:
-    """Say in one line what pydantic, tomllib or the file system found."""
+def explain(error: Exception, model: Any = None, content: Any = None) -> str:
+    """Say in one line what pydantic, tomllib or the file system found.
+
+    `model` is what was made of `content`; a key that it does not have is told the nearest one.
+    """
     problem = str(error.strerror if isinstance(error, OSError) else error)
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
         problem = f"{where!r:.80} is {first['input']!r:.80}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
-            problem = f"there is no key {where!r:.80}; remove it or correct its name"
-    return problem.removesuffix(".") + "."
+            problem = f"there is no key {where!r:.80}; "
+            keys = [] if model is None else _keys(model, content, first["loc"][:-1])
+            problem += nearest(first["loc"][-1], keys) if keys else "correct its name"
+    return problem if problem.endswith("?") else problem.removesuffix(".") + "."
+
+
+def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
+    """Return the keys that a table can have, by its place in a file and the model of that."""
+    for part in path:
+        if part in model.model_fields:  # else it names a client
+            kind = model.model_fields[part].annotation
+            kinds = [each for each in (kind, *get_args(kind)) if hasattr(each, "model_fields")]
+            model = kinds[0]
+        if model is TopicSettings:
+            model = find_method(content[part].get("name", "gfedntm")).settings
+    return [*model.model_fields]
 
 
 @contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Raise a StudyError of one line where a file, or values, that people wrote are wrong."""
+def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
+    """Raise a StudyError of one line where a file, or values, that people wrote are wrong.
+
+    What is yielded takes what the model is made of.
+    """
+    content: dict[str, Any] = {}
     try:
-        yield
+        yield content
     except (OSError, ValueError) as error:
-        raise StudyError(f"{what} cannot be used: {explain(error)}") from None
+        reason = explain(error, model, content)
+        raise StudyError(f"{what} cannot be used: {reason}") from None
 
 
 def as_toml(model: BaseModel, table: str = "", *, example: bool = False) -> str:

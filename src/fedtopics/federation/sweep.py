@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import train
+from fedtopics.federation.simulation import corpora_by_name, policies_of, train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
 from fedtopics.inference.lda import refine
@@ -113,9 +113,9 @@ def sweep(
     numbers = sorted(set(topics))
     _check(study, numbers, seeds)
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
-    sources = study.corpora() if corpora is None else corpora
-    policies = study.policies() if policies is None else policies
-    rows, folder = _train_all(study, sources, policies, tasks, Path(out), on_event)
+    sources = study.corpora() if corpora is None else corpora_by_name(corpora)
+    rules = policies_of(study, sources, policies)
+    rows, folder = _train_all(study, sources, rules, tasks, Path(out), on_event)
     stability = {}
     for number in numbers:
         folders = [folder / _name(task) for task in tasks if task[0] == number]
@@ -134,16 +134,13 @@ def _check(study: Study, numbers: Sequence[int], seeds: int) -> None:
 
 
 def _train_all(
-    study: Study, sources: Mapping[str, Any], policies: Mapping[str, Policy],
+    study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy],
     tasks: Sequence[Task], out: Path, on_event: OnEvent,
 ) -> tuple[list[dict[str, Any]], Path]:  # fmt: skip
     """Train what is not trained yet; return all rows, and the folder of the models.
 
     Studies that differ in anything that a model depends on have rows and folders of their own.
     """
-    if not sources:
-        raise DataError("There are no clients; give at least one with documents.")
-    documents = {name: Corpus.of(data) for name, data in sources.items()}
     study = study.with_clients(documents)
     identity = _identify(study, documents, policies)
     folder, kept = out / "models" / identity, RowFile(out / "runs.jsonl")
@@ -173,7 +170,7 @@ def _name(task: Task) -> str:
 def _identify(study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy]) -> str:
     """Return a digest of what the models depend on, besides topics and seed."""
     clients = {
-        name: [fingerprint(corpus), policies.get(name, Policy()).model_dump(mode="json")]
+        name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
         for name, corpus in documents.items()
     }
     return digest(json.dumps([VERSION, study.agreed, clients], sort_keys=True))

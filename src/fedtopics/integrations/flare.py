@@ -164,8 +164,9 @@ def site_settings(context: JobContext) -> SiteSettings:
         return SiteSettings(**settings)
     except (OSError, ValueError) as error:
         raise StudyError(
-            f"The settings of site {context.site!r} in {file} cannot be used: {explain(error)} "
-            "Write them with: fedtopics flare allow FOLDER --data FILE"
+            f"The settings of site {context.site!r} in {file} cannot be used: "
+            f"{explain(error, SiteSettings)} Write them with: fedtopics flare allow FOLDER --data "
+            "FILE"
         ) from None
 
 

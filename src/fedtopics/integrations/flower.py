@@ -224,7 +224,7 @@ def client_data(config: Mapping[str, Any]) -> ClientData:
     """Read where documents are from a node configuration; a `StudyError` if it is of no use."""
     from fedtopics.federation.study_tables import ClientData, explained
 
-    with explained("The node configuration"):
+    with explained("The node configuration", ClientData):
         return ClientData(**{key.replace("-", "_"): value for key, value in config.items()})
 
 

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from typing_extensions import TypedDict
 
-from fedtopics.errors import ModelError, StudyError
+from fedtopics.errors import ModelError, StudyError, check_keys, nearest
 from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
 from fedtopics.harmless import as_json, is_flooded, is_seen, sentence, visible
@@ -38,6 +38,9 @@ from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.text.words import composed
 
 FORMAT = 3
+TOPIC_KEYS = (  # of a row that `get_topic_info` returns
+    "topic", "label", "suggested", "share", "count", "name", "words", "coherence", "clients",
+)  # fmt: skip
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # of its files
 UNFIT = (
     "The numbers in {} are not those of the model that its config.json describes; copy the whole "
@@ -253,6 +256,11 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     labels: dict[int, str] = {}
     suggested: set[int] = set()
     for place, row in enumerate(rows, 1):
+        if strange := [key for key in row if key not in TOPIC_KEYS]:
+            raise ModelError(
+                f"Row {place} of {path} has a key {strange[0]!r:.40}; "
+                f"{nearest(strange[0], TOPIC_KEYS)}"
+            )
         topic = row.get("topic")
         if not _is_topic(topic, n_topics):
             raise ModelError(
@@ -270,22 +278,23 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     return _tidy(labels), frozenset(suggested)
 
 
-def checked_labels(labels: Mapping[Any, Any], n_topics: int) -> dict[int, str]:
+def checked_labels(
+    before: Mapping[int, str], labels: Mapping[Any, Any], n_topics: int
+) -> dict[int, str]:
     """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
+    check_keys(labels, labels, "topic")
     for topic in labels:
         if not _is_topic(topic, n_topics):
             raise StudyError(
                 f"There is no topic {topic!r} to label; the model has topics 0 to {n_topics - 1}."
             )
-    return _tidy({int(k): _line(label, f"label of topic {k}") for k, label in labels.items()})
+    new = {int(k): _line(label, f"label of topic {k}") for k, label in labels.items()}
+    return _tidy({**before, **new})
 
 
 def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[str, str]:
     """Return what people call a model's clients, without empty names; refuse unfit ones."""
-    if strangers := [name for name in names if name not in clients]:
-        raise StudyError(
-            f"There is no client {strangers[0]!r} to name; the model's are {', '.join(clients)}."
-        )
+    check_keys(names, clients, "client")
     named = {client: _line(name, f"name of client {client}") for client, name in names.items()}
     named = {client: name for client, name in named.items() if name not in ("", client)}
     called = [named.get(client, client) for client in clients]

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, StudyError, check_keys
 from fedtopics.model.finding import Finder
 from fedtopics.text.columns import Column, is_missing
 from fedtopics.text.corpus import Corpus, column_of
@@ -148,6 +148,7 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
     values = values_of(documents, values)
     if not isinstance(documents, Mapping):
         documents, values = {"": documents}, {"": values}
+    check_keys(values, documents, "client", DataError)
     corpora = {client: Corpus.of(each) for client, each in documents.items()}
     arrays = {client: as_array(values.get(client, ())) for client in corpora}
     for client, corpus in corpora.items():

@@ -35,7 +35,7 @@ class TopicModel(Finder):
         StudyError
             If there is no such topic, or a label is no text of at most 100 characters in one line.
         """
-        kept = checked_labels({**self.labels, **labels}, self.n_topics)
+        kept = checked_labels(self.labels, labels, self.n_topics)
         return replace(self, labels=kept, suggested=self.suggested - labels.keys())
 
     def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:

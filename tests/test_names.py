@@ -1,0 +1,122 @@
+"""A name that matches nothing is refused wherever people give one, with the nearest that does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtopics import LDA, NMF, GuidedLDA, Policy, Study, TopicEstimator, TopicModel, train
+from fedtopics.errors import InputError, nearest
+from fedtopics.federation.study_tables import read_rules
+from fedtopics.federation.sweep import sweep
+from fedtopics.metrics import METRICS
+from tests.helpers.command_line import refused
+from tests.helpers.models import made
+
+TEXTS = ["oak and beech and fir grow here", "a ketch and a sloop and a yawl sail"] * 10
+CLIENTS = {"south": TEXTS, "north": TEXTS}
+OPEN = Policy(min_documents=1)
+MODEL = made()
+SOUTH = "no client 'South'; did you mean 'south'"
+YEARS = dict.fromkeys(CLIENTS, [2026] * 20)
+PLAN = {"method": {"name": "nmf"}, "clients": {"south": {}, "north": {}}}
+
+
+def written(folder: Path, content: str) -> Path:
+    path = folder / "file.toml"
+    path.write_text(content)
+    return path
+
+
+IN_PYTHON: list[tuple[Callable[[], Any], str]] = [
+    (lambda: NMF(2).fit_clients(CLIENTS, policies={"South": OPEN}), SOUTH),
+    (lambda: NMF(2).fit_clients(CLIENTS, names={"South": "The South"}), SOUTH),
+    (lambda: LDA(2).partial_fit_clients(CLIENTS, policies={"South": OPEN}), SOUTH),
+    (lambda: NMF(2).fit_clients(CLIENTS, policies=[OPEN, OPEN]), "Give a mapping of client"),
+    (lambda: NMF(2).fit_clients(CLIENTS, policies={"south": {}}), "is no Policy"),
+    (lambda: NMF(2).fit_clients([TEXTS, TEXTS], policies={1: OPEN}), "no client 1; known: client"),
+    (lambda: train(Study(), CLIENTS, policies={"South": OPEN}), SOUTH),
+    (lambda: train(Study(**PLAN), {"South": TEXTS, "north": TEXTS}), "'South'; did you mean"),
+    (lambda: sweep(Study(), [2], 1, "x", corpora=CLIENTS, policies={"South": OPEN}), SOUTH),
+    (lambda: sweep(Study(**PLAN), [2], 1, "x", corpora={"South": TEXTS}), "did you mean 'south'"),
+    (lambda: MODEL.with_client_names({"South": "The South"}), SOUTH),
+    (lambda: MODEL.with_labels({"0": "Trees"}), "no topic '0' to label"),
+    (lambda: MODEL.with_labels(["Trees"]), "Give a mapping of topic"),
+    (lambda: MODEL.topics_over_time(CLIENTS, YEARS | {"South": []}), SOUTH),
+    (lambda: MODEL.topics_per_class(CLIENTS, ["a"] * 20), "Give a mapping of client"),
+    (lambda: NMF(2, max_word=9).fit(TEXTS), "no setting 'max_word'; did you mean 'max_words'"),
+    (lambda: NMF(2).set_params(stopwords=None).fit(TEXTS), "did you mean 'stop_words'"),
+    (lambda: NMF(2, settings={"token": "x"}).fit(TEXTS), "did you mean 'tokenizer'"),
+    (lambda: TopicEstimator(2, method="ldaa").fit(TEXTS), "no method 'ldaa'; did you mean 'lda'"),
+    (lambda: Study.make(method={"name": "nmf", "over_time": {"perod": 1}}), "'period'"),
+    (lambda: Study.make(clients={"north": {"dta": "x"}}), "north.dta'; did you mean 'data'"),
+    (lambda: Study.make(text={"langage": "de"}), "did you mean 'languages'"),
+    (lambda: Study.make(federation={"deadlin": 3}), "did you mean 'deadline'"),
+    (lambda: Study.make(privacy={"epsilon": 1, "detla": 0.1}), "did you mean 'delta'"),
+    (lambda: METRICS.find("npmy"), "no metric 'npmy'; did you mean 'npmi'"),
+    (lambda: Policy(methods=["ldaa"]), "no method 'ldaa'; did you mean 'lda'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), IN_PYTHON)
+def test_in_python(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((InputError, ValueError), match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "message"),
+    [
+        (Policy.read, "min_document = 3", "'min_document'; did you mean 'min_documents'"),
+        (Policy.read, 'methods = ["ldaa"]', "did you mean 'lda'"),
+        (read_rules, 'stop_word = "none"', "did you mean 'stop_words'"),
+        (Study.read, "[methd]\nname = 'nmf'", "did you mean 'method'"),
+        (Study.read, "[vocabulary]\nmax_word = 3", "max_word'; did you mean 'max_words'"),
+        (Study.read, "[about]\npurpos = 'x'", "did you mean 'purpose'"),
+        (lambda path: GuidedLDA(path).fit(TEXTS), "seed_topic = [['oak']]", "'seed_topics'"),
+        (
+            lambda path: GuidedLDA(path).fit(TEXTS),
+            "seed_topics = [['oak']]\nstrenght = 3", "no key 'strenght'",
+        ),
+    ],
+)  # fmt: skip
+def test_in_files(read: Callable[[Path], Any], content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        read(written(tmp_path, content))
+
+
+def test_in_a_file_of_labels(tmp_path: Path) -> None:
+    folder = MODEL.save_pretrained(tmp_path)
+    rows = json.loads((folder / "topics.json").read_text())
+    (folder / "topics.json").write_text(json.dumps([rows[0] | {"Label": "Trees"}]))
+    with pytest.raises(InputError, match=r"Row 1 of .* has a key 'Label'; did you mean 'label'"):
+        TopicModel.from_pretrained(folder)
+
+
+def test_in_a_saved_estimator(tmp_path: Path) -> None:
+    folder = NMF(2, max_rounds=2).fit(TEXTS).save(tmp_path)
+    with pytest.raises(InputError, match="'analyser'; did you mean 'analyzer'"):
+        NMF.load(folder, analyser=str.split)
+    assert NMF.load(folder, analyzer=str.split, rarity=0.5).rarity == 0.5
+
+
+def test_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(monkeypatch, capsys, "trnasform")
+    assert "There is no command 'trnasform'; did you mean 'transform'?" in said
+    said = refused(monkeypatch, capsys, "pki", "craete")
+    assert "craete" in said
+
+
+def test_a_long_list_is_cut() -> None:
+    assert nearest("x", range(1000, 1040)).count(",") == 30
+
+
+def test_a_study_may_name_some_of_its_clients() -> None:
+    study = Study(
+        method={"name": "nmf", "n_components": 2}, clients={"south": {"name": "The South"}}
+    )
+    assert train(study, CLIENTS, policies={"north": OPEN}).client_names == {"south": "The South"}
