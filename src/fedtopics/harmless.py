@@ -7,6 +7,7 @@ others. Spaces of all kinds print.
 
 from __future__ import annotations
 
+import codecs
 import html
 import json
 import re
@@ -119,6 +120,26 @@ def as_json(content: Any, indent: int | None = None, **how: Any) -> str:
     """
     text = json.dumps(content, indent=indent, ensure_ascii=False, **how)
     return "\n".join(_replaced(line, lambda c: json.dumps(c)[1:-1]) for line in text.split("\n"))
+
+
+def for_encoding(text: str, encoding: str | None) -> str:
+    r"""Return text in which characters that an encoding lacks are escapes, as JSON has them.
+
+    Examples
+    --------
+    >>> print(for_encoding('"Größe 😀"', "ascii"))
+    "Gr\u00f6\u00dfe \ud83d\ude00"
+    """
+    encoding = encoding or "utf-8"
+    return text.encode(encoding, "json").decode(encoding)
+
+
+def _as_escapes(error: UnicodeError) -> tuple[str, int]:
+    start, end = error.start, error.end  # type: ignore[attr-defined]
+    return json.dumps(error.object[start:end])[1:-1], end  # type: ignore[attr-defined]
+
+
+codecs.register_error("json", _as_escapes)
 
 
 def as_toml(value: Any) -> str:

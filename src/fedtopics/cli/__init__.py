@@ -13,7 +13,7 @@ import click
 
 from fedtopics.errors import FedTopicsError, nearest
 from fedtopics.extras import VERSION
-from fedtopics.harmless import visible
+from fedtopics.harmless import for_encoding, visible
 
 NO_MEMORY = "There is too little memory for this; end other programs, or give fewer documents."
 INTERRUPTED = "Interrupted; type it again to go on, with --resume for run, continue and server."
@@ -119,5 +119,5 @@ def _ran(command: click.Command) -> int:
 
 def _complain(message: str, code: int) -> int:
     with suppress(OSError):  # its disk may be the full one
-        sys.stderr.write(f"fedtopics: {visible(message)}\n")
+        sys.stderr.write(for_encoding(f"fedtopics: {visible(message)}\n", sys.stderr.encoding))
     return code

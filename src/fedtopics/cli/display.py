@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.status import Status
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedtopics.federation.progress import Progress
-from fedtopics.harmless import as_json, for_terminal
+from fedtopics.harmless import as_json, for_encoding, for_terminal
 from fedtopics.text.checks import language_sentence
 
 # Commands import what needs torch when they run: --help answers at once.
@@ -36,7 +35,8 @@ class Terminal(Console):
     ) -> Iterable[Segment]:
         """Render what is shown, of which rich's own commands alone have an effect."""
         for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else for_terminal(text), style, control)
+            shown = for_encoding(for_terminal(text), self.encoding)
+            yield Segment(text if control else shown, style, control)
 
 
 console = Terminal()
@@ -90,7 +90,13 @@ def say(text: str, style: str = "") -> None:
 
 def print_json(content: Any) -> None:
     """Print JSON for other programs."""
-    click.echo(json_text(content), nl=False)
+    write(json_text(content))
+
+
+def write(text: str) -> None:
+    """Write text for other programs as it is."""
+    sys.stdout.write(for_encoding(text, sys.stdout.encoding))
+    sys.stdout.flush()
 
 
 def json_text(content: Any) -> str:
@@ -100,7 +106,8 @@ def json_text(content: Any) -> str:
 
 def status(text: str) -> Status:
     """Show on a terminal that something is going on, in a with statement."""
-    return console.status(Text(text))
+    spinner = "dots" if console.encoding.startswith("utf") else "line"
+    return console.status(Text(text), spinner=spinner)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import console, print_json, say, sentence
+from fedtopics.cli.display import print_json, say, sentence, write
 from fedtopics.cli.news import ClientNews, PeerNews, ServerNews
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.privacy import show_exposure
@@ -134,8 +134,7 @@ def print_event(event: dict[str, Any]) -> None:
     study = event.get("study")
     plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
     plain |= {"exposure": event["exposure"].plain()} if "exposure" in event else {}
-    click.echo(to_json(plain, default=str, allow_nan=False))
-    console.file.flush()
+    write(to_json(plain, default=str, allow_nan=False) + "\n")
 
 
 @click.command()

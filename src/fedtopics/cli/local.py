@@ -21,6 +21,7 @@ from fedtopics.cli.display import (
     say,
     status,
     topic_lines,
+    write,
 )
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.records import show_run
@@ -101,7 +102,7 @@ def run(study: Path | None, out: Path | None, resume: bool, example: bool, metho
     from fedtopics.federation.study import Study, example_study
 
     if example:
-        click.echo(example_study(method), nl=False)
+        write(example_study(method))
         return
     if study is None:
         raise click.UsageError("Name a study file, or print one with --example.")
@@ -174,10 +175,10 @@ def topics(
     if chosen == "table":
         shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
     else:
-        write = {"json": json_text, "csv": as_csv, "md": as_markdown}[chosen]
-        shown = write(loaded.get_topic_info(words, lambda_))
+        render = {"json": json_text, "csv": as_csv, "md": as_markdown}[chosen]
+        shown = render(loaded.get_topic_info(words, lambda_))
     if out is None:
-        click.echo(shown, nl=False)
+        write(shown)
     else:
         write_durably(out, shown.encode(), public=True)
         say(f"{loaded.n_topics} topics are in {out}.")

@@ -110,7 +110,9 @@ def _logged_failures() -> Iterator[None]:
     try:
         yield
     except (FedTopicsError, OSError) as error:
-        print(f"fedtopics: {error}", flush=True)
+        from fedtopics.cli.display import say
+
+        say(f"fedtopics: {error}")
         raise
     except Exception as error:  # its text could quote a document
         print(f"fedtopics: a defect, {type(error).__name__}", flush=True)
@@ -184,6 +186,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     news, offers = ClientNews(name), list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:
+        from fedtopics.cli.display import say
         from fedtopics.cli.records import write_beside
 
         kind = event["event"]
@@ -193,7 +196,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
         if kind in ("joined", "declined") and offers:
             news(offers[0])
         if kind in ("declined", "refused"):
-            print(f"fedtopics: {event['reason']}", flush=True)
+            say(f"fedtopics: {event['reason']}")
         news(event)
         if kind == "model":
             write_beside(out)

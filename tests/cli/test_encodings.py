@@ -1,0 +1,100 @@
+"""Commands on terminals, and in pipes, that are not UTF-8: nothing fails, and JSON stays exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtopics.text.vocabulary import Vocabulary
+from tests.helpers.models import made
+
+WORDS = ("größe", "elm", "naïve", "日本", "😀")
+LABEL = "Größe, 日本 😀"
+STUDY = """
+name = "größe"
+[method]
+name = "nmf"
+n_components = 2
+max_rounds = 3
+[clients.north]
+name = "Köln Süd"
+data = "größe.csv"
+[clients.south]
+data = "größe.csv"
+"""
+ENCODINGS = {
+    "ascii": {"PYTHONIOENCODING": "ascii"},
+    "strict": {"PYTHONIOENCODING": "ascii:strict"},
+    "cp1252": {"PYTHONIOENCODING": "cp1252"},
+    "posix": {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, its documents and a study, all with letters beyond ASCII."""
+    place = tmp_path_factory.mktemp("encodings")
+    vocabulary = Vocabulary(WORDS, np.full(5, 9), np.array([30, 25, 20, 15, 10]))
+    made(vocabulary=vocabulary, labels={0: LABEL}).save_pretrained(place / "model")
+    rows = "größe naïve weiß\nölig süß grün\n" * 20
+    (place / "größe.csv").write_text("text\n" + rows, encoding="utf-8")
+    (place / "study.toml").write_text(STUDY, encoding="utf-8")
+    return place
+
+
+def typed(
+    folder: Path, encoding: str, *arguments: str, code: int = 0
+) -> subprocess.CompletedProcess[bytes]:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUTF8"}
+    command = [sys.executable, "-m", "fedtopics", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment | ENCODINGS[encoding], capture_output=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_topics(folder: Path, encoding: str) -> None:
+    coding = "cp1252" if encoding == "cp1252" else "ascii"
+    shown = typed(folder, encoding, "topics", "model").stdout.decode(coding)
+    assert "elm" in shown
+    assert ("größe" in shown) == (coding == "cp1252")
+    assert r"\u65e5\u672c" in shown
+    rows = json.loads(typed(folder, encoding, "topics", "model", "--json").stdout.decode(coding))
+    assert rows[1]["label"] == LABEL
+    assert set(WORDS) == {word for row in rows for word in row["words"]}
+    for form in ("csv", "md"):
+        typed(folder, encoding, "topics", "model", "--format", form).stdout.decode(coding)
+
+
+def test_a_run(folder: Path) -> None:
+    """Words, names and paths, in all that a run and its folder show."""
+    for arguments in (
+        ("run", "study.toml", "--out", "run-ü"),
+        ("status", "run-ü"),
+        ("status", "run-ü", "--json"),
+        ("ledger", "run-ü"),
+        ("report", "run-ü"),
+        ("compare", "model", "run-ü/model"),
+        ("transform", "model", "größe.csv", "--by", "text", "--min-documents", "1"),
+        ("evaluate", "model", "--data", "größe.csv"),
+        ("sweep", "study.toml", "--topics", "2", "--seeds", "1", "--json"),
+        ("dpia", "run-ü", "-o", "ü.md"),
+        ("run", "--example"),
+        ("--help",),
+    ):
+        typed(folder, "strict", *arguments).stdout.decode("ascii")
+    assert "größe" in (folder / "run-ü" / "report.md").read_text("utf-8")
+
+
+def test_an_error(folder: Path) -> None:
+    said = typed(folder, "strict", "topics", "größe", code=2).stderr.decode("ascii")
+    assert r"There is no model in gr\u00f6" in said.replace(r"\xf6", r"\u00f6")
