@@ -58,7 +58,6 @@ IN_PYTHON: list[tuple[Callable[[], Any], str]] = [
     (lambda: Study.make(federation={"deadlin": 3}), "did you mean 'deadline'"),
     (lambda: Study.make(privacy={"epsilon": 1, "detla": 0.1}), "did you mean 'delta'"),
     (lambda: METRICS.find("npmy"), "no metric 'npmy'; did you mean 'npmi'"),
-    (lambda: Policy(methods=["ldaa"]), "no method 'ldaa'; did you mean 'lda'"),
 ]  # fmt: skip
 
 
@@ -72,7 +71,6 @@ def test_in_python(call: Callable[[], Any], message: str) -> None:
     ("read", "content", "message"),
     [
         (Policy.read, "min_document = 3", "'min_document'; did you mean 'min_documents'"),
-        (Policy.read, 'methods = ["ldaa"]', "did you mean 'lda'"),
         (read_rules, 'stop_word = "none"', "did you mean 'stop_words'"),
         (Study.read, "[methd]\nname = 'nmf'", "did you mean 'method'"),
         (Study.read, "[vocabulary]\nmax_word = 3", "max_word'; did you mean 'max_words'"),

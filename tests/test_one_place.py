@@ -103,7 +103,7 @@ def test_without_registering_nothing_is_known() -> None:
     assert "enough" not in STOP_RULES.names
     assert "longest_word" not in METRICS.names
     assert ".bars" not in FORMATS.names
-    with pytest.raises(StudyError, match="a method is a table with name = one of auto, gfedntm"):
+    with pytest.raises(StudyError, match="There is no method 'unigrams'; known: auto, gfedntm"):
         Study.make(method=METHOD)
 
 

@@ -15,7 +15,7 @@ import math
 import os
 import stat
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -29,6 +29,7 @@ except ImportError:  # Windows
 
 FOLDER, FILE = 0o700, 0o600  # who may do what with them: the owner everything
 TAIL = 1 << 16  # bytes
+MARKED = {".html", ".md", ".svg"}  # files that take a comment as their last line
 SHOWN = 16  # characters of a fingerprint
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -131,6 +132,78 @@ def create(path: Path, content: bytes, public: bool = False) -> None:
         if isinstance(error, OSError):
             error.filename = str(path)  # writing to it says no name
         raise
+
+
+def check_output(
+    path: str | Path,
+    suffixes: Collection[str],
+    inputs: Iterable[str | Path | None] = (),
+    names: Sequence[str] = (),
+) -> str:
+    """Return the suffix of a file that a user names to be written; refuse what would lose another.
+
+    A file that is there is replaced only if fedtopics wrote it and nobody changed it since: a page
+    or picture says so in its last line. Of tables and JSON, it is one if its first columns or keys
+    have these `names`, and no input of the same command.
+
+    Raises
+    ------
+    InputError
+        If the suffix is another one, or the file is an input, a folder, or not ours.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in suffixes:
+        raise InputError(f"{path} has to end in {' or '.join(suffixes)}; name another file.")
+    require_file(path)
+    if not path.exists():
+        return suffix
+    if any(each is not None and Path(each).exists() and path.samefile(each) for each in inputs):
+        raise InputError(f"{path} is an input of this command; name another file to write.")
+    if path.is_dir() or not _is_ours(path, suffix, names):
+        raise InputError(
+            f"{path} is there already, and fedtopics did not write it, or somebody changed it; "
+            "name another file, or move this one away."
+        )
+    return suffix
+
+
+def write_output(
+    path: str | Path,
+    content: bytes,
+    suffixes: Collection[str],
+    inputs: Iterable[str | Path | None] = (),
+    names: Sequence[str] = (),
+    public: bool = False,
+) -> Path:
+    """Write a file that a user names, as `check_output` lets; its folder is made if missing."""
+    suffix = check_output(path, suffixes, inputs, names)
+    make_folder(Path(path).parent)
+    write_durably(Path(path), content + (_mark(content) if suffix in MARKED else b""), public)
+    return Path(path)
+
+
+def _mark(content: bytes) -> bytes:
+    return b"<!-- fedtopics %s -->\n" % hashlib.sha256(content).hexdigest().encode()
+
+
+def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
+    """Whether a file is one of ours: by the last line, or by the names of its first columns."""
+    content = read_bytes(path)
+    if suffix in MARKED:
+        return content.endswith(_mark(content[: -len(_mark(b""))]))
+    with suppress(ValueError, LookupError, AttributeError):  # Arrow's errors are the first
+        if suffix == ".parquet":
+            from pyarrow import BufferReader, parquet
+
+            found = parquet.read_schema(BufferReader(content)).names
+        elif suffix.startswith(".json"):
+            first = json.loads(content.partition(b"\n")[0] if suffix == ".jsonl" else content)
+            found = [*(first[0] if isinstance(first, list) else first)]
+        else:
+            found = content.partition(b"\n")[0].decode().replace('"', "").strip().split(",")
+        return [each.strip() for each in found[: len(names)]] == [*names]
+    return False
 
 
 def copy_folder(source: Path, folder: Path) -> None:

@@ -137,7 +137,7 @@ WRONG = {
         ["sample-pairs", "run", "-o", "pairs.csv"],
         "pairs.csv has 10 labels already, which would be lost; name another file.",
     ),
-    "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "There is something else"),
+    "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "notes.csv is there"),
     "no file": (
         ["threshold", "none.csv"],
         "no file none.csv; make it with: fedtopics flda sample-pairs RUN -o none.csv",

@@ -73,4 +73,4 @@ def test_dpia(recorded: Typed) -> None:
     assert out.startswith("The form is papers/dpia.html; ")
     code, _, err = recorded("dpia", "run", "-o", "dpia.docx")
     assert code == 2
-    assert err == "fedtopics: dpia.docx ends in neither .md nor .html; name a file that does.\n"
+    assert err == "fedtopics: dpia.docx has to end in .md or .html; name another file.\n"

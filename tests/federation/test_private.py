@@ -43,7 +43,9 @@ def planned(**method: object) -> Study:
 def test_a_simulation_and_its_report(method: dict[str, object], tmp_path: Path) -> None:
     folder = tmp_path / "of mine" / "run"
     model = train(planned(**method), embedded(CORPORA), out=folder, policies=OPEN)
-    model.write_theta(CORPORA["east"] if not method else embedded(CORPORA)["east"], folder / "t")
+    model.write_theta(
+        CORPORA["east"] if not method else embedded(CORPORA)["east"], folder / "t.parquet"
+    )
     write_report(summarise(model, find_run(folder)[1]), folder / "report.html")
     assert open_to_others(folder.parent) == []
     assert {"events.jsonl", "model", "clients"} <= {path.name for path in folder.iterdir()}

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from fedtopics.errors import DataError, RunError
+from fedtopics.errors import DataError, InputError, RunError
 from fedtopics.methods.flda.labelled_pairs import (
     Curve,
     TopicPair,
@@ -160,9 +160,9 @@ def test_labels_are_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has 10 labels already, which would be lost"):
         check_free(path)
     path.write_text("something of mine")
-    with pytest.raises(DataError, match="something else"):
+    with pytest.raises(InputError, match="fedtopics did not write it"):
         check_free(path)
-    with pytest.raises(DataError, match="something else"):
+    with pytest.raises(InputError, match="has to end in"):
         check_free(tmp_path)
 
 

@@ -457,7 +457,7 @@ def test_a_report_with_documents(typed: Typed) -> None:
         ),
         (["report", "out", "--min-documents", "0"], "Invalid value for '--min-documents'"),
         (["report", "out", "--with-documents", "nowhere.csv"], "no file or folder nowhere.csv"),
-        (["report", "out", "-o", "page.md"], "page.md would be the Markdown beside the report"),
+        (["report", "out", "-o", "page.md"], "page.md has to end in .html"),
     ],
 )
 def test_wrong_reports(arguments: list[str], message: str, typed: Typed) -> None:

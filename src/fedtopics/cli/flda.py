@@ -12,7 +12,7 @@ from fedtopics.cli import options
 from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
-from fedtopics.files import write_durably
+from fedtopics.files import write_output
 
 
 @click.group("flda")
@@ -26,7 +26,7 @@ def group() -> None:
 
 @group.command()
 @click.argument("run", type=FOLDER)
-@click.option("--out", "-o", type=FOLDER, required=True, help="CSV file to write.")
+@options.output("--out", "-o", required=True, help="CSV file to write.")
 @options.with_default(
     "--pairs", "n_pairs", type=click.IntRange(1), default=60, help="How many to draw."
 )
@@ -58,7 +58,7 @@ def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> N
 @click.option(
     "--compare", type=click.FloatRange(0, 1), help="Another threshold to hold against it."
 )
-@click.option("--plot", type=FOLDER, help="SVG file of the curve to write.")
+@options.output("--plot", help="SVG file of the curve to write.")
 @options.as_json
 def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bool) -> None:
     """Find from which cosine on topics are the same, by the labels of PAIRS.
@@ -78,7 +78,7 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
     except DataError as error:
         raise DataError(f"{pairs}: {error}") from None
     if plot is not None:
-        write_durably(plot, draw_curve(drawn, curve).encode())
+        write_output(plot, draw_curve(drawn, curve).encode(), [".svg"], [pairs])
     facts = {
         "threshold": curve.threshold,
         "pairs": len(drawn),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from fedtopics.cli.display import (
 )
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.records import show_run
-from fedtopics.files import write_durably
+from fedtopics.files import check_output, write_durably, write_output
 from fedtopics.harmless import file_name
 from fedtopics.methods.registry import METHODS
 
@@ -118,7 +119,12 @@ def run(study: Path | None, out: Path | None, resume: bool, example: bool, metho
 PHRASES = (
     "Suggested labels may have phrases of these documents: read them before the model is given on."
 )
-FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
+FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix; with how a file of it begins
+    ".md": ("md", ()),
+    ".csv": ("csv", ("topic", "label", "share")),
+    ".json": ("json", ("topic", "label", "suggested")),
+    ".txt": ("table", ("topic", "its share of all documents")),
+}
 
 
 @click.command()
@@ -128,10 +134,10 @@ FORMATS = {".md": "md", ".csv": "csv", ".json": "json"}  # by the name of a file
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["table", *FORMATS.values()]),
+    type=click.Choice([name for name, _ in FORMATS.values()]),
     help="By default as the name of FILE ends, else a table.",
 )
-@click.option("--out", "-o", type=FOLDER, metavar="FILE", help="Write there instead.")
+@options.output("--out", "-o", help="Write there instead: .md, .csv, .json or .txt.")
 @click.option("--suggest", is_flag=True, help="Suggest labels first, and keep them in MODEL.")
 @click.option(
     "--with-documents", type=FOLDER, help="Of --suggest: own documents, for phrases of theirs."
@@ -162,13 +168,19 @@ def topics(
         raise click.UsageError("--with-documents goes with --suggest.")
     if as_json and format_ not in (None, "json"):
         raise click.UsageError(f"--json and --format {format_} exclude each other.")
+    chosen = "json" if as_json else format_
+    suffixes = [suffix for suffix, (name, _) in FORMATS.items() if chosen in (None, name)]
+    names: Sequence[str] = ()
+    kept = [with_documents, model / "topics.json"]
+    if out is not None:
+        chosen, names = FORMATS.get(out.suffix.lower(), ("", ()))
+        check_output(out, suffixes, kept, names)
     loaded = TopicModel.from_pretrained(model)
     if suggest:
         corpus = with_documents and Corpus.read(with_documents, Columns(text=text))
         loaded = loaded.with_suggested_labels(corpus)
         write_labels(loaded, model)
-    by_name = FORMATS.get(out.suffix.lower(), "table") if out else "table"
-    chosen = "json" if as_json else format_ or by_name
+    chosen = chosen or "table"
     if chosen == "table" and out is None:
         print_topics(loaded, words, lambda_)
         return say(f"\n{PHRASES}") if with_documents else None
@@ -180,7 +192,7 @@ def topics(
     if out is None:
         write(shown)
     else:
-        write_durably(out, shown.encode(), public=True)
+        write_output(out, shown.encode(), suffixes, kept, names, public=True)
         say(f"{loaded.n_topics} topics are in {out}.")
 
 

@@ -22,6 +22,7 @@ from fedtopics.cli.display import (
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.records import show_run
 from fedtopics.errors import DataError, ModelError
+from fedtopics.files import check_output
 from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ PERIODS = ("year", "quarter", "month", "week", "day")  # of `over_time`, which t
 @click.command()
 @click.argument("model", type=FOLDER)
 @click.argument("file", type=FOLDER)
-@click.option("--out", "-o", type=FOLDER, help="Parquet file to write.")
+@options.output("--out", "-o", help="Table to write: .parquet, .csv or .jsonl.")
 @click.option("--by", help="Column by whose values topics are shown, such as department.")
 @click.option("--by-time", help="Column of times, by which topics are shown by period.")
 @click.option("--period", type=click.Choice(PERIODS), help="Of --by-time.  [default: month]")
@@ -69,11 +70,14 @@ def transform(
     topics of its documents are shown by what a column says; all of it stays on this machine.
     """
     from fedtopics import Columns, Corpus, TopicModel
+    from fedtopics.model.finding import THETA, THETA_FILES
     from fedtopics.model.over_time import grouped_by_class, grouped_by_time
     from fedtopics.text.readers import read_table
 
     if not (out or by or by_time):
         raise click.UsageError("Name what to write with --out, or what to show with --by.")
+    if out is not None:
+        check_output(out, THETA_FILES, [file], THETA)
     loaded = TopicModel.from_pretrained(model)
     content = read_table(file)
     corpus = Corpus.of(content, Columns(**columns))

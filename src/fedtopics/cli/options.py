@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedtopics.text.rules import TextRules
 
 FOLDER = click.Path(path_type=Path)
+FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)  # as click's
 
 COLUMNS = {
     "text": "Column of the text.",
@@ -24,6 +25,14 @@ COLUMNS = {
     "time": "Column of when each was written, for studies that sum topics by period.",
     "round": "Column of rounds or times, for studies that use them.",
 }
+
+KEPT = "What is there is replaced only if fedtopics wrote it."  # see `files.check_output`
+
+
+def output(*names: str, help: str, **how: Any) -> Callable[[FC], FC]:  # noqa: A002 - as of click
+    """Return the option of a file to write; each command writes it by `files.write_output`."""
+    return click.option(*names, type=FOLDER, metavar="FILE", help=f"{help} {KEPT}", **how)
+
 
 with_default = partial(click.option, show_default=True)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

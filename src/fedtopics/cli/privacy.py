@@ -12,7 +12,7 @@ from fedtopics.cli import options
 from fedtopics.cli.display import console, embedding_status, print_json, say, sentence, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import StudyError
-from fedtopics.files import shortened, write_durably
+from fedtopics.files import check_output, shortened, write_output
 
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
@@ -129,7 +129,7 @@ def show_exposure(exposure: Exposure) -> None:
 @options.with_default(
     "--shadows", type=click.IntRange(4), default=16, help="Models that are trained for it."
 )
-@click.option("--out", "-o", type=FOLDER, help="JSON file to write as well.")
+@options.output("--out", "-o", help="JSON file to write as well.")
 @options.columns("text", "tokens", "author")
 @options.as_json
 def audit(
@@ -144,6 +144,10 @@ def audit(
     from fedtopics.federation.audit import FALSE_POSITIVES
     from fedtopics.federation.audit import audit as attack
 
+    kept: dict[str, Any] = {"suffixes": [".json"], "names": ["study", "shadows"]}
+    kept["inputs"] = study, data, columns["rules"]
+    if out is not None:
+        check_output(out, **kept)
     plan = _study_with_clients(study / "study.toml" if study.is_dir() else study)
     corpus = Corpus.read(data, Columns(**columns))
     with status("Training models to attack") as shown:
@@ -152,7 +156,7 @@ def audit(
             on_progress=lambda done, of: shown.update(f"Trained {done} of {of} models"),
         )  # fmt: skip
     if out is not None:
-        write_durably(out, (found.model_dump_json(indent=1) + "\n").encode())
+        write_output(out, (found.model_dump_json(indent=1) + "\n").encode(), **kept)
     if as_json:
         print_json(found.model_dump())
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,14 +129,7 @@ def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> Non
 
 @click.command()
 @click.argument("place", metavar="RUN|STUDY", type=FOLDER)
-@click.option(
-    "--out",
-    "-o",
-    type=FOLDER,
-    required=True,
-    metavar="FILE",
-    help="Ends in .md, or .html to print.",
-)
+@options.output("--out", "-o", required=True, help="Ends in .md, or .html to print.")
 @click.option("--audit", type=FOLDER, help="Of fedtopics audit.  [default: RUN/audit.json]")
 def dpia(place: Path, out: Path, audit: Path | None) -> None:
     """Fill in a data protection impact assessment as far as the records know it.
@@ -147,13 +141,13 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
     from fedtopics.report.dpia_document import write_document
 
     form = assess(place, audit)
-    write_document(form, out)
+    write_document(form, out, [place, audit])
     say(f"The form is {out}; {form.gaps} questions in it are left to people.")
 
 
 @click.command()
 @click.argument("run", type=FOLDER)
-@click.option("--out", "-o", type=FOLDER, help="HTML file to write.  [default: RUN/report.html]")
+@options.output("--out", "-o", help="HTML file to write.  [default: RUN/report.html]")
 @options.with_default(
     "--min-documents",
     type=click.IntRange(1),
@@ -202,7 +196,8 @@ def report(
         keep_labels(run, labels)
     own: dict[str, Any] = {"documents": documents, "with_text": with_text}
     dated = {"own": with_documents, "columns": columns, "time": time}
-    page = write(run, out or run / name, dated, min_documents=min_documents, **own)
+    inputs = with_documents, labels
+    page = write(run, out or run / name, dated, inputs, min_documents=min_documents, **own)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
         say("It has beginnings of documents: do not share it.")
@@ -245,7 +240,11 @@ def keep_labels(run: Path, labels: Path) -> None:
 
 
 def write(
-    run: Path, page: Path | None = None, dated: dict[str, Any] | None = None, **how: Any
+    run: Path,
+    page: Path | None = None,
+    dated: dict[str, Any] | None = None,
+    inputs: Sequence[Path | None] = (),
+    **how: Any,
 ) -> Path:
     """Write the report of a run's folder; return its file.
 
@@ -259,4 +258,4 @@ def write(
         model = TopicModel.from_pretrained(folder)
         rows = over_time(model, facts, **dated or {})
         summary = summarise(model, facts, over_time=rows, **how)
-        return write_report(summary, page or run / "report.html")
+        return write_report(summary, page or run / "report.html", inputs)

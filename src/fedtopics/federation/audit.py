@@ -96,7 +96,8 @@ def audit(
         dealt = {}
         for name in names:  # with the number, as a client's secret follows from its name
             dealt[f"{name}-{number}"] = corpus.take(np.flatnonzero(members & (owners == name)))
-        model = train(study, dealt, policies=dict.fromkeys(dealt, OPEN_POLICY))
+        plan = study.with_clients(dealt)
+        model = train(plan, dealt, policies=dict.fromkeys(dealt, OPEN_POLICY))
         scores[number] = likelihoods(model, corpus)
         if on_progress is not None:
             on_progress(number + 1, len(halves))

@@ -24,7 +24,7 @@ from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
-from fedtopics.federation.run_folder import has_run
+from fedtopics.federation.run_folder import has_run, require_no_other_study
 from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
 from fedtopics.federation.study import Study, unmasked
 from fedtopics.federation.study_tables import ClientData
@@ -235,6 +235,7 @@ class Participation:
     def consider(self, study: Study, run: bytes) -> tuple[AnyDoor, Path]:
         """Make the door to the documents for a run; return it and the folder of the run's state."""
         self.out = self._place(study)
+        require_no_other_study(self.out, "state")
         make_folder(self.out)
         if self.holds:
             self._held = self._held or hold(self.out)

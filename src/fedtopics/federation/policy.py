@@ -6,12 +6,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from fedtopics.errors import PolicyError, check_keys
+from fedtopics.errors import PolicyError
 from fedtopics.federation.study_tables import explained
 from fedtopics.files import read_toml
-from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.account import Account
 from fedtopics.text.rules import TextRules
@@ -71,12 +70,6 @@ class Policy(BaseModel):
     token_patterns: tuple[str, ...] = Field(
         (), description="patterns of words that texts may be split by, besides those with a name"
     )
-
-    @field_validator("methods")
-    @classmethod
-    def _methods_exist(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        check_keys(dict.fromkeys(value or ()), METHODS.names, "method")
-        return value
 
     @classmethod
     def read(cls, path: str | Path) -> Policy:

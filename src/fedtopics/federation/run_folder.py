@@ -55,6 +55,12 @@ KEPT_CHECKPOINTS = 2
 LONGEST_UNSAVED = 60.0  # seconds
 
 
+def require_no_other_study(folder: Path, ours: str) -> None:
+    """Raise RunError if a folder has a study.toml that no run wrote: without a file of `ours`."""
+    if (folder / "study.toml").exists() and not (folder / ours).exists():
+        raise RunError(f"There is a study.toml of no run in {folder}; name another folder.")
+
+
 def has_run(folder: Path) -> bool:
     """Whether a folder holds a run: half a line of events is what a full disk left of none."""
     events = folder / EVENTS
@@ -101,6 +107,7 @@ class RunFolder:
                 f"There is no run in {folder} to resume; leave out --resume." if self._resume else
                 f"There is a run in {folder} already; go on with --resume, or name another folder."
             )  # fmt: skip
+        require_no_other_study(folder, "checkpoints")
         make_folder(folder / "checkpoints")
         if self._resume:
             started = self._check_study(events)

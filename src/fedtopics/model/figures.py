@@ -16,7 +16,7 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictU
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError
-from fedtopics.files import write_durably
+from fedtopics.files import write_output
 from fedtopics.harmless import visible
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.over_time import changes, grown
@@ -62,8 +62,7 @@ class Figure:
     def save(self, path: str | Path) -> Path:
         """Write the figure as an HTML page that asks no host for anything."""
         page = environment(visible).get_template("figure_page.html.j2").render(figure=self)
-        write_durably(Path(path), page.encode())
-        return Path(path)
+        return write_output(path, page.encode(), [".html"])
 
 
 def plot_topics(model: Topics) -> Figure:

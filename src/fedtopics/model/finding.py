@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError
-from fedtopics.files import open_private
+from fedtopics.files import check_output, write_output
+from fedtopics.harmless import for_csv
 from fedtopics.inference import READOUTS, Readout
 from fedtopics.inference.lda import refine as refined
 from fedtopics.model.topics import Topics
@@ -144,20 +148,29 @@ class Finder(Topics):
         return counts.astype(np.float32)
 
     def write_theta(self, documents: Any, path: str | Path) -> int:
-        """Write the topics of documents as a Parquet table, a row a document, in their order.
+        """Write the topics of documents as a table, a row a document, in their order.
 
-        Columns are id, known_words, topic and theta_0, theta_1, ...; topic is null, and theta even,
-        where the model sees nothing of a document. Returned is how many such documents there are.
+        The file is Parquet, CSV or JSON lines, as its name ends: .parquet, .csv or .jsonl. Columns
+        are id, known_words, topic and theta_0, theta_1, ...; topic is null, and theta even, where
+        the model sees nothing of a document. Returned is how many such documents there are.
+
+        Raises
+        ------
+        InputError
+            If the name ends otherwise, or the file is that of the documents, or is there already
+            and is no such table.
         """
+        inputs = [documents] if isinstance(documents, (str, Path)) else []
+        check_output(path, THETA_FILES, inputs, THETA)
         corpus = self.embedded(Corpus.of(documents))
         counts = self.count(corpus)
         theta, seen = self._theta(counts, corpus.embeddings)
         main_topic = pa.array(theta.argmax(1), pa.int64(), mask=~seen)
         words = counts.sum(1).astype("int64")
-        columns = {"id": corpus.ids, "known_words": words, "topic": main_topic}
+        columns = dict(zip(THETA, (corpus.ids, words, main_topic), strict=True))
         columns |= {f"theta_{k}": theta[:, k] for k in range(self.n_topics)}
-        with open_private(Path(path), "wb") as file:
-            pq.write_table(pa.table(columns), file)
+        content = THETA_FILES[Path(path).suffix.lower()](pa.table(columns))
+        write_output(path, content, THETA_FILES, inputs, THETA)
         return int((~seen).sum())
 
     def _theta(
@@ -225,6 +238,28 @@ class Finder(Topics):
             for k in (range(self.n_topics) if topic is None else [topic])
             for i in best[k]
         ]
+
+
+def _as_parquet(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    return file.getvalue()
+
+
+def _as_csv(table: pa.Table) -> bytes:
+    """Return a table of which a spreadsheet computes nothing."""
+    safe = pa.array(map(for_csv, table["id"].to_pylist()), pa.large_string())
+    file = io.BytesIO()
+    pa.csv.write_csv(table.set_column(0, "id", safe), file)
+    return file.getvalue()
+
+
+def _as_json_lines(table: pa.Table) -> bytes:
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in table.to_pylist()).encode()
+
+
+THETA = "id", "known_words", "topic"  # columns before those of topics
+THETA_FILES = {".parquet": _as_parquet, ".csv": _as_csv, ".jsonl": _as_json_lines}
 
 
 def representatives(

@@ -31,16 +31,13 @@ from fedtopics.model.card import card
 from fedtopics.model.labels import LONGEST_LABEL
 from fedtopics.model.over_time import Unit
 from fedtopics.model.shown_words import Reading
-from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
+from fedtopics.model.topics import ROW, Count, PastRound, Periods, Topics, TrainingInfo
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 from fedtopics.text.words import composed
 
 FORMAT = 3
-TOPIC_KEYS = (  # of a row that `get_topic_info` returns
-    "topic", "label", "suggested", "share", "count", "name", "words", "coherence", "clients",
-)  # fmt: skip
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # of its files
 UNFIT = (
     "The numbers in {} are not those of the model that its config.json describes; copy the whole "
@@ -85,7 +82,12 @@ _DAMAGES = (
 
 
 def write_model(model: Topics, folder: Path) -> None:
-    """Write a model's files; the folder is made where it is missing."""
+    """Write a model's files into a folder; ModelError if one is there that is of no model."""
+    found = [
+        name for name in ("vocabulary.json", "topics.json", "README.md") if (folder / name).exists()
+    ]
+    if found and not (folder / "config.json").exists():
+        raise ModelError(f"There is a {found[0]} of no model in {folder}; name another folder.")
     make_folder(folder)
     arrays = {f"weights/{name}": array for name, array in model.weights.items()}
     for stage, values in model.shared.items():
@@ -256,11 +258,9 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     labels: dict[int, str] = {}
     suggested: set[int] = set()
     for place, row in enumerate(rows, 1):
-        if strange := [key for key in row if key not in TOPIC_KEYS]:
-            raise ModelError(
-                f"Row {place} of {path} has a key {strange[0]!r:.40}; "
-                f"{nearest(strange[0], TOPIC_KEYS)}"
-            )
+        if strange := [key for key in row if key not in ROW]:
+            what = f"Row {place} of {path} has a key {strange[0]!r:.40}"
+            raise ModelError(f"{what}; {nearest(strange[0], ROW)}")
         topic = row.get("topic")
         if not _is_topic(topic, n_topics):
             raise ModelError(

@@ -13,9 +13,8 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from fedtopics.errors import InputError
 from fedtopics.extras import VERSION
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import check_output, write_output
 from fedtopics.harmless import for_markdown, visible
 from fedtopics.model.figures import resource
 from fedtopics.report.render import environment
@@ -82,14 +81,11 @@ class Document:
         return sum(isinstance(part, Gap) for each in self.sections for part in each.parts)
 
 
-def write_document(form: Document, path: Path) -> Path:
+def write_document(form: Document, path: Path, inputs: Sequence[Path | None] = ()) -> Path:
     """Write a form, as its file's name ends: .md or .html; an InputError for another ending."""
     writers = {".md": markdown, ".html": html}
-    if path.suffix.lower() not in writers:
-        raise InputError(f"{path} ends in neither .md nor .html; name a file that does.")
-    make_folder(path.parent)
-    write_durably(path, writers[path.suffix.lower()](form).encode())
-    return path
+    suffix = check_output(path, writers, inputs)
+    return write_output(path, writers[suffix](form).encode(), writers, inputs)
 
 
 def markdown(form: Document) -> str:

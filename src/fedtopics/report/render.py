@@ -6,15 +6,14 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from fedtopics.errors import InputError
-from fedtopics.files import make_folder, write_durably
+from fedtopics.files import check_output, write_output
 from fedtopics.harmless import for_markdown, visible
 from fedtopics.model import figure_layout as layout
 from fedtopics.model import figures
@@ -31,7 +30,9 @@ STYLES = "figures.css", "report.css", "topics.css", "print.css"
 SCRIPTS = "topics.js", "labels.js", "save.js"
 
 
-def write_report(summary: Summary, path: str | Path) -> Path:
+def write_report(
+    summary: Summary, path: str | Path, inputs: Sequence[str | Path | None] = ()
+) -> Path:
     """Write a report as HTML, and beside it as Markdown.
 
     Parameters
@@ -40,6 +41,8 @@ def write_report(summary: Summary, path: str | Path) -> Path:
         As of `summarise`.
     path : path
         Of the HTML file; the other has the ending .md.
+    inputs : sequence of paths, optional
+        Files that must not be overwritten.
 
     Returns
     -------
@@ -49,18 +52,12 @@ def write_report(summary: Summary, path: str | Path) -> Path:
     Raises
     ------
     InputError
-        If that file would have the name of the other.
+        If that file ends otherwise, or one of the two is there already and is not ours.
     """
-    page = Path(path)
-    if page.suffix.lower() == ".md":
-        raise InputError(
-            f"{page} would be the Markdown beside the report; name the HTML file, such as "
-            f"{page.with_suffix('.html')}."
-        )
-    make_folder(page.parent)
-    write_durably(page, html(summary).encode())
-    write_durably(page.with_suffix(".md"), markdown(summary).encode())
-    return page
+    page, beside = Path(path), Path(path).with_suffix(".md")
+    check_output(page, [".html"], inputs)
+    write_output(beside, markdown(summary).encode(), [".md"], inputs)
+    return write_output(page, html(summary).encode(), [".html"], inputs)
 
 
 def html(summary: Summary) -> str:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from fedtopics.errors import DataError, RunError
-from fedtopics.files import read_text, write_durably
+from fedtopics.files import check_output, read_text, write_durably
 from fedtopics.harmless import for_csv
 from fedtopics.metrics import cosines
 from fedtopics.metrics.similarity import Topic
@@ -181,17 +181,10 @@ def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
 
 
 def check_free(path: str | Path) -> None:
-    """Raise DataError if there is a file that has labels, or that is not one of pairs."""
-    path = Path(path)
-    if not path.exists():
-        return
-    try:
-        labels = sum(pair.same is not None for pair in read_pairs(path))
-    except (DataError, OSError):
-        raise DataError(
-            f"There is something else in {path} already; name a file that does not exist."
-        ) from None
-    if labels:
+    """Raise InputError if there is a file that has labels, or that is not one of pairs."""
+    check_output(path, [".csv"], names=COLUMNS)
+    drawn = read_pairs(path) if Path(path).exists() else []
+    if labels := sum(pair.same is not None for pair in drawn):
         raise DataError(
             f"{path} has {labels} labels already, which would be lost; name another file."
         )

@@ -1,0 +1,194 @@
+"""Files that a user names to be written: nothing is lost, and the format follows the suffix."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from fedtopics import NMF, Corpus, Study, TopicModel, train
+from fedtopics.errors import InputError, ModelError, RunError
+from fedtopics.files import write_output
+from fedtopics.methods.flda.labelled_pairs import COLUMNS
+from tests.helpers.command_line import STUDY, Typed, typist
+from tests.helpers.models import made
+
+LETTERS = "text\noak elm\nflu tea\n,\n"
+MINE = "what nobody else has\n"
+RUN = {"name": "nmf", "n_components": 2, "max_rounds": 2}
+TEXTS = ["oak and beech and fir grow here", "a ketch and a sloop and a yawl sail"] * 10
+PAIRS = "".join(f"oak,elm,0.{10 + i},{i // 10}\n" for i in range(20))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("trained") / "run"
+    train(Study(method=RUN), {"north": TEXTS, "south": TEXTS}, out=run)
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: Path) -> Path:
+    monkeypatch.chdir(tmp_path)
+    made().save_pretrained("model")
+    Path("run").symlink_to(trained)
+    Path("letters.csv").write_text("id,text\na,oak elm\n=1+1,flu tea\nc,\n")
+    Path("pairs.csv").write_text(",".join(COLUMNS) + "\n" + PAIRS)
+    Path("study.toml").write_text(STUDY)
+    return tmp_path
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    return typist(monkeypatch, capsys)
+
+
+WRITERS = [  # arguments, and suffixes
+    (["transform", "model", "letters.csv", "-o"], [".parquet", ".csv", ".jsonl"]),
+    (["topics", "model", "-o"], [".md", ".csv", ".json", ".txt"]),
+    (["report", "run", "-o"], [".html"]),
+    (["dpia", "run", "-o"], [".md", ".html"]),
+    (["flda", "threshold", "pairs.csv", "--plot"], [".svg"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "suffixes"), WRITERS, ids=lambda each: each[0])
+def test_what_is_not_ours_stays(
+    arguments: list[str], suffixes: list[str], folder: Path, typed: Typed
+) -> None:
+    for suffix in suffixes:
+        path = Path(f"mine{suffix}")
+        path.write_text(MINE)
+        code, _, err = typed(*arguments, path)
+        assert (code, path.read_text()) == (2, MINE)
+        assert f"{path} is there already, and fedtopics did not write it" in err
+        path.unlink()
+        assert typed(*arguments, path)[0] == 0
+        written = path.read_bytes()
+        assert typed(*arguments, path)[0] == 0  # ours: it is written again
+        assert len(path.read_bytes()) == len(written)
+        if suffix in (".md", ".html", ".svg"):  # people's changes are kept
+            path.write_bytes(written.replace(b"fedtopics", b"fedtopicz", 1) + b"\n")
+            assert typed(*arguments, path)[0] == 2
+    code, _, err = typed(*arguments, "new.docx")
+    assert code == 2
+    assert not Path("new.docx").exists()
+    assert f"new.docx has to end in {' or '.join(suffixes)}" in err or suffixes == [".csv"]
+
+
+@pytest.mark.parametrize("link", [None, os.link, os.symlink])
+def test_an_input_stays(link: Callable[..., None] | None, folder: Path, typed: Typed) -> None:
+    """Also under another name; and where it looks as what is written does."""
+    table = Path("theta.csv")
+    table.write_text('"id","known_words","topic","text"\na,1,0,oak\nb,1,0,elm\n')
+    before, out = table.read_bytes(), Path("other.csv")
+    if link is None:
+        out = table
+    else:
+        link(table, out)
+    code, _, err = typed("transform", "model", table, "-o", out, "--text", "text")
+    assert (code, table.read_bytes()) == (2, before)
+    assert f"{out} is an input of this command; name another file" in err
+
+
+def test_other_inputs_stay(folder: Path, typed: Typed) -> None:
+    """Of commands that do not write such tables, inputs are not ours anyway."""
+    for name in (
+        "study.toml",
+        "letters.csv",
+        "model/config.json",
+        "model/topics.json",
+        "pairs.csv",
+    ):
+        before = Path(name).read_bytes()
+        for arguments, _ in WRITERS:
+            assert typed(*arguments, name)[0] == 2
+        assert typed("topics", "model", "--format", "json", "-o", name)[0] == 2
+        assert Path(name).read_bytes() == before
+
+
+def test_beside_a_report_nothing_is_lost(folder: Path, typed: Typed) -> None:
+    Path("notes.md").write_text(MINE)
+    assert typed("report", "run", "-o", "notes.html")[0] == 2
+    assert (Path("notes.md").read_text(), Path("notes.html").exists()) == (MINE, False)
+
+
+def test_formats_of_theta(folder: Path, typed: Typed) -> None:
+    for suffix in ("parquet", "csv", "jsonl"):
+        code, out, _ = typed("transform", "model", "letters.csv", "-o", f"new/theta.{suffix}")
+        assert (code, out.startswith("3 documents to new/theta.")) == (0, True)
+    table = pq.read_table("new/theta.parquet").to_pylist()
+    rows = [*csv.DictReader(Path("new/theta.csv").read_text().splitlines())]
+    lines = [json.loads(line) for line in Path("new/theta.jsonl").read_text().splitlines()]
+    assert lines == table
+    assert [row["id"] for row in rows] == ["a", "'=1+1", "c"]  # which no spreadsheet computes
+    assert [row["topic"] for row in rows] == ["0", "1", ""]
+    for row, expected in zip(rows, table, strict=True):
+        assert [float(row[f"theta_{k}"]) for k in range(3)] == pytest.approx(
+            [expected[f"theta_{k}"] for k in range(3)], rel=1e-6
+        )
+
+
+def test_a_format_that_is_not_that_of_the_name(folder: Path, typed: Typed) -> None:
+    code, _, err = typed("topics", "model", "--format", "csv", "-o", "topics.md")
+    assert (code, Path("topics.md").exists()) == (2, False)
+    assert "topics.md has to end in .csv; name another file" in err
+
+
+def test_folders(folder: Path, typed: Typed) -> None:
+    """A model or a run does not replace what has the name of one of its files."""
+    Path("mine").mkdir()
+    Path("mine/README.md").write_text(MINE)
+    Path("mine/study.toml").write_text(MINE)
+    made(documents={"east": 40}, shares={"east": np.array([0.5, 0.25, 0.25])}).save_pretrained(
+        "east"
+    )
+    code, _, err = typed("merge", "model", "east", "-o", "mine")
+    assert (code, Path("mine/README.md").read_text()) == (2, MINE)
+    assert "There is a README.md of no model in mine; name another folder." in err
+    code, _, err = typed("run", "study.toml", "--out", ".")
+    assert code == 2
+    Path("north.csv").write_text("text\n" + "oak elm\n" * 20)
+    Path("south.csv").write_text("text\n" + "oak elm\n" * 20)
+    code, _, err = typed("run", "study.toml", "--out", ".")
+    assert (code, Path("study.toml").read_text()) == (2, STUDY)
+    assert "There is a study.toml of no run in ." in err
+
+
+def test_in_python(folder: Path) -> None:
+    model = TopicModel.from_pretrained("model")
+    with pytest.raises(InputError, match=r"letters.csv is an input of this command|did not write"):
+        model.write_theta("letters.csv", "letters.csv")
+    for save in (model.plot_topics().save, model.document_map(Corpus.of(TEXTS)).save):
+        with pytest.raises(InputError, match=r"mine.txt has to end in .html"):
+            save("mine.txt")
+        save("new.html")
+        save("new.html")
+        Path("new.html").write_text(MINE)
+        with pytest.raises(InputError, match="fedtopics did not write it"):
+            save("new.html")
+        Path("new.html").unlink()
+    with pytest.raises(ModelError, match=r"There is a README.md of no model"):
+        Path("README.md").write_text(MINE)
+        NMF(2, max_rounds=2).fit(TEXTS).save(".")
+    with pytest.raises(RunError, match=r"study.toml of no run"):
+        train(Study(method=RUN), {"north": TEXTS}, out=".")
+
+
+def test_a_folder_or_a_pipe_is_no_file(folder: Path) -> None:
+    how: dict[str, Any] = {"suffixes": [".csv"], "names": ["id"]}
+    Path("folder.csv").mkdir()
+    os.mkfifo("pipe.csv")
+    for name in ("folder.csv", "pipe.csv"):
+        with pytest.raises(InputError):
+            write_output(name, b"id\n", **how)
+    Path("empty.csv").write_bytes(b"")
+    with pytest.raises(InputError, match="did not write it"):
+        write_output("empty.csv", b"id\n", **how)
