@@ -192,3 +192,12 @@ def test_a_folder_or_a_pipe_is_no_file(folder: Path) -> None:
     Path("empty.csv").write_bytes(b"")
     with pytest.raises(InputError, match="did not write it"):
         write_output("empty.csv", b"id\n", **how)
+
+
+def test_lost_labels_are_said(folder: Path, typed: Typed) -> None:
+    one = made(documents={"east": 40}, shares={"east": np.array([0.5, 0.25, 0.25])})
+    one.with_labels({0: "Wood"}).save_pretrained("east")
+    code, out, err = typed("merge", "model", "east", "-o", "merged")
+    assert (code, err) == (0, "")
+    assert "these are lost in merging: Trees | shrubs." in out
+    assert "Wood: " in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold
 
 from fedtopics import (
     FLDA,
@@ -196,3 +198,38 @@ def test_callback_gets_events() -> None:
     kinds = [event["event"] for event in events]
     assert kinds.count("round") == 3
     assert kinds[-1] == "finished"
+
+
+def test_tables_of_documents_have_their_index() -> None:
+    series = pd.Series(ALL, index=[f"letter-{number}" for number in range(len(ALL))])
+    model = NMF(2).fit(series)
+    info = model.get_document_info(series)
+    assert [*info.index] == [*series.index]
+    for given in (series, series.to_frame("text")):
+        for frame in (
+            model.representative_documents(given),
+            model.document_map(given).to_pandas(),
+            model.model_.document_map(given).to_pandas(),
+        ):
+            assert len(frame) > 2
+            assert [*frame.index] == [series.index[row] for row in frame["Document"]]
+    found = model.representative_documents({"a": series[:40], "b": series[40:]})
+    assert [series[name] for name in found.index] == [*found["Text"]]
+    for frame in (model.representative_documents(ALL), model.document_map(ALL).to_pandas()):
+        assert [*frame.index] == [*frame["Document"]]
+    assert [*model.get_document_info(ALL).index] == [*range(len(ALL))]
+
+
+def test_a_score_without_known_words_is_the_lowest() -> None:
+    model = NMF(2).fit(ALL)
+    with pytest.warns(UserWarning, match="knows no word of these documents"):
+        assert model.score(["zebra zebra", ""]) == math.log(1e-12)
+    assert model.score(ALL) > math.log(1e-12)
+
+
+def test_a_grid_search_over_a_fold_without_known_words() -> None:
+    """The first of six folds has words that no other one has."""
+    search = GridSearchCV(NMF(2), {"max_words": [20, 30]}, cv=KFold(6))
+    with pytest.warns(UserWarning, match="knows no word"):
+        search.fit(["zebra quagga okapi"] * 16 + ALL)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,15 @@ def test_what_cannot_be_merged() -> None:
     for threshold in (0.0, 1.5, float("nan")):
         with pytest.raises(StudyError, match="is no cosine"):
             merge_models([NORTH, SOUTH], threshold=threshold)
+
+
+def test_labels_of_models_survive() -> None:
+    """Oak and elm are three quarters of the north's documents, and half of the south's."""
+    north = NORTH.with_labels({0: "Trees", 1: "Tea"})
+    suggested = replace(SOUTH.with_labels({1: "Wood", 0: "Flu"}), suggested=frozenset({0, 1}))
+    merged = merge_models([north, suggested], threshold=0.5)
+    assert (merged.labels, merged.suggested) == ({0: "Trees", 1: "Tea"}, frozenset())
+    with pytest.warns(UserWarning, match=r"lost in merging: Wood\.$"):
+        merged = merge_models([north, SOUTH.with_labels({1: "Wood", 0: "Flu"})], threshold=0.5)
+    assert merged.labels == {0: "Trees", 1: "Tea", 2: "Flu"}
+    assert merge_models([north, SOUTH], n_topics=4).labels == north.labels

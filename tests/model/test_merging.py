@@ -127,3 +127,22 @@ def test_damaged_folders(settings: dict[str, Any], tmp_path: Path) -> None:
     edit_config(folder, settings=whole | settings)
     with pytest.raises(ModelError):
         TopicModel.from_pretrained(folder)
+
+
+def test_the_label_of_the_largest_part_survives() -> None:
+    """Shares are .375, .4375 and .1875."""
+    with pytest.warns(UserWarning, match=r"lost in merging: Trees\.$"):
+        merged = made(labels={0: "Trees", 1: "Flu", 2: "Tea"}).merge_topics([0, 1])
+    assert merged.labels == {0: "Flu", 1: "Tea"}
+    assert made(labels={2: "Tea"}).merge_topics([0, 2]).labels == {0: "Tea"}  # a part with none
+    assert made(labels={0: "Tea", 2: "Tea"}).merge_topics([0, 2]).labels == {0: "Tea"}
+
+
+def test_suggested_labels_give_way() -> None:
+    model = made(labels={0: "Trees", 1: "Flu", 2: "Tea"}, suggested=frozenset({0, 1}))
+    merged = model.merge_topics([1, 2])
+    assert (merged.labels, merged.suggested) == ({0: "Trees", 1: "Tea"}, {0})
+    merged = model.merge_topics([0, 1])
+    assert (merged.labels, merged.suggested) == ({1: "Tea"}, frozenset())
+    with pytest.warns(UserWarning, match=r"lost in merging: Oak, Tea\.$"):
+        assert made(labels={0: "Oak", 1: "Flu", 2: "Tea"}).reduce_topics(1).labels == {0: "Flu"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from fedtopics import LDA, TopicModel
+from fedtopics import LDA, Corpus, TopicModel
 from fedtopics.errors import DataError
 from fedtopics.model.over_time import grouped_by_class, grouped_by_time
 from tests.helpers.clients import ALL, TEXTS
+from tests.helpers.models import made
 
 EAST = timezone(timedelta(hours=9))
 
@@ -163,3 +165,33 @@ def test_a_chart(model: TopicModel) -> None:
         model.plot_over_time(ALL, [2024] * 80)
     with pytest.raises(DataError, match="Each number is a period of its own, and none has 10 doc"):
         model.plot_over_time(ALL, range(80))
+
+
+def test_many_classes_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one pass over the documents a class, 200,000 of them would take minutes."""
+    n = 200_000
+    theta = np.random.default_rng(0).dirichlet([1, 1, 1], n).astype(np.float32)
+    found = theta, np.ones(n, bool)
+    monkeypatch.setattr(TopicModel, "theta_and_seen", lambda *_: found)
+    classes = np.arange(n).astype(str)
+    start = perf_counter()
+    grouped = grouped_by_class(made(), Corpus.of(["oak"] * n), classes)
+    assert perf_counter() - start < 20
+    assert (grouped.rows, grouped.few) == ([], n)
+    few = grouped_by_class(made(), Corpus.of(["oak"] * n), np.arange(n) % 1000)
+    assert len(few.rows) == 3000
+    zero = theta[::1000].sum(0).tolist()
+    assert [row["count"] for row in few.rows if row["class"] == "0"] == zero
+
+
+def test_classes_in_any_order_and_documents_without() -> None:
+    texts = ["oak", "tea", "", "elm", "flu", "unknown", "oak oak", "tea tea"]
+    classes = ["b", "a", "a", "b", None, "a", "b", "c"]
+    found = grouped_by_class(made(), texts, classes, min_documents=1)
+    theta = made().transform(texts)
+    by_class = {"a": [1], "b": [0, 3, 6], "c": [7]}
+    assert {row["class"]: row["documents"] for row in found.rows} == {"a": 1, "b": 3, "c": 1}
+    for row in found.rows:
+        assert row["share"] == pytest.approx(theta[by_class[row["class"]], row["topic"]].mean())
+    assert (found.without, found.unknown, found.few) == (1, 2, 0)
+    assert grouped_by_class(made(), texts, classes, min_documents=2).few == 2

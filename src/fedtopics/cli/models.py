@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -302,9 +303,13 @@ def merge(
     if (out / "config.json").exists():
         raise ModelError(f"There is a model in {out} already; name another folder.")
     parts = read_models(models)
-    merged = merge_models(parts, n_topics, threshold)
+    with warnings.catch_warnings(record=True) as caught:  # of labels that are lost
+        warnings.simplefilter("always")
+        merged = merge_models(parts, n_topics, threshold)
     merged.save_pretrained(out)
     print_topics(merged, 10)
+    for warning in caught:
+        say(f"\n{warning.message}")
     before = sum(part.n_topics for part in parts)
     say(f"\n{merged.n_topics} of {before} topics of {len(parts)} models are in {out}.")
 

@@ -6,8 +6,11 @@ A folder is that of the model, with the parameters of the estimator.
 from __future__ import annotations
 
 import json
+import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
@@ -18,11 +21,11 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import ModelError
-from fedtopics.federation.sweep import held_out_loss
+from fedtopics.federation.sweep import SMALLEST, held_out_loss
 from fedtopics.files import read_text, write_durably
 from fedtopics.harmless import as_json
 from fedtopics.model.document_map import DocumentMap
-from fedtopics.model.exports import data_frame
+from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.finding import BEST
 from fedtopics.model.folder import model_folder
 from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
@@ -82,7 +85,7 @@ class FittedTopics:
     ) -> Any:
         """Return a DataFrame, a row a document: see `TopicModel.get_document_info`."""
         info = self._fitted().get_document_info(self._corpus(documents, words), n_words)
-        return info.set_axis(documents.index) if hasattr(documents, "iloc") else info  # pandas'
+        return info.set_axis(index_at(documents, info.index))
 
     def find_topics(
         self,
@@ -116,8 +119,18 @@ class FittedTopics:
 
         It is the mean log-likelihood of the words of one half of each document, given the other
         half: see `fedtopics.federation.sweep.held_out_loss`. `GridSearchCV` takes it by itself.
+        Where no half has a word that the model knows, it is that of words as unlikely as can be,
+        log(1e-12) = -27.6, with a warning.
         """
-        return -held_out_loss(self._fitted(), {"": self._corpus(documents, words)}, 0)
+        loss = held_out_loss(self._fitted(), {"": self._corpus(documents, words)}, 0)
+        if not math.isnan(loss):
+            return -loss
+        warnings.warn(
+            "The model knows no word of these documents that could be predicted, so their score is "
+            "the lowest there is; give more documents, or longer ones.",
+            stacklevel=2,
+        )
+        return math.log(SMALLEST)
 
     def merge_topics(self, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Self:
         """Put topics together: `TopicModel.merge_topics`, in place."""
@@ -188,7 +201,8 @@ class FittedTopics:
         Returns
         -------
         pandas.DataFrame
-            Topic; Name; Document, its row; Client, where there are several; Share; Text.
+            Topic; Name; Document, its row counted from 0; Client, where there are several; Share;
+            Text. Its index is that of the documents: see `TopicModel.get_document_info`.
         """
         model = self._fitted()
         rows = model.representative_documents(_corpora(self._corpus, documents), topic, n_documents)
@@ -202,7 +216,9 @@ class FittedTopics:
             "Share": [row["share"] for row in rows],
             "Text": [row["text"] for row in rows],
         }
-        return data_frame(columns)
+        of_each = documents if isinstance(documents, Mapping) else {None: documents}
+        index = [index_at(of_each[row["client"]], [row["document"]])[0] for row in rows]
+        return data_frame(columns, index)
 
     def document_map(self, documents: Any, **how: Any) -> DocumentMap:
         """Return a map of one's own documents, which a notebook shows.
@@ -210,7 +226,8 @@ class FittedTopics:
         ``to_pandas()`` has it as a DataFrame, ``save("map.html")`` writes it as a page. What it
         takes is as of `TopicModel.document_map`.
         """
-        return self._fitted().document_map(self._corpus(documents), **how)
+        found = self._fitted().document_map(self._corpus(documents), **how)
+        return replace(found, index=index_at(documents, found.documents))
 
     def _fitted(self) -> TopicModel:
         """The fitted model; scikit-learn's NotFittedError where there is none."""

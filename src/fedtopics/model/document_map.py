@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.harmless import for_html, visible
 from fedtopics.model import figure_layout as layout
-from fedtopics.model.exports import data_frame
+from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.figures import Figure, environment, positions
 from fedtopics.model.finding import Finder
 from fedtopics.text.corpus import Corpus
@@ -59,6 +59,7 @@ class DocumentMap:
     of: int
     unknown: int
     texts: tuple[str, ...] | None = None
+    index: Any = None  # of the documents, as `exports.index_at`
 
     def __repr__(self) -> str:
         return f"DocumentMap({len(self.documents):,} of {self.of:,} documents)"
@@ -80,7 +81,7 @@ class DocumentMap:
             "Probability": self.theta.max(1),
             **({} if self.texts is None else {"Text": list(self.texts)}),
         }
-        return data_frame(columns)
+        return data_frame(columns, self.documents if self.index is None else self.index)
 
     def svg(self, in_report: bool = False) -> str:
         """Return the map as SVG: a circle a document, with a description.
@@ -182,9 +183,9 @@ def document_map(
         model.labels.get(topic) or " ".join(words) for topic, words in enumerate(model.topics(3))
     )
     places, unknown = _places(theta, model.info.get("seed") or 0), int((~seen).sum())
-    return DocumentMap(
-        rows[seen], places, theta, names, model.suggested, len(corpus), unknown, texts
-    )
+    kept = rows[seen]
+    shown_as = names, model.suggested, len(corpus), unknown, texts, index_at(documents, kept)
+    return DocumentMap(kept, places, theta, *shown_as)
 
 
 def _places(theta: Numbers, seed: int) -> Numbers:

@@ -93,7 +93,8 @@ def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
     Returns
     -------
     pandas.DataFrame
-        A row a document, in their order, with the index of a Series or DataFrame. As in BERTopic:
+        A row a document, in their order, with the index of a Series or DataFrame, as all tables of
+        documents have it; of others, their rows counted from 0. As in BERTopic:
         Document; Topic, its largest, -1 where the model sees nothing of it; Name, CustomName,
         Representation and Top_n_words, which say what the topic is; Probability, its share of the
         document; Representative_document, whether it is one of the three with most of the topic.
@@ -120,7 +121,15 @@ def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
         "Probability": largest,
         "Representative_document": np.isin(np.arange(len(main)), best),
     }
-    return data_frame(columns, index=documents.index if hasattr(documents, "iloc") else None)
+    return data_frame(columns, index_at(documents, np.arange(len(main))))
+
+
+def index_at(documents: Any, rows: Any) -> Any:
+    """Return the index of these rows: that of a Series or DataFrame, of other documents the rows.
+
+    Each DataFrame with a row a document has it.
+    """
+    return documents.index[rows] if hasattr(documents, "iloc") else rows
 
 
 def data_frame(content: Any, index: Any = None) -> Any:

@@ -8,6 +8,7 @@ that tell least of the words apart, by the loss of the mutual information of top
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -93,6 +94,8 @@ def merge_topics(model: Model, topics_to_merge: Sequence[int] | Sequence[Sequenc
     A document's share of the new topic is the sum of its shares of the topics in it. Topics keep
     their order, the new one has the place of its first. What was measured on documents, such as
     coherence, is left out. A merged model is not trained further; its topics can begin a training.
+    Of the labels that people gave, the new topic has that of its largest part with one; a warning
+    names those that are lost. Suggested ones are left out.
 
     Parameters
     ----------
@@ -151,8 +154,17 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     # Where topics were merged before, the parts are there, of the topics before that.
     weights = model.weights if isinstance(model.inference, Merged) else {**model.weights, **parts}
     members = [np.flatnonzero(places == place) for place in range(len(kept))]
-    given = {k: name for k, name in model.labels.items() if k not in model.suggested}
-    labels = [{given.get(int(topic), "") for topic in topics} for topics in members]
+    largest_first = [sorted(map(int, topics), key=lambda k: -model.share[k]) for topics in members]
+    given = given_labels(model)
+    found = [next((given[k] for k in each if k in given), "") for each in largest_first]
+    labels = {k: label for k, label in enumerate(found) if label}
+    alone = {int(k): place for place, (k, *others) in enumerate(members) if not others}
+    suggested = {alone[k]: model.labels[k] for k in model.suggested if k in alone}
+    if lost := sorted({*given.values()} - {*found}):
+        warnings.warn(
+            f"Topics have one label each, and these are lost in merging: {', '.join(lost)}.",
+            stacklevel=3,
+        )
     return replace(
         model,
         inference=inference,
@@ -162,10 +174,15 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         periods=model.periods and model.periods.of_topics(sums),
         reading=replace(model.reading, first=()),
         coherence={},
-        labels={k: name for k, (name, *others) in enumerate(labels) if name and not others},
-        suggested=frozenset(),
+        labels=dict(sorted({**labels, **suggested}.items())),
+        suggested=frozenset(suggested),
         info=_info(model, places, sums),
     )
+
+
+def given_labels(model: Topics) -> dict[int, str]:
+    """Return the labels that people gave, without those that rules suggested."""
+    return {k: label for k, label in model.labels.items() if k not in model.suggested}
 
 
 def _info(model: Topics, places: NDArray[np.int64], sums: Any) -> Any:

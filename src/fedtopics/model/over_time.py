@@ -201,12 +201,13 @@ def _summed(
         theta, seen = model.theta_and_seen(corpus)
         theta, seen = theta[there], seen[there]
         without, unknown = without + int((~there).sum()), unknown + int((~seen).sum())
-        for group in np.unique(groups[client]):
-            part = theta[seen & (groups[client] == group)]
-            if len(part) >= max(min_documents, 1):
-                thetas.setdefault(group, []).append(part)
-            else:
-                few += len(part)
+        of_seen = np.unique(groups[client][seen], return_inverse=True, return_counts=True)
+        values, places, sizes = of_seen
+        theta = theta[seen][np.argsort(places, kind="stable")]  # those of a group side by side
+        enough, ends = sizes >= max(min_documents, 1), np.cumsum(sizes)
+        few += int(sizes[~enough].sum())
+        for group, end, size in zip(values[enough], ends[enough], sizes[enough], strict=True):
+            thetas.setdefault(group, []).append(theta[end - size : end])
     rows = [
         {name: group.item()} | row
         for group, of_clients in sorted(thetas.items())
@@ -218,7 +219,7 @@ def _summed(
 def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
     """Yield what is said of each topic in a period, of its clients' thetas."""
     n_documents, n_clients = sum(map(len, thetas)), len(thetas)
-    for topic, count in enumerate(np.sum([theta.sum(0) for theta in thetas], axis=0).tolist()):
+    for topic, count in enumerate(sum(theta.sum(0) for theta in thetas).tolist()):
         share = count / n_documents
         whole = {"documents": n_documents, "clients": n_clients}
         yield {"topic": topic, "share": share, "count": count} | whole

@@ -25,6 +25,7 @@ from fedtopics.methods.flda.topic_lists import group_topics
 from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import word_weights
 from fedtopics.model.folder import model_folder
+from fedtopics.model.merging import given_labels
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
@@ -43,7 +44,8 @@ def merge_models(
     The words are those of all models, with their counts added up: one that a model leaves out
     counts as nothing there. What finds topics in documents is LDA's posterior by the words, of
     whatever method the models are. A client's shares are as its own model found them: of topics
-    that its model does not have it has none.
+    that its model does not have it has none. Labels that people gave are kept, as `merge_topics`
+    does; suggested ones are not.
 
     Parameters
     ----------
@@ -117,6 +119,11 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
         client_names={key: name for model in models for key, name in model.client_names.items()},
         word_sums=sums,
         reading=READING,
+        labels={
+            first + topic: label
+            for model, first in zip(models, _firsts(models), strict=True)
+            for topic, label in given_labels(model).items()
+        },
         info={"method": "merged", "merged": [_described(model) for model in models]},
     )
 
