@@ -34,11 +34,11 @@ class OnNumbers(TopicEstimator):
     in whatever order documents come, to more digits than float32's sums have on every processor.
     """
 
-    def _alone(self, documents: Any, words: Any) -> Given:
-        return super()._alone(_as_documents(documents), words)
+    def _alone(self, documents: Any, words: Any, text: str | None = None) -> Given:
+        return super()._alone(_as_documents(documents), words, text)
 
-    def _corpus(self, documents: Any, words: Any = None) -> Corpus:
-        return super()._corpus(_as_documents(documents), words)
+    def _corpus(self, documents: Any, words: Any = None, text: str | None = None) -> Corpus:
+        return super()._corpus(_as_documents(documents), words, text)
 
     def transform(self, documents: Any, **how: Any) -> NDArray[np.float32]:
         theta: NDArray[np.float32] = super().transform(documents, **how)

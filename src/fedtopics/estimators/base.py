@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 
-from fedtopics.errors import StudyError, check_keys
+from fedtopics.errors import StudyError
+from fedtopics.estimators import inputs
 from fedtopics.estimators.fitted import SavedEstimator
 from fedtopics.estimators.inputs import Clients, Given, columns_of, corpus_of, stop_word_settings
 from fedtopics.federation.policy import OPEN_POLICY, Policy
@@ -25,7 +25,6 @@ from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.core.plan import WarmStart
-from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.model.folder import checked_names
 from fedtopics.text.checks import language_sentence
 from fedtopics.text.corpus import Corpus
@@ -41,6 +40,7 @@ NO_SETTINGS = (
 )  # parameters that are none  # fmt: skip
 USUAL_STOP_WORDS = TextRules().stop_words
 StopWords = str | Sequence[str] | None
+Words = Sequence[str] | None  # of counts: what their columns count
 Splitter = Callable[[str], list[str]]
 
 
@@ -180,7 +180,9 @@ class TopicEstimator(
         self._add(others)
         return self
 
-    def fit(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> Self:
+    def fit(
+        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
+    ) -> Self:
         """Train on one corpus, where it is: the scenarios "alone" and "centralised".
 
         Parameters
@@ -190,8 +192,10 @@ class TopicEstimator(
         y : ignored
         words : sequence of str, optional
             Of counts: what each column counts, as of ``get_feature_names_out()``.
+        text : str, optional
+            Of a table or a file: the column of the text. Later tables are read by it as well.
         """
-        return self._fit(self._alone(documents, words))
+        return self._fit(self._alone(documents, words, text))
 
     def fit_clients(
         self,
@@ -201,7 +205,8 @@ class TopicEstimator(
         names: Mapping[Any, str] | None = None,
         policies: Mapping[Any, Policy] | None = None,
         out: str | Path | None = None,
-        words: Sequence[str] | None = None,
+        words: Words = None,
+        text: str | None = None,
     ) -> Self:
         """Train on the documents of several clients without pooling them.
 
@@ -220,7 +225,7 @@ class TopicEstimator(
             The run's folder, with each client's ledger. If it has a run of the same settings and
             documents, this one goes on with it; one of others stays, and this one is beside it:
             see ``run_folder_``.
-        words : sequence of str, optional
+        words, text
             As of `fit`, for all clients.
 
         Raises
@@ -228,7 +233,7 @@ class TopicEstimator(
         InputError
             If a client has no documents, a name cannot be one, or a setting cannot be used.
         """
-        return self._fit(self._given(clients, client, names, policies, words, out))
+        return self._fit(self._given(clients, client, names, policies, words, text, out))
 
     def transform(
         self,
@@ -236,40 +241,44 @@ class TopicEstimator(
         *,
         refine: bool = False,
         readout: Readout | None = None,
-        words: Sequence[str] | None = None,
+        words: Words = None,
+        text: str | None = None,
     ) -> NDArray[np.float32]:
         """Find the topics of documents: theta, shape (n_documents, n_topics), rows sum to 1.
 
         Parameters
         ----------
-        documents, words
+        documents, words, text
             As for `fit`.
         refine, readout
             As of `TopicModel.transform`.
         """
         model = self._fitted()
         theta: NDArray[np.float32] = model.transform(
-            self._corpus(documents, words), refine=refine, readout=readout
+            self._corpus(documents, words, text), refine=refine, readout=readout
         )
         return theta
 
-    def _alone(self, documents: Any, words: Sequence[str] | None) -> Given:
+    def _alone(self, documents: Any, words: Words, text: str | None = None) -> Given:
         columns = columns_of(documents, words)
-        corpus = corpus_of(documents, columns, self._analyser(self._as_study(0).text))
-        return Given({ALONE: corpus}, {ALONE: OPEN_POLICY}, columns, {ALONE: ALONE})
+        corpus = corpus_of(documents, columns, self._analyser(self._as_study(0).text), text)
+        return Given({ALONE: corpus}, {ALONE: OPEN_POLICY}, columns, {ALONE: ALONE}, text=text)
 
     def _given(
-        self, clients: Any, client: Any, names: Any, policies: Any, words: Any, out: Any = None
-    ) -> Given:
+        self, clients: Any, client: Any, names: Any, policies: Any, words: Any, text: Any,
+        out: Any = None,
+    ) -> Given:  # fmt: skip
         """Return what `fit_clients` was given, by names that a study can have."""
-        found = Clients.of(clients, client)
+        found = Clients.of(clients, client, text)
         columns_of_each = (columns_of(each, words) for each in found.documents.values())
         columns = next((each for each in columns_of_each if each is not None), None)
         analyse = self._analyser(self._as_study(0).text)
-        corpora = corpora_by_name(found.documents, lambda each: corpus_of(each, columns, analyse))
+        read = partial(corpus_of, columns=columns, analyse=analyse, text=found.text)
+        corpora = corpora_by_name(found.documents, read)
         called = checked_names(found.called(names), corpora)
         folder = None if out is None else Path(out)
-        return Given(corpora, found.by_name(policies), columns, found.keys, called, folder)
+        given = corpora, found.by_name(policies), columns, found.keys, called, folder
+        return Given(*given, text=text)
 
     def _fit(self, given: Given, start: Any = None) -> Self:
         study = self._study(given)
@@ -299,6 +308,8 @@ class TopicEstimator(
         self.run_folder_ = folder
         if given.columns is not None:
             self.counted_words_ = tuple(given.columns)
+        if given.text is not None:
+            self.text_column_ = given.text
         return self
 
     def _by_key(self, by_name: Mapping[str, Any]) -> dict[Any, Any]:
@@ -306,12 +317,14 @@ class TopicEstimator(
         keys = getattr(self, "clients_", {})
         return {keys.get(name, name): each for name, each in by_name.items()}
 
-    def _corpus(self, documents: Any, words: Sequence[str] | None = None) -> Corpus:
+    def _corpus(self, documents: Any, words: Words = None, text: str | None = None) -> Corpus:
         """Return documents as those that the model was fitted to."""
+        if text is None and hasattr(self, "text_column_"):
+            text = self.text_column_ if inputs.has_column(documents, self.text_column_) else None
         columns = columns_of(documents, words)
         if columns is not None and words is None:
             columns = getattr(self, "counted_words_", columns)
-        return corpus_of(documents, columns, self._analyser(self._fitted().text))
+        return corpus_of(documents, columns, self._analyser(self._fitted().text), text)
 
     def _analyser(self, rules: TextRules) -> Splitter | None:
         """Return what finds words in texts, where a function is given."""
@@ -320,7 +333,7 @@ class TopicEstimator(
         return self.analyzer if self.tokenizer is None else rules.analyser(self.tokenizer)
 
     def _study(self, given: Given | None = None) -> Study:
-        return self._as_study(_seed(self.random_state), given)
+        return self._as_study(inputs.seed_of(self.random_state), given)
 
     def _as_study(self, seed: int, given: Given | None = None) -> Study:
         """Sort the settings into the tables of a study, which checks them."""
@@ -342,12 +355,7 @@ class TopicEstimator(
                 "Counts do not say which words are near each other: leave out coherence, or give "
                 "texts."
             )
-        name = method.get("name", "gfedntm")
-        if name in METHODS.names:  # else the study refuses it
-            known = [*find_method(name).settings.model_fields, *TextRules.model_fields]
-            known += [*VocabularyLimits.model_fields, *self._get_param_names()]
-            known += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
-            check_keys(self.settings or {}, known, "setting")
+        inputs.check_settings(self.settings or {}, method.get("name"), self._get_param_names())
         called = given.called if given else {}
         clients = {client: {"name": name} for client, name in called.items()}
         return Study.make(
@@ -386,13 +394,3 @@ class TopicEstimator(
         tags.requires_fit = True
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _seed(random_state: Any) -> int:
-    if random_state is None:
-        return secrets.randbits(31)
-    if isinstance(random_state, (int, np.integer)):
-        return int(random_state)
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    return int(check_random_state(random_state).randint(2**31))

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+import secrets
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import check_random_state
 
 from fedtopics.errors import DataError, InputError, StudyError, check_keys
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
+from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.pki.names import CLIENT_NAME
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.readers import read_table
-from fedtopics.text.tables import Table, is_table
+from fedtopics.text.rules import TextRules
+from fedtopics.text.tables import Columns, Table, is_table
+from fedtopics.text.vocabulary import VocabularyLimits
 
 CLIENT_NAMES = ("client", "clients")  # columns that say whose row it is
 LONGEST = 56  # characters of a name that is made here, which a number may follow
@@ -31,19 +37,20 @@ class Clients:
 
     documents: dict[str, Any]
     keys: dict[str, Hashable]  # by name: under which they were given
+    text: str | None = None  # the column of the text, of documents that are not read yet
 
     @classmethod
-    def of(cls, given: Any, column: str | None = None) -> Clients:
+    def of(cls, given: Any, column: str | None = None, text: str | None = None) -> Clients:
         """Take a mapping with any keys, a list, or a table of which a column says whose a row is.
 
         DataError if there is no such column, or a row is nobody's.
         """
         if column is not None or is_table(given):
-            given = _split(given, column)
+            given, text = _split(given, column, text), None
         given = by_client(given)
         names = _names([*given])
         documents = {names[key]: of_client for key, of_client in given.items()}
-        return cls(documents, {name: key for key, name in names.items()})
+        return cls(documents, {name: key for key, name in names.items()}, text)
 
     def by_name(self, given: Mapping[Any, Any] | None) -> dict[str, Any]:
         """Return what is given by key or name of a client, by its name; refuse other keys."""
@@ -68,6 +75,7 @@ class Given:
     keys: Mapping[str, Hashable] = field(default_factory=dict)  # as of `Clients`
     called: Mapping[str, str] = field(default_factory=dict)  # by name, what people call clients
     out: Path | None = None
+    text: str | None = None  # the column of the text, of tables
 
 
 def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
@@ -84,13 +92,31 @@ def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
 
 
 def corpus_of(
-    data: Any, columns: Sequence[str] | None, analyse: Callable[[str], list[str]] | None
+    data: Any,
+    columns: Sequence[str] | None,
+    analyse: Callable[[str], list[str]] | None,
+    text: str | None = None,
 ) -> Corpus:
-    """Return documents as a corpus: counts by the words of their columns, texts by an analyser."""
+    """Return documents as a corpus: counts by the words of their columns, texts by an analyser.
+
+    Of a table or a file, `text` is the column of the text; DataError if documents are neither.
+    """
+    if text is not None and not is_table(data) and not isinstance(data, (str, Path)):
+        raise DataError(
+            f"text={text!r} names a column, and the documents are no table and no file; leave it "
+            "out, or give them as one."
+        )
     if columns is not None:
         return Corpus.of_counts(data, columns)
-    corpus = Corpus.of(data)
+    corpus = Corpus.of(data, Columns(text=text))
     return corpus if analyse is None or corpus.is_tokenised else _analysed(corpus, analyse)
+
+
+def has_column(data: Any, name: str | None) -> bool:
+    """Whether documents are a table with a column of this name, or a file, which may have it."""
+    if is_table(data):
+        return name in (data.column_names if isinstance(data, pa.Table) else data.columns)
+    return name is not None and isinstance(data, (str, Path))
 
 
 def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
@@ -112,7 +138,7 @@ def _words(found: Iterable[object]) -> list[str]:
     return [*map(str, found)]
 
 
-def _split(given: Any, column: str | None) -> dict[Hashable, Corpus]:
+def _split(given: Any, column: str | None, text: str | None) -> dict[Hashable, Corpus]:
     """Return the rows of each client, in the order of their first ones."""
     if isinstance(given, (str, Path)):
         given = read_table(Path(given))
@@ -138,7 +164,7 @@ def _split(given: Any, column: str | None) -> dict[Hashable, Corpus]:
             f"{len(rows[None])} of {table.n_rows} rows are nobody's, the first of them row "
             f"{rows[None][0] + 1}: {name!r} is empty; fill it, or leave them out."
         )
-    documents = Corpus.of(table.without(name))
+    documents = Corpus.of(table.without(name), Columns(text=text))
     return {key: documents.take(of_client) for key, of_client in rows.items()}
 
 
@@ -175,3 +201,24 @@ def stop_word_settings(given: Any, usual: str) -> dict[str, Any]:
             "a list of words, or None for no stop words."
         )
     return {"stop_words": "none", "own_stop_words": words}
+
+
+def check_settings(settings: Mapping[str, Any], method: str | None, parameters: list[str]) -> None:
+    """Raise StudyError for a setting that neither an estimator, its method nor its study has."""
+    method = method or "gfedntm"
+    if method in METHODS.names:  # else the study refuses it
+        tables = find_method(method).settings, TextRules, VocabularyLimits
+        known = [*chain.from_iterable(table.model_fields for table in tables), *parameters]
+        known += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
+        check_keys(settings, known, "setting")
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed of a study for what scikit-learn takes as random_state."""
+    if random_state is None:
+        return secrets.randbits(31)
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    return int(check_random_state(random_state).randint(2**31))

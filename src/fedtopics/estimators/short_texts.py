@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from fedtopics.errors import StudyError
-from fedtopics.estimators.base import ALONE, Splitter, StopWords, TopicEstimator
+from fedtopics.estimators.base import ALONE, Splitter, StopWords, TopicEstimator, Words
 from fedtopics.estimators.inputs import Given
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.events import OnEvent
@@ -95,9 +95,11 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     ) -> None:
         self._keep(locals())
 
-    def fit(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> Self:
+    def fit(
+        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
+    ) -> Self:
         """Find clusters of one corpus, where it is, as `TopicEstimator.fit` does."""
-        super().fit(documents, words=words)
+        super().fit(documents, words=words, text=text)
         self._found = self._found[ALONE]
         return self
 

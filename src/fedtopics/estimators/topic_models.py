@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from fedtopics.errors import StudyError, check_keys
-from fedtopics.estimators.base import Splitter, StopWords, TopicEstimator
+from fedtopics.estimators.base import Splitter, StopWords, TopicEstimator, Words
 from fedtopics.estimators.inputs import Given
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import explained
@@ -81,10 +81,10 @@ class GrowingEstimator(TopicEstimator):
     """An estimator that can be trained further on new documents."""
 
     def partial_fit(
-        self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None
+        self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
     ) -> Self:
         """Train on new documents of one corpus, as `partial_fit_clients` does."""
-        return self._fit_further(self._alone(documents, words))
+        return self._fit_further(self._alone(documents, words, text))
 
     def partial_fit_clients(
         self,
@@ -94,6 +94,7 @@ class GrowingEstimator(TopicEstimator):
         names: Mapping[Any, str] | None = None,
         policies: Mapping[Any, Policy] | None = None,
         words: Sequence[str] | None = None,
+        text: str | None = None,
     ) -> Self:
         """Train on new documents of clients, of the same or of others, each once.
 
@@ -102,7 +103,7 @@ class GrowingEstimator(TopicEstimator):
         those before. The model's documents, shares and word sums become those of all documents,
         each by the model that was trained with it; the coherence is of the new ones.
         """
-        return self._fit_further(self._given(clients, client, names, policies, words))
+        return self._fit_further(self._given(clients, client, names, policies, words, text))
 
     def _fit_further(self, given: Given) -> Self:
         start = WarmStart.of(self.model_, "keep", once=True) if hasattr(self, "model_") else None

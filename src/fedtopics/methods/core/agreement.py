@@ -156,15 +156,20 @@ def _agree(
     template = {"words": WordCounts(places), "documents": SAID}
     reply = clients.sum("vocabulary", template, places=places)
     words, total = reply["words"], reply["documents"]
+    _check_number(len(words.names), least_words)
     vocabulary = agree(words.names, words.values, total, limits)
-    if len(vocabulary) < least_words:
-        raise StudyError(
-            f"The agreed vocabulary has {len(vocabulary)} words, fewer than "
-            f"n_components = {least_words}; ask for fewer topics, give more documents, or lower "
-            "min_document_frequency."
-        )
+    _check_number(len(vocabulary), least_words)
     length = float(vocabulary.occurrences.sum() / total)
     return _adopted(clients, vocabulary.plain() | {"total": total, "length": length}, draw)
+
+
+def _check_number(words: int, least: int) -> None:
+    if words < max(least, 2):
+        fewer = f"n_components = {least}; ask for fewer topics," if least > 2 else "2;"
+        raise StudyError(
+            f"The agreed vocabulary has {words} words, fewer than {fewer} give more documents, or "
+            "lower min_document_frequency of the study, and of policies that have a larger one."
+        )
 
 
 def _keep_words(model: TopicModel, draw: Draw, clients: Clients) -> dict[str, Any]:
