@@ -137,26 +137,6 @@ class TopicClient(ABC, Generic[Settings]):
         """Count these words in the documents, each in its column."""
         return self._counts.columns(words)
 
-    def _named(self) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the words that leave; DataError, with what helps, if there is none."""
-        if not self._counts.words:
-            raise DataError(
-                "No document has a word: they are empty, or have stop words, numbers and signs "
-                'alone; give other texts, or keep these with stop_words = "none" and token_pattern '
-                '= "words-and-digits" in [text].'
-            )
-        frequency = np.bincount(self._counts.counts.indices)
-        if frequency.max() >= self._rarest:
-            return self._counts.named(self._rarest)
-        by = self._limits.min_document_frequency, self.site.policy.min_document_frequency
-        names = "the study", "the client's policy"
-        asking = [name for name, least in zip(names, by, strict=True) if least > frequency.max()]
-        raise DataError(
-            f"No word occurs in {self._rarest} or more of the {len(self._corpus)} documents; give "
-            "more documents, or, if such words may leave, lower min_document_frequency of "
-            f"{' and of '.join(asking)}."
-        )
-
     def forget(self) -> None:
         """Start a new study: earlier replies belonged to another one."""
 
@@ -171,7 +151,8 @@ class TopicClient(ABC, Generic[Settings]):
         Marked are as many as the client has `places` for, its most frequent ones.
         """
         self.forget()
-        words, counted = self._named()
+        rarest = self._limits.min_document_frequency, self.site.policy.min_document_frequency
+        words, counted = _named(self._counts, *rarest)
         if counted[:, 1].sum() > LONGEST * len(self._corpus):
             raise DataError(
                 f"The documents of client {self.name!r} have more than {LONGEST:,} words on "
@@ -321,6 +302,29 @@ def _published(half: TopicClient[Any]) -> frozenset[str]:
                 "the client; decorate it with @leaves."
             )
     return names
+
+
+def _named(counts: WordCounts, study: int, policy: int) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the words that enough documents have; DataError, with what helps, if there is none.
+
+    How many are enough is the larger number of the study and of the client's policy.
+    """
+    if not counts.words:
+        raise DataError(
+            "No document has a word: they are empty, or have stop words, numbers and signs alone; "
+            'give other texts, or keep these with stop_words = "none" and token_pattern = '
+            '"words-and-digits" in [text].'
+        )
+    most = np.bincount(counts.counts.indices).max()
+    asking = {"the study": study, "the client's policy": policy}
+    names = " and of ".join(name for name, least in asking.items() if least > most)
+    if names:
+        raise DataError(
+            f"No word occurs in {max(study, policy)} or more of the {counts.counts.shape[0]} "
+            "documents; give more documents, or, if such words may leave, lower "
+            f"min_document_frequency of {names}."
+        )
+    return counts.named(max(study, policy))
 
 
 def draw_halves(secret: Secret, n_documents: int, least: int) -> list[Documents]:
