@@ -41,6 +41,7 @@ PLAIN: dict[str, Any] = {"name": "nmf", "n_components": 2, "max_rounds": 2}
 CORPUS = Corpus.of(ALL)
 EMBEDDED = CORPUS.with_embeddings(np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
 VECTORS = TWO.assign(embedding=[*np.random.default_rng(0).normal(size=(80, 3))])
+CALL = "call it 'text', or name it"
 OPEN = Policy(min_documents=1, min_document_frequency=1)
 MORE = dict.fromkeys(CLIENTS, ALL * 2)
 GROWN: dict[str, Any] = {"max_rounds": 1, "iterations": 20, "min_new_documents": 1}
@@ -59,27 +60,27 @@ Call = Callable[[], Any]
 IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message says, what helps
     "a column for fit": (
         lambda: NMF(2).fit(TWO[["title", "letter"]]),
-        "name one of", lambda: NMF(2).fit(TWO[["title", "letter"]], text="letter"),
+        CALL, lambda: NMF(2).fit(TWO[["title", "letter"]], text="letter"),
     ),
     "a column for fit_clients": (
         lambda: NMF(2).fit_clients(TWO, client="client"),
-        "name one of", lambda: NMF(2).fit_clients(TWO, client="client", text="letter"),
+        CALL, lambda: NMF(2).fit_clients(TWO, client="client", text="letter"),
     ),
     "a column for clients' tables": (
         lambda: NMF(2).fit_clients({"a": TWO, "b": TWO}),
-        "name one of", lambda: NMF(2).fit_clients({"a": TWO, "b": TWO}, text="letter"),
+        CALL, lambda: NMF(2).fit_clients({"a": TWO, "b": TWO}, text="letter"),
     ),
     "a column for transform": (
         lambda: NMF(2).fit(ALL).transform(TWO),
-        "name one of", lambda: NMF(2).fit(ALL).transform(TWO, text="letter"),
+        CALL, lambda: NMF(2).fit(ALL).transform(TWO, text="letter"),
     ),
     "a column for partial_fit": (
         lambda: LDA(2, max_rounds=2).partial_fit(TWO),
-        "name one of", lambda: LDA(2, max_rounds=2).partial_fit(TWO, text="letter"),
+        CALL, lambda: LDA(2, max_rounds=2).partial_fit(TWO, text="letter"),
     ),
     "a column for clusters": (
         lambda: ShortTextClustering(2).fit(TWO),
-        "name one of",
+        CALL,
         lambda: ShortTextClustering(2, embedding_dimension=3).fit(VECTORS, text="letter"),
     ),
     "no table": (
@@ -296,7 +297,7 @@ STUDY = '[method]\nname = "nmf"\nn_components = 2\nmax_rounds = 2\n[clients.a]\n
 B = '[clients.b]\ndata = "a.csv"\n'
 # What fails, what the message says, and then what helps.
 TYPED: dict[str, tuple[str, str, list[str]]] = {
-    "a column": ("transform model two.csv -o t.csv", "name one of",
+    "a column": ("transform model two.csv -o t.csv", CALL,
         ["transform model two.csv -o t.csv --text letter"]),
     "an output": ("transform model a.csv -o t.xlsx", "has to end in .parquet or .csv or .jsonl",
         ["transform model a.csv -o t.parquet"]),

@@ -115,7 +115,7 @@ def corpus_of(
 def has_column(data: Any, name: str | None) -> bool:
     """Whether documents are a table with a column of this name, or a file, which may have it."""
     if is_table(data):
-        return name in (data.column_names if isinstance(data, pa.Table) else data.columns)
+        return name in Table.of(data).names
     return name is not None and isinstance(data, (str, Path))
 
 
