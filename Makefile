@@ -80,10 +80,8 @@ stress: .venv/ready
 	$(if $(filter faults fuzz,$(NAME)),,$(error Name a test: make stress NAME=faults, or NAME=fuzz))
 	$(BIN)/python -m benchmarks $(NAME) $(if $(QUICK),--quick)
 
-# The code of the wire format, and the report's pictures in docs/figures.
+# The report's pictures in docs/figures.
 generate: .venv/ready
-	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
-	  fedtopics/engines/wire.proto
 	$(BIN)/python -m benchmarks report-pictures
 
 clean:

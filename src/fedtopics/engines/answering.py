@@ -16,8 +16,9 @@ from fedtopics.engines.carried import (
     bundled,
     unbundled,
 )
-from fedtopics.engines.messages import Declined, Message, Offer, Outgoing
+from fedtopics.engines.messages import Declined, Message, Offer
 from fedtopics.engines.transport import Arrived, Closed, Opened, Transport
+from fedtopics.engines.values import dumps
 from fedtopics.errors import FederationError
 
 HOLD = 60.0  # seconds after which a participant answers though its program still computes
@@ -159,7 +160,7 @@ class _Side:
         """Say something with the next answer."""
         with self._changed:
             if link == self._link:
-                self._outbox.append(Outgoing.of(message).bytes())
+                self._outbox.append(dumps(message))
 
     def close(self, link: str) -> None:
         """Close the link with the next answer."""

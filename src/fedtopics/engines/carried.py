@@ -18,14 +18,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
-from fedtopics.engines.messages import (
-    LENGTH,
-    Message,
-    Outgoing,
-    Replicated,
-    read_bytes,
-)
+from fedtopics.engines.log_messages import Beat
+from fedtopics.engines.messages import Message, Replicated, read_bytes
 from fedtopics.engines.transport import Arrived, Closed, Opened
+from fedtopics.engines.values import LENGTH, dumps
 from fedtopics.errors import FederationError
 
 LOOK = 1.0  # seconds between two looks at who is there
@@ -66,7 +62,7 @@ class Carrier(Protocol):
 
 
 def bundled(link: bytes, state: bytes, messages: Sequence[bytes]) -> bytes:
-    """Write a bundle of messages, each as `Outgoing.bytes`."""
+    """Write a bundle of messages, each as `dumps` writes it."""
     parts = [link, state]
     for message in messages:
         parts += len(message).to_bytes(LENGTH, "little"), message
@@ -123,14 +119,14 @@ class CarriedTransport:
 
     def send(self, link: str, message: Message) -> None:
         """Put a message into the next bundle; a sign of life alone is none, an answer is one."""
-        if isinstance(message, Replicated) and message.what == "Beat":
+        if isinstance(message, Replicated) and isinstance(message.message, Beat):
             return
         with self._lock:
             found = self._at(link)
             if found is None or found.closing:
                 return
             if self._last[0] is not message:
-                self._last = message, Outgoing.of(message).bytes()
+                self._last = message, dumps(message)
             found.outbox.append(self._last[1])
             found.due = min(found.due, time.monotonic() + self._linger)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fedtopics.engines.feeds import NEVER
 from fedtopics.engines.log_messages import (
@@ -217,8 +217,8 @@ class Copies(Views):
         if feed and enough and others <= answered | self._forgetful.keys():
             del self._forgetful[name]
             feed.start = self.log.last
-            begin = Begin(self.view, 0, b"", b"", feed.start, self.log.committed)
-            self._send(name, replace(begin, nonce=feed.nonce))
+            begin = Begin(self.view, 0, b"", b"", feed.start, self.log.committed, feed.nonce)
+            self._send(name, begin)
 
     def _on_beat(self, sender: str, message: Beat) -> None:
         if sender != self.adder_of(self.view):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from fedtopics.engines.handshake import Introduction
 from fedtopics.engines.links import SERVER, Links, Member
@@ -19,6 +19,46 @@ from fedtopics.errors import FederationError
 
 TICK = 0.25  # seconds between two looks at the time
 LOOK = 1.0  # seconds after which who adds looks whether it still does
+
+
+BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
+
+
+class Begun(TypedDict):
+    """Who is in an attempt at a round."""
+
+    turn: int
+    attempt: int
+    round: int
+    members: list[str]
+    missing: dict[str, str]
+    allowance: int
+    certificates: dict[str, bytes]
+    keys: dict[str, bytes]
+
+
+class Added(TypedDict):
+    """What an exchange comes to: a total or replies, unless it is done again."""
+
+    index: int
+    missing: dict[str, str]
+    again: bool
+    signatures: dict[str, bytes]
+    total: NotRequired[Any]
+    replies: NotRequired[Any]
+
+
+class Settled(TypedDict):
+    """Which state most have."""
+
+    index: int
+    digest: bytes
+    signatures: dict[str, bytes]
+    state: dict[str, Any]
+    certificates: dict[str, bytes]
+
+
+DECISIONS: dict[str, Any] = {BEGUN: Begun, ADDED: Added, SETTLED: Settled}
 
 
 class OvertakenError(Exception):

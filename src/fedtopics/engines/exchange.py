@@ -15,8 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedtopics.engines.adder import Adder, Asked, Rules
+from fedtopics.engines.decisions import ADDED, BEGUN, DECISIONS, SETTLED
 from fedtopics.engines.handshake import NO_KEYS
-from fedtopics.engines.messages import Announced, Failure, Reply, Waiting, fits
+from fedtopics.engines.messages import Announced, Failure, Reply, Waiting
 from fedtopics.engines.node import Node
 from fedtopics.engines.place import Attempt, Place
 from fedtopics.engines.states import (
@@ -36,21 +37,6 @@ from fedtopics.methods.core.events import CallStarted, Defect, Drifted, Event, L
 from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Checkpoint, Draw, Moment, T
 from fedtopics.methods.core.interfaces import Door as BaseDoor
 from fedtopics.methods.core.replies import Template, fewest, find_fault, own_field
-
-BEGUN, ADDED, SETTLED = "begun", "added", "settled"  # kinds of decisions
-FIELDS: dict[str, dict[str, Any]] = {
-    BEGUN: {
-        "turn": int, "attempt": int, "round": int, "members": list[str], "missing": dict[str, str],
-        "allowance": int, "certificates": dict[str, bytes], "keys": dict[str, bytes],
-    },
-    ADDED: {
-        "index": int, "missing": dict[str, str], "again": bool, "signatures": dict[str, bytes],
-    },
-    SETTLED: {
-        "index": int, "digest": bytes, "signatures": dict[str, bytes], "state": dict[str, Any],
-        "certificates": dict[str, bytes],
-    },
-}  # fmt: skip
 
 
 class Door(BaseDoor, Protocol):
@@ -305,17 +291,11 @@ class Exchange(Place):
         self.index, self._size = index, len(entry.content)
         self._node.applied(index)
         try:
-            content = loads(entry.content, fields=fields_of(len(self._node.members)))
+            most = fields_of(len(self._node.members))
+            content = loads(entry.content, of=DECISIONS[kind], fields=most)
         except FederationError:
             content = None
-        known = {**FIELDS[kind], "total": Any, "replies": Any}
-        if (
-            entry.kind != kind
-            or not isinstance(content, dict)
-            or not FIELDS[kind].keys() <= content.keys() <= known.keys()
-            or not all(fits(content[name], known[name]) for name in content)
-            or content.get("index", index) != index
-        ):
+        if content is None or entry.kind != kind or content.get("index", index) != index:
             raise self._node.disagreement(round_, "a decision is damaged, or of another kind")
         return content
 

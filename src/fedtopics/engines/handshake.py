@@ -14,7 +14,7 @@ from fedtopics.engines.messages import Accept, Offer, Welcome
 from fedtopics.errors import FedTopicsError, IdentityError
 from fedtopics.harmless import sentence
 
-WIRE_VERSION = 6  # of wire.proto and messages.py
+WIRE_VERSION = 7  # of values.py and messages.py
 KEY = 32  # bytes of a public key; its signature follows
 NO_KEYS: Mapping[str, bytes] = {}
 Versions = tuple[str, Mapping[str, int]]

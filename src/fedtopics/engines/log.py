@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+
+class Entry(Struct, frozen=True):
     """Something decided: what kind of thing, and its bytes."""
 
     kind: str

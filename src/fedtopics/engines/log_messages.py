@@ -1,19 +1,25 @@
 """What replicas of a log say to each other: plain values, for any transport to carry.
 
-A message says the view that its sender is in. Names in capitals are those of the paper: Liskov and
-Cowling, Viewstamped Replication Revisited, MIT-CSAIL-TR-2012-021.
+Names in capitals are those of the paper: Liskov and Cowling, Viewstamped Replication Revisited,
+MIT-CSAIL-TR-2012-021.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from fedtopics.engines.log import Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Said(Struct, frozen=True, tag=True):
+    """What all messages say."""
+
+    view: int  # the one that the sender is in
+
+
+class Position(Said, frozen=True):
     """How far the sender's log goes: to who adds, and back to who is in an earlier view.
 
     In a view that has no adder yet it is DOVIEWCHANGE with indices in place of the log
@@ -21,7 +27,6 @@ class Position:
     RECOVERY (4.3).
     """
 
-    view: int
     normal: int  # the last view whose log the sender had as a whole
     committed: int  # an index
     digests: tuple[bytes, ...]  # of the log at `committed` and at each index after it
@@ -33,17 +38,14 @@ class Position:
         return self.committed + len(self.digests) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Said, frozen=True):
     """Who will add asks for the log of whoever has the best one (section 5.3)."""
 
-    view: int
     committed: int
     digests: tuple[bytes, ...]  # as in a position
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """What the owner of a replica made of all entries up to an index; opaque here."""
 
     index: int
@@ -51,11 +53,9 @@ class State:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Said, frozen=True):
     """STARTVIEW, NEWSTATE, RECOVERYRESPONSE: up to `index` the logs agree; later entries follow."""
 
-    view: int
     index: int
     digest: bytes
     asked: bytes  # digest of the asker's last entry: its log has to be as it was
@@ -65,55 +65,41 @@ class Begin:
     state: State | None = None  # in place of entries that the sender has forgotten
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Said, frozen=True):
     """PREPARE: the entries after `index`."""
 
-    view: int
     index: int
     digest: bytes
     entries: tuple[Entry, ...]
     committed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(Said, frozen=True):
     """PREPAREOK: the sender has kept all entries up to `index`."""
 
-    view: int
     index: int
     beat: int = 0  # the number of the beat that this answers, if it answers one
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Said, frozen=True):
     """COMMIT: the adder is there."""
 
-    view: int
     index: int  # the last entry sent to the receiver
     committed: int
     number: int = 0  # not 0: to be answered
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Said, frozen=True):
     """The sender has lost the adder of this view; repeated while that is so, binds nobody."""
 
-    view: int
 
-
-@dataclass(frozen=True, slots=True)
-class StartViewChange:
+class StartViewChange(Said, frozen=True):
     """STARTVIEWCHANGE: the sender adds in this view if a majority sends it their positions."""
 
-    view: int
 
-
-@dataclass(frozen=True, slots=True)
-class Differs:
+class Differs(Said, frozen=True):
     """The receiver's log cannot be right if the sender's is: other entries were committed."""
 
-    view: int
     index: int
     digest: bytes  # the sender's; empty if it has no such entry
 

@@ -12,21 +12,35 @@ import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from fedtopics.engines.messages import Reply, fits
+from fedtopics.engines.messages import Reply
 from fedtopics.engines.node import Node
-from fedtopics.engines.values import size_of
+from fedtopics.engines.values import fits, size_of
 from fedtopics.methods.core.events import StatusChange
 from fedtopics.methods.core.interfaces import Checkpoint
 
 EVERY = 50  # rounds between two comparisons
-WRITTEN = {"round": int, "arrays": dict[str, np.ndarray], "numbers": dict[str, int | float]}
-SAID = {"digest": bytes, "signature": bytes}
 PATIENCE = 10.0  # seconds that the adder waits for the states of those who are there
 TOLERANCE = 1e-4  # of an array's largest number, by which the same state may differ
+
+
+class Said(TypedDict):
+    """What a participant says of its state; the state itself if that was granted."""
+
+    digest: bytes
+    signature: bytes
+    state: NotRequired[dict[str, Any]]
+
+
+class Written(TypedDict):
+    """A state as plain data."""
+
+    round: int
+    arrays: dict[str, np.ndarray]
+    numbers: dict[str, float]
 
 
 def digest_of(state: Checkpoint, kept: bytes, turn: int) -> bytes:
@@ -102,12 +116,12 @@ class Comparison:
                 self.node.notify(what)
             if not isinstance(what, Reply) or what.index != self.index:
                 continue
-            if not all(fits(what.reply.get(name), of) for name, of in SAID.items()):
+            if not fits(what.reply, Said):
                 continue
             digest, signature = what.reply["digest"], what.reply["signature"]
             if self.node.introduction.has_signed_state(name, digest, signature):
                 self.digests[name], self.signatures[name] = digest, signature
-            if fits(what.reply.get("state"), dict[str, Any]):
+            if "state" in what.reply:
                 self.states[name] = what.reply["state"]
 
 
@@ -119,9 +133,7 @@ def written(state: Checkpoint) -> dict[str, Any]:
 
 def read(plain: Any) -> Checkpoint:
     """Undo `written`; a ValueError if it is none."""
-    if not (fits(plain, dict[str, Any]) and plain.keys() == WRITTEN.keys()) or not all(
-        fits(plain[name], of) for name, of in WRITTEN.items()
-    ):
+    if not fits(plain, Written):
         raise ValueError
     arrays = {name: np.array(array) for name, array in plain["arrays"].items()}
     numbers = {name: float(number) for name, number in plain["numbers"].items()}

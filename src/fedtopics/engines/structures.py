@@ -1,80 +1,68 @@
 """Structures of messages, looked at before anything is made of them.
 
-Protobuf makes objects of whatever comes, fifty bytes and microseconds for each two bytes on the
-wire. What is legitimate is small: arrays and lists of texts are beside the structure.
+A byte of MessagePack can become an object of seventy bytes, or announce a list that takes memory
+before its values come. What is legitimate is small: arrays and lists of texts are beside it.
 """
 
 from __future__ import annotations
 
-from fedtopics.engines import wire_pb2 as wire
-
 LARGEST = 16 << 20  # bytes: a certificate of each of ten thousand clients
-MOST_FIELDS = 1 << 16  # and their names and signatures; read in a third of a second
-EACH = 128  # fields more for each member of a study in what has a reply of each, by name
-DEEPEST = 64  # of protobuf's messages: a list in a list is two, a map in a map three
+MOST_FIELDS = 1 << 16  # values, and their names; looked at in a thirtieth of a second
+EACH = 128  # values more for each member of a study in what has a reply of each, by name
+DEEPEST = 64  # lists and maps in each other
 
-_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5  # how protobuf writes a field
-_WITHIN: dict[str, dict[int, str]] = {  # which fields of a message are messages, and of which kind
-    kind.full_name: {f.number: f.message_type.full_name for f in kind.fields if f.message_type}
-    for kind in wire.DESCRIPTOR.message_types_by_name.values()
-}
-_PACKED = wire.Tensor.DESCRIPTOR.full_name, wire.Tensor.SHAPE_FIELD_NUMBER
+# By the first byte of a value: how many bytes follow, or how many say the length of what follows.
+_FIXED = {
+    0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1,
+    0xD1: 2, 0xD2: 4, 0xD3: 8, 0xD7: 9, 0xD8: 17,
+}  # fmt: skip
+_MEASURED = {
+    0xC4: 1, 0xC5: 2, 0xC6: 4, 0xC7: 1, 0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDD: 4, 0xDE: 2,
+    0xDF: 4,
+}  # fmt: skip
+_TEXTS = {*range(0xA0, 0xC0), 0xD9, 0xDA, 0xDB}
+_LISTS = {*range(0x90, 0xA0), 0xDC, 0xDD}
+_MAPS = {*range(0x80, 0x90), 0xDE, 0xDF}
+_SHORT_EXTENSION = 0xC7
 
 
 def fields_of(members: int) -> int:
-    """Return the most fields of what who adds writes for all members: its log, no message."""
+    """Return the most values of what who adds writes for all members: its log, no message."""
     return MOST_FIELDS + EACH * members
 
 
-def read_structure(raw: bytes, fields: int = MOST_FIELDS) -> wire.Value:
-    """Read a structure; a ValueError if it is too large, has too many values, or too deep ones.
+def check(raw: memoryview, most: int) -> None:
+    """Walk over MessagePack without making anything of it.
 
-    Else what protobuf raises for what is none.
+    A ValueError or LookupError if it is too large, has over `most` values or too deep ones, names
+    that are no texts, whole numbers beyond 2^63 or times.
     """
-    check(raw, fields)
-    return wire.Value.FromString(raw)
-
-
-def check(raw: bytes, fields: int) -> None:
-    """Walk over a structure's fields without making anything of them; raise a ValueError."""
     if len(raw) > LARGEST:
         raise ValueError
-    place, left = 0, fields
-    around = [(len(raw), wire.Value.DESCRIPTOR.full_name)]  # where messages end, the inner one last
+    place, around = 0, [(1, False)]  # how many values lists still have, and maps
     while around:
-        end, kind = around[-1]
-        if place == end:
-            around.pop()
+        count, is_map = around.pop()
+        if not count:
             continue
-        tag, place = _varint(raw, place, end)
-        form, number = tag & 7, tag >> 3
-        left -= 1
-        if form == _LENGTH:
-            size, place = _varint(raw, place, end)
-            if within := _WITHIN[kind].get(number):
-                around.append((place + size, within))
-                size = 0
-            elif (kind, number) == _PACKED:
-                left -= size
-            place += size
-        elif form == _VARINT:
-            _, place = _varint(raw, place, end)
-        elif form in (_EIGHT_BYTES, _FOUR_BYTES):
-            place += 8 if form == _EIGHT_BYTES else 4
+        around.append((count - 1, is_map))
+        first, place = raw[place], place + 1
+        if is_map and count % 2 == 0 and first not in _TEXTS:
+            raise ValueError
+        size = 0
+        if digits := _MEASURED.get(first):
+            size = int.from_bytes(raw[place : place + digits], "big")
+            place += digits
+        elif 0x80 <= first < 0xC0:
+            size = first & (31 if first in _TEXTS else 15)
+        elif 0xC0 <= first < 0xE0:
+            size = _FIXED[first]
+        if first in _LISTS or first in _MAPS:
+            values = 2 * size if first in _MAPS else size
+            most -= values
+            around.append((values, first in _MAPS))
         else:
+            if first in (0xCF, 0xD7, 0xD8, _SHORT_EXTENSION) and raw[place] > 0x7F:
+                raise ValueError  # too large a number, or one of MessagePack's own extensions
+            place += size + (first == _SHORT_EXTENSION)
+        if most < 0 or place > len(raw) or len(around) > DEEPEST:
             raise ValueError
-        if left < 0 or max(place, around[-1][0]) > end or len(around) > DEEPEST:
-            raise ValueError
-
-
-def _varint(raw: bytes, place: int, end: int) -> tuple[int, int]:
-    """Return a number and the place behind it."""
-    number = shift = 0
-    while place < end and shift < 70:
-        byte = raw[place]
-        place += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, place
-        shift += 7
-    raise ValueError

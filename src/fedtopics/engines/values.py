@@ -1,137 +1,118 @@
-"""Plain data to bytes and back: a typed structure, then the numbers of its arrays as they are.
+"""Plain data to bytes and back: MessagePack, then the numbers of its arrays as they are.
 
-Numbers, strings, lists, maps, arrays, `Rows` and `Named` travel; nothing else does, above all no
-code. A matrix of which many rows are zero travels as its other rows: the first layer of a network
-that reads words has a gradient only for the words of a minibatch. That loses nothing.
+Numbers, texts, bytes, lists, maps, arrays, `Rows` and `Named` travel, and structs of these; nothing
+else does, above all no code. A matrix of which many rows are zero travels as its other rows: the
+first layer of a network that reads words has a gradient only for the words of a minibatch. That
+loses nothing.
+
+A body is the length of its MessagePack in 8 bytes, the MessagePack, and pieces: numbers of arrays,
+little-endian, each begun at a multiple of 64 bytes. In the MessagePack, an extension stands for an
+array: unsigned numbers of 8 bytes, first where its first piece begins, then those that are named
+beside the extension's code below.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
-from google.protobuf.message import DecodeError
+from msgspec.msgpack import Ext
 from numpy.typing import NDArray
 
-from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.structures import MOST_FIELDS, read_structure
+from fedtopics.engines.structures import MOST_FIELDS, check
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
 
 ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
-SMALL = 1 << 16  # bytes
+LENGTH = 8  # bytes
 SPARSE_FROM = 1 << 14  # bytes of a matrix from which on its zero rows are looked for
 TEXT = 64  # bytes that a text of a list takes, beside its characters
-DTYPES = {
-    name: np.dtype(name)
-    for name in (
-        "bool", "uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64",
-    )
-}  # fmt: skip
+NAMES = ("bool", "uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64")
+DTYPES = {name: np.dtype(name) for name in NAMES}
+
+ARRAY = 1  # place of its name in NAMES, lengths
+SPARSE = 2  # the same; its first piece has a bit a row: whether it is in the second, or zero
+ROWS = 3  # the same, of which only the present rows are meant
+TEXTS = 4  # how many, bytes of all characters; pieces: characters of each (uint32), UTF-8
+NAMED = 5  # the same, columns; a third piece has the counts (int64), a row a text
 
 Piece = bytes | memoryview
 
 # What reading bytes that `pack` did not make can raise.
-_DAMAGES = (DecodeError, ValueError, LookupError, OverflowError, RecursionError, MemoryError)
+_DAMAGES = (msgspec.MsgspecError, ValueError, LookupError, OverflowError, MemoryError)
+_PLAIN: tuple[tuple[Any, ...], ...] = ((bool, np.bool_), (float, np.floating), (str,), (bytes,))
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A value's bytes, in pieces: the structure first, then arrays."""
+    """A value's bytes, in pieces."""
 
-    structure: int
     pieces: Sequence[Piece]
 
     @property
     def size(self) -> int:
         """Bytes of all pieces."""
-        return sum(len(piece) for piece in self.pieces)
-
-    @property
-    def header(self) -> wire.Body:
-        """What announces the pieces, and holds them where they are small."""
-        small = b"".join(self.pieces) if self.is_small else b""
-        data = self.size - _padded(self.structure)
-        return wire.Body(structure=self.structure, data=data, small=small)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the pieces travel in the header, without chunks."""
-        return self.size <= SMALL
+        return sum(map(len, self.pieces))
 
 
-def pack(value: Any) -> Packed:
+def pack(value: Any, sparse: bool = True) -> Packed:
     """Turn plain data into bytes; arrays are not copied. A `TypeError` if it is not plain."""
-    arrays: list[NDArray[Any]] = []
-    structure = _structure(value, arrays).SerializeToString()
-    pieces: list[Piece] = [structure, _padding(len(structure))]
-    for array in arrays:
-        pieces += [array.reshape(-1).view(np.uint8).data, _padding(array.nbytes)]
-    return Packed(len(structure), [piece for piece in pieces if len(piece)])
+    writer = _Writer(sparse)
+    structure = msgspec.msgpack.encode(writer.plain(value))
+    head = len(structure).to_bytes(LENGTH, "little") + structure
+    return Packed([head + _padding(len(head)), *writer.pieces])
 
 
 def size_of(value: Any) -> int:
-    """Return bytes that plain data do not exceed as a message; some less for arrays of few rows."""
-    if isinstance(value, Mapping):
-        return sum(TEXT + 4 * len(name) + size_of(each) for name, each in value.items())
-    if isinstance(value, (str, bytes)):
-        return TEXT + 4 * len(value)
-    if isinstance(value, Rows):
-        return 2 * TEXT + int(value.values.nbytes) + value.n_rows // 8
-    if isinstance(value, Named):
-        return size_of(value.names) + size_of(value.values)
-    if isinstance(value, Sequence) and value and all(isinstance(each, str) for each in value):
-        return 4 * TEXT + 4 * len(value) + len("".join(value).encode())
-    if isinstance(value, Sequence):
-        return TEXT + sum(map(size_of, value))
-    return 2 * TEXT + int(getattr(value, "nbytes", 0))
+    """Return bytes that plain data like this do not exceed, whichever rows are zero."""
+    return pack(value, sparse=False).size
 
 
 def dumps(value: Any) -> bytes:
-    """Turn plain data into one piece of bytes that says its own sizes."""
-    packed = pack(value)
-    head = packed.structure.to_bytes(8, "little")
-    return b"".join([head, bytes(ALIGNMENT - len(head)), *packed.pieces])
+    """Turn plain data into one piece of bytes."""
+    return b"".join(pack(value).pieces)
 
 
-def loads(content: Piece, largest: int = 1 << 31, fields: int = MOST_FIELDS) -> Any:
-    """Turn what `dumps` returned into plain data again; a `FederationError` if it is damaged.
-
-    Arrays are views of an aligned copy: whoever computes with them changes no content. There are
-    at most so many `fields`, as of a message, unless it is more by whose content it is.
-    """
-    raw = memoryview(content)
-    structure = int.from_bytes(raw[:8], "little")
-    if len(raw) < ALIGNMENT or structure > len(raw):
-        raise FederationError("A message has a damaged body.")
-    body = wire.Body(structure=structure, data=len(raw) - ALIGNMENT - _padded(structure))
-    copied = aligned(len(raw) - ALIGNMENT)
-    copied[:] = raw[ALIGNMENT:]
-    return unpack(body, copied, largest, fields)
+def loads(content: Piece, largest: int = 1 << 31, of: Any = Any, fields: int = MOST_FIELDS) -> Any:
+    """Do what `unpack` does with an aligned copy: who computes with arrays changes no content."""
+    copied = aligned(len(content))
+    copied[:] = content
+    return unpack(copied, largest, of, fields)
 
 
 def unpack(
-    body: wire.Body, buffer: memoryview, largest: int = 1 << 31, fields: int = MOST_FIELDS
+    buffer: memoryview, largest: int = 1 << 31, of: Any = Any, fields: int = MOST_FIELDS
 ) -> Any:
-    """Turn bytes into plain data; arrays are views of the buffer, which is `aligned`.
+    """Turn bytes into plain data of a type; arrays are views of the buffer, which is `aligned`.
 
-    All arrays together, with their zero rows, and texts have at most `largest` bytes. A
-    `FederationError` if the bytes are not what `pack` makes, or the structure is too large.
+    All arrays together, with their zero rows, and texts have at most `largest` bytes; there are at
+    most so many `fields`, as of a message, unless it is more by whose content it is. A
+    `FederationError` if the bytes are not what `pack` makes of such data. Maps may have more
+    entries than a type's: later versions add some.
     """
     try:
-        structure = read_structure(bytes(buffer[: body.structure]), fields)
-        reader = _Reader(buffer[_padded(body.structure) :], largest)
-        value = reader.value(structure)
-        if reader.place != len(reader.data):  # data that no tensor names
-            raise ValueError
+        end = LENGTH + int.from_bytes(buffer[:LENGTH], "little")
+        structure, data = buffer[LENGTH:end], buffer[end + len(_padding(end)) :]
+        check(structure, fields)
+        return msgspec.msgpack.decode(structure, type=of, ext_hook=_Reader(data, largest).read)
+    except msgspec.ValidationError:
+        raise FederationError("A message has other fields than one of its kind.") from None
     except _DAMAGES:
         raise FederationError("A message has a damaged body.") from None
-    return value
+
+
+def fits(value: Any, of: Any) -> bool:
+    """Whether plain data is of a type, as `unpack` says it."""
+    try:
+        msgspec.convert(value, of, builtin_types=(bytes,))
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def aligned(size: int, new: Callable[..., NDArray[Any]] = np.empty) -> memoryview:
@@ -141,170 +122,143 @@ def aligned(size: int, new: Callable[..., NDArray[Any]] = np.empty) -> memoryvie
     return raw[start : start + size].data
 
 
-def body_size(body: wire.Body) -> int:
-    """Return the bytes that an announced body has."""
-    return _padded(body.structure) + int(body.data)
-
-
-def _padded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
 def _padding(size: int) -> bytes:
-    return bytes(_padded(size) - size)
+    return bytes(-size % ALIGNMENT)
 
 
-def _structure(value: Any, arrays: list[NDArray[Any]]) -> wire.Value:
-    if value is None:
-        return wire.Value(nothing=True)
-    if isinstance(value, (bool, np.bool_)):
-        return wire.Value(truth=bool(value))
-    if isinstance(value, (int, np.integer)):
-        return wire.Value(integer=int(value))
-    if isinstance(value, (float, np.floating)):
-        return wire.Value(real=float(value))
-    if isinstance(value, str):
-        return wire.Value(text=value)
-    if isinstance(value, bytes):
-        return wire.Value(octets=value)
-    if isinstance(value, np.ndarray):
-        return wire.Value(tensor=_tensor(value, arrays))
-    if isinstance(value, Rows):
-        present = np.zeros(value.n_rows, bool)
-        present[value.index] = True
-        return wire.Value(rows=_part(value.values, present, arrays))
-    if isinstance(value, Named):
-        names, values = _texts(value.names, arrays), _tensor(value.values, arrays)
-        return wire.Value(named=wire.Named(names=names, values=values))
-    if isinstance(value, Mapping):
-        entries = [wire.Entry(name=n, value=_structure(v, arrays)) for n, v in value.items()]
-        return wire.Value(map=wire.Map(entries=entries))
-    if isinstance(value, Sequence) and not isinstance(value, bytearray):
-        if value and all(isinstance(entry, str) for entry in value):
-            return wire.Value(texts=_texts(value, arrays))
-        return wire.Value(list=wire.List(values=[_structure(entry, arrays) for entry in value]))
-    raise TypeError(f"{type(value).__name__} is not plain data")
+class _Writer:
+    """Turns plain data into what MessagePack knows, and keeps the pieces of arrays."""
+
+    def __init__(self, sparse: bool) -> None:
+        self.pieces: list[Piece] = []
+        self._sparse = sparse
+        self._place = 0
+
+    def plain(self, value: Any) -> Any:
+        for kinds in _PLAIN:
+            if isinstance(value, kinds):
+                return kinds[0](value)
+        if isinstance(value, (int, np.integer)) and -(2**63) <= value < 2**63:
+            return int(value)
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, Rows):
+            present = np.zeros(value.n_rows, bool)
+            present[value.index] = True
+            return self._rows(ROWS, value.values, present)
+        if isinstance(value, Named):
+            counts = value.values.astype(np.int64, casting="safe", copy=False)
+            return self._texts(NAMED, value.names, counts)
+        if isinstance(value, msgspec.Struct):
+            config = value.__struct_config__
+            tag = {config.tag_field: config.tag} if config.tag else {}
+            return tag | {n: self.plain(getattr(value, n)) for n in value.__struct_fields__}
+        if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+            return {name: self.plain(each) for name, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            if value and all(isinstance(each, str) for each in value):
+                return self._texts(TEXTS, value)
+            return [self.plain(each) for each in value]
+        if value is not None:
+            beyond = " beyond 64 bits" if isinstance(value, int) else ""
+            raise TypeError(f"{type(value).__name__}{beyond} is not plain data")
+        return None
+
+    def _array(self, array: NDArray[Any]) -> Ext:
+        if self._sparse and array.ndim == 2 and array.nbytes >= SPARSE_FROM:
+            # As integers, so that a row of negative zeros counts as something.
+            words = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+            present = np.any(words, axis=1)
+            kept = int(present.sum()) / len(array)
+            if kept * array.nbytes + len(array) / 8 + ALIGNMENT < array.nbytes:
+                return self._rows(SPARSE, array[present], present)
+        return self._extension(ARRAY, [_number(array.dtype), *array.shape], array)
+
+    def _rows(self, code: int, rows: NDArray[Any], present: NDArray[np.bool_]) -> Ext:
+        numbers = [_number(rows.dtype), len(present), *rows.shape[1:]]
+        return self._extension(code, numbers, np.packbits(present), rows)
+
+    def _texts(self, code: int, texts: Sequence[str], *counts: NDArray[np.int64]) -> Ext:
+        lengths = np.fromiter(map(len, texts), np.uint32, len(texts))
+        characters = np.frombuffer("".join(texts).encode(), np.uint8)
+        numbers = [len(texts), len(characters), *(each.shape[1] for each in counts)]
+        return self._extension(code, numbers, lengths, characters, *counts)
+
+    def _extension(self, code: int, numbers: Sequence[int], *arrays: NDArray[Any]) -> Ext:
+        """Keep pieces; return the extension that stands for them."""
+        content = np.array([self._place, *numbers], "<u8").tobytes()
+        for array in arrays:
+            ordered = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
+            padding = _padding(ordered.nbytes)
+            self.pieces += [p for p in (ordered.reshape(-1).view(np.uint8).data, padding) if len(p)]
+            self._place += ordered.nbytes + len(padding)
+        return Ext(code, content)
 
 
-def _texts(texts: Sequence[str], arrays: list[NDArray[Any]]) -> wire.Texts:
-    lengths = np.fromiter(map(len, texts), np.uint32, len(texts))
-    characters = np.frombuffer("".join(texts).encode(), np.uint8)
-    return wire.Texts(lengths=_tensor(lengths, arrays), characters=_tensor(characters, arrays))
-
-
-def _tensor(array: NDArray[Any], arrays: list[NDArray[Any]]) -> wire.Tensor:
-    if array.dtype.name not in DTYPES:
-        raise TypeError(f"arrays of {array.dtype.name} are not plain data")
-    if array.ndim == 2 and array.nbytes >= SPARSE_FROM and array.dtype.itemsize in (4, 8):
-        # As integers, so that a row of negative zeros counts as something.
-        words = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
-        present: NDArray[np.bool_] = np.any(words, axis=1)
-        kept = int(present.sum()) / len(array)
-        if kept * array.nbytes + len(array) / 8 < array.nbytes:
-            return _part(array[present], present, arrays)
-    arrays.append(_little_endian(array))
-    return wire.Tensor(dtype=array.dtype.name, shape=array.shape)
-
-
-def _part(
-    rows: NDArray[Any], present: NDArray[np.bool_], arrays: list[NDArray[Any]]
-) -> wire.Tensor:
-    arrays.append(_little_endian(rows))
-    shape = (len(present), *rows.shape[1:])
-    return wire.Tensor(dtype=rows.dtype.name, shape=shape, present=np.packbits(present).tobytes())
-
-
-def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    array = np.ascontiguousarray(array)
-    return array.byteswap() if sys.byteorder == "big" else array
+def _number(dtype: np.dtype[Any]) -> int:
+    if dtype.name not in DTYPES:
+        raise TypeError(f"arrays of {dtype.name} are not plain data")
+    return NAMES.index(dtype.name)
 
 
 class _Reader:
-    """Reads a structure's arrays off the data, in order; whatever does not fit is an error."""
+    """Makes arrays of extensions and pieces, in order; whatever does not fit is an error."""
 
     def __init__(self, data: memoryview, largest: int) -> None:
-        self.data = data
+        self._data = data
         self._room = largest
-        self.place = 0
+        self._place = 0
 
-    def value(self, structure: wire.Value) -> Any:
-        kind = structure.WhichOneof("kind")
-        if kind == "list":
-            return [self.value(entry) for entry in structure.list.values]
-        if kind == "texts":
-            return self._texts(structure.texts)
-        if kind == "map":
-            entries = {entry.name: self.value(entry.value) for entry in structure.map.entries}
-            if len(entries) < len(structure.map.entries):
-                raise ValueError
-            return entries
-        if kind == "tensor":
-            rows, present = self._rows(structure.tensor)
-            return rows if present is None else _spread(rows, present)
-        if kind == "rows":
-            rows, present = self._rows(structure.rows, some=True)
-            if present is None or rows.ndim < 2:
-                raise ValueError
-            return Rows(np.flatnonzero(present), rows, len(present))
-        if kind == "named":
-            names, values = self._texts(structure.named.names), self._rows(structure.named.values)
-            return _named(names, *values)
-        if kind in (None, "nothing"):
-            return None
-        return getattr(structure, kind)
+    def read(self, code: int, content: memoryview) -> Any:
+        place, *numbers = np.frombuffer(content, "<u8").tolist()
+        if place < self._place or place % ALIGNMENT:
+            raise ValueError
+        self._place = place
+        if code in (ARRAY, SPARSE, ROWS):
+            return self._array(code, DTYPES[NAMES[numbers[0]]], tuple(numbers[1:]))
+        if code not in (TEXTS, NAMED):
+            raise ValueError
+        texts = self._texts(*numbers[:2])
+        if code == TEXTS:
+            return texts
+        (n_columns,) = numbers[2:]
+        self._take_room(8 * n_columns * len(texts))
+        return Named(texts, self._piece(np.dtype(np.int64), (len(texts), n_columns)))
 
-    def _texts(self, texts: wire.Texts) -> list[str]:
-        lengths, sparse = self._rows(texts.lengths)
-        characters, also_sparse = self._rows(texts.characters)
-        if sparse is not None or also_sparse is not None or lengths.dtype != np.uint32:
-            raise ValueError
-        self._room -= TEXT * lengths.size + 3 * characters.nbytes  # a character has up to 4 bytes
-        if self._room < 0 or lengths.ndim != 1 or characters.dtype != np.uint8:
-            raise ValueError
-        joined = characters.tobytes().decode()
+    def _array(self, code: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        size = math.prod(shape) * dtype.itemsize
+        self._take_room(size if code == ARRAY else max(size, 8 * shape[0]))  # 8: of its place
+        if code == ARRAY:
+            return self._piece(dtype, shape)
+        bits = self._piece(np.dtype(np.uint8), (-(-shape[0] // 8),))
+        present = np.unpackbits(bits, count=shape[0]).astype(bool)
+        rows = self._piece(dtype, (int(present.sum()), *shape[1:]))
+        if code == ROWS:
+            return Rows(np.flatnonzero(present), rows, shape[0])
+        array = np.frombuffer(aligned(size, np.zeros), dtype).reshape(shape)
+        array[present] = rows
+        return array
+
+    def _texts(self, number: int, size: int) -> list[str]:
+        self._take_room(TEXT * number + 3 * size)  # a character has up to 4 bytes
+        lengths = self._piece(np.dtype(np.uint32), (number,))
+        joined = self._piece(np.dtype(np.uint8), (size,)).tobytes().decode()
         ends = [0, *np.cumsum(lengths, dtype=np.int64).tolist()]
         if ends[-1] != len(joined):
             raise ValueError
         return [joined[start:end] for start, end in pairwise(ends)]
 
-    def _rows(
-        self, tensor: wire.Tensor, some: bool = False
-    ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        shape = tuple(int(length) for length in tensor.shape)
-        dtype = DTYPES[tensor.dtype]
-        sparse = bool(tensor.present) or some
-        index = 8 * shape[0] if sparse else 0  # bytes of the places of all rows
-        self._room -= max(math.prod(shape) * dtype.itemsize, index)
-        if self._room < 0:
+    def _piece(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        end = self._place + math.prod(shape) * dtype.itemsize
+        if end > len(self._data):
             raise ValueError
-        present = None
-        if sparse:
-            if len(tensor.present) != -(-shape[0] // 8):
-                raise ValueError
-            bits = np.frombuffer(tensor.present, np.uint8)
-            present = np.unpackbits(bits, count=shape[0]).astype(bool)
-            shape = (int(present.sum()), *shape[1:])
-        size = math.prod(shape) * dtype.itemsize
-        end = self.place + size
-        if end > len(self.data):
-            raise ValueError
-        array = np.frombuffer(self.data[self.place : end], dtype.newbyteorder("<"))
+        array = np.frombuffer(self._data[self._place : end], dtype.newbyteorder("<"))
         if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
             raise ValueError
-        self.place = _padded(end)
-        return array.astype(dtype, copy=False).reshape(shape), present
+        self._place = end + len(_padding(end))
+        return array.astype(dtype, copy=False).reshape(shape)
 
-
-def _named(names: list[str], values: NDArray[Any], present: NDArray[np.bool_] | None) -> Named:
-    values = values if present is None else _spread(values, present)
-    if values.ndim != 2 or values.dtype != np.int64 or len(values) != len(names):
-        raise ValueError
-    return Named(names, values)
-
-
-def _spread(rows: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
-    shape = (len(present), *rows.shape[1:])
-    size = math.prod(shape) * rows.dtype.itemsize
-    array = np.frombuffer(aligned(size, np.zeros), rows.dtype).reshape(shape)
-    array[present] = rows
-    return array
+    def _take_room(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise ValueError

@@ -10,12 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
 from fedtopics.engines.log_messages import State
-from fedtopics.engines.messages import fits
 from fedtopics.engines.node import CaughtUpError, Node
 from fedtopics.engines.states import digest_of, majority, read, written
 from fedtopics.engines.values import dumps, loads
@@ -29,10 +28,18 @@ DIGEST = "decisions"  # array of a checkpoint: the digest of the decisions it ho
 INDEX, TURN = "decisions", "turns"  # numbers of a checkpoint
 RANGE = "range of "  # begins the name of such a number
 RUN, SIGNED = "run.json", "signed-state"
-SIGNED_FIELDS = {
-    "state": dict[str, Any], "kept": np.ndarray, "signatures": dict[str, bytes],
-    "certificates": dict[str, bytes], "index": int, "turn": int, "digest": bytes,
-}  # fmt: skip
+
+
+class Signed(TypedDict):
+    """A state that most have signed, and what they agreed on before the first round."""
+
+    state: dict[str, Any]
+    kept: np.ndarray
+    signatures: dict[str, bytes]
+    certificates: dict[str, bytes]
+    index: int
+    turn: int
+    digest: bytes
 
 
 class Progress(Protocol):
@@ -138,15 +145,15 @@ class ReplicatedRun(RunFolder):
             return None
         content = read_bytes(path)
         try:
-            signed = _read_signed(content)
+            signed: Signed = loads(content, of=Signed)
             return State(signed["index"], signed["digest"], content)
-        except (FedTopicsError, ValueError):  # damaged: as if it had none
+        except FedTopicsError:  # damaged: as if it had none
             return None
 
     def install(self, content: bytes, node: Node) -> bool:
         """Take a state that most have signed, in place of decisions; False if it is none."""
         try:
-            signed = _read_signed(content)
+            signed: Signed = loads(content, of=Signed)
             state, kept = read(signed["state"]), signed["kept"].tobytes()
             node.introduction.learn(signed["certificates"])  # who is new has seen nobody's
             digest = digest_of(state, kept, signed["turn"])
@@ -165,16 +172,6 @@ class ReplicatedRun(RunFolder):
         self.event(CaughtUp(state.round))
         node.go_on_from(CaughtUpError("A state has come in place of decisions."))
         return True
-
-
-def _read_signed(content: bytes) -> dict[str, Any]:
-    """Read a state that most have signed; a ValueError or FedTopicsError if it is none."""
-    signed: dict[str, Any] = loads(content)
-    if not (isinstance(signed, dict) and signed.keys() == SIGNED_FIELDS.keys()) or not all(
-        fits(signed[name], of) for name, of in SIGNED_FIELDS.items()
-    ):
-        raise ValueError
-    return signed
 
 
 def run_of(folder: Path) -> bytes | None:

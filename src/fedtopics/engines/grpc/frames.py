@@ -1,20 +1,26 @@
-"""Messages as frames on a stream; large ones in chunks, far below gRPC's limit of 4 MB."""
+"""Messages as frames on a stream; large ones in chunks, far below gRPC's limit of 4 MB.
+
+The first byte of a frame says what it is: a message's head in MessagePack, with its body if that is
+small; a chunk of a body; or a heartbeat.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import grpc
+import msgspec
 
-from fedtopics.engines import wire_pb2 as wire
-from fedtopics.engines.messages import read_frame
-from fedtopics.engines.values import Packed, aligned, body_size
+from fedtopics.engines.messages import Message
+from fedtopics.engines.values import Packed, aligned, pack
 from fedtopics.errors import FederationError
 
 SERVICE = "fedtopics.v2.Federation"
+HEAD, PART, BEAT = b"m", b"c", b"h"  # first bytes of frames
+SMALL = 1 << 16  # bytes of a body that needs no chunks
 CHUNK = 3 << 20
 SMALLEST_CHUNK = 256 << 10
 HEARTBEAT = 20.0  # seconds; proxies close streams that are silent for a minute
@@ -35,9 +41,13 @@ OPTIONS = [
     ("grpc.http2.lookahead_bytes", 512 << 10),
 ]
 
-# A frame that holds a chunk, in protobuf's encoding: field 8, length, bytes. Written and read by
-# hand, since protobuf would copy the chunk three times more.
-CHUNK_TAG = b"\x42"
+
+class Head(msgspec.Struct, array_like=True, frozen=True):
+    """What a message is, before its body is read."""
+
+    kind: str
+    size: Annotated[int, msgspec.Meta(ge=0)]  # bytes of its body
+    small: bytes = b""  # the body, if that has no chunks
 
 
 class DisconnectedError(Exception):
@@ -65,10 +75,10 @@ class Stream:
         self.received = 0
         self.last_received = time.monotonic()
 
-    async def send(self, frame: wire.Frame, chunks: Iterable[bytes] = ()) -> None:
-        """Send a message: a frame and the chunks of its body."""
+    async def send(self, frames: Iterable[bytes]) -> None:
+        """Send the frames of a message, or a heartbeat."""
         async with self._lock:
-            for raw in (frame.SerializeToString(), *chunks):
+            for raw in frames:
                 self._writing = asyncio.ensure_future(self._write(raw))
                 self._writing.add_done_callback(_looked_at)
                 try:
@@ -82,38 +92,42 @@ class Stream:
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=seconds)
 
-    async def next(self) -> wire.Frame:
-        """Wait for a frame that is no heartbeat.
+    async def next(self) -> Head:
+        """Wait for a message's head.
 
-        A `DisconnectedError` if the other side is gone, a `FederationError` if it sent no frame.
+        A `DisconnectedError` if the other side is gone, a `FederationError` if it sent no head.
         """
-        while True:
-            frame = read_frame(await self._next_raw())
-            if not frame.HasField("heartbeat"):
-                return frame
-            await self._beat()
+        what, content = await self._next_frame()
+        if what != HEAD:
+            raise FederationError("A message is damaged.")
+        try:
+            return msgspec.msgpack.decode(content, type=Head)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise FederationError("A message is damaged.") from None
 
-    async def body(self, body: wire.Body) -> memoryview:
+    async def body(self, head: Head) -> memoryview:
         """Collect the chunks of a body."""
-        buffer = aligned(body_size(body))
-        place = len(body.small)
-        if place:
-            if place != len(buffer):
-                raise FederationError("A message has another length than it announced.")
-            buffer[:] = body.small
+        if head.small and len(head.small) != head.size:
+            raise FederationError("A message has another length than it announced.")
+        buffer = aligned(head.size)
+        place = len(head.small)
+        buffer[:place] = head.small
         while place < len(buffer):
-            raw = await self._next_raw()
-            if raw[:1] != CHUNK_TAG:
-                if not read_frame(raw).HasField("heartbeat"):
-                    raise FederationError("A message ended before its body.")
-                await self._beat()
-                continue
-            chunk = memoryview(raw)[_header_size(raw) :]
+            what, chunk = await self._next_frame()
+            if what != PART:
+                raise FederationError("A message ended before its body.")
             if place + len(chunk) > len(buffer) or not len(chunk):
                 raise FederationError("A message has another length than it announced.")
             buffer[place : place + len(chunk)] = chunk
             place += len(chunk)
         return buffer
+
+    async def _next_frame(self) -> tuple[bytes, memoryview]:
+        """Wait for a frame that is no heartbeat; return what it is, and its content."""
+        while (raw := await self._next_raw()) == BEAT:
+            if self._echo:
+                await self.send([BEAT])
+        return raw[:1], memoryview(raw)[1:]
 
     async def _next_raw(self) -> bytes:
         try:
@@ -125,10 +139,6 @@ class Stream:
         self.received += len(raw)
         self.last_received = time.monotonic()
         return bytes(raw)
-
-    async def _beat(self) -> None:
-        if self._echo:
-            await self.send(wire.Frame(heartbeat=wire.Heartbeat()))
 
 
 def _looked_at(done: asyncio.Future[None]) -> None:
@@ -142,44 +152,25 @@ def chunk_size(n_clients: int) -> int:
     return min(CHUNK, max(SMALLEST_CHUNK, (16 << 20) // n_clients))
 
 
+def frames_of(message: Message, size: int) -> list[bytes]:
+    """Write a message as frames, its body in chunks of so many bytes, for any number of others."""
+    packed = pack(message)
+    is_small = packed.size <= SMALL
+    small = b"".join(packed.pieces) if is_small else b""
+    head = msgspec.msgpack.encode(Head(message.kind, packed.size, small))
+    return [HEAD + head, *([] if is_small else chunks(packed, size))]
+
+
 def chunks(packed: Packed, size: int) -> list[bytes]:
-    """Cut a body into frames of so many bytes; the result can be sent to many."""
-    if packed.is_small:
-        return []
-    frames, parts, room = [], [], size
+    """Cut a body into frames of so many bytes."""
+    frames: list[list[bytes | memoryview]] = []
+    room = 0
     for piece in packed.pieces:
         rest = memoryview(piece)
         while len(rest):
-            parts.append(rest[:room])
-            room -= len(parts[-1])
-            rest = rest[len(parts[-1]) :]
             if not room:
-                frames.append(_chunk(parts))
-                parts, room = [], size
-    if parts:
-        frames.append(_chunk(parts))
-    return frames
-
-
-def _chunk(parts: list[memoryview]) -> bytes:
-    size = sum(map(len, parts))
-    digits = bytearray()
-    while size > 0x7F:
-        digits.append(size & 0x7F | 0x80)
-        size >>= 7
-    digits.append(size)
-    return b"".join([CHUNK_TAG, digits, *parts])
-
-
-def _header_size(raw: bytes) -> int:
-    """Return where a chunk's bytes begin, after checking that they are all of the frame."""
-    size, place = 0, 1
-    while place < len(raw) and place < 6:
-        digit = raw[place]
-        size |= (digit & 0x7F) << 7 * (place - 1)
-        place += 1
-        if digit < 0x80:
-            break
-    if size != len(raw) - place:
-        raise FederationError("A message is damaged.")
-    return place
+                frames.append([PART])
+                room = size
+            frames[-1].append(rest[:room])
+            rest, room = rest[room:], max(0, room - len(rest))
+    return [b"".join(parts) for parts in frames]

@@ -22,21 +22,21 @@ from typing import Any
 
 import grpc
 
-from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc.connection import join_address, places_of, split_address
 from fedtopics.engines.grpc.frames import (
+    BEAT,
     HEARTBEAT,
     OPTIONS,
     SERVICE,
     DisconnectedError,
+    Head,
     Stream,
     chunk_size,
-    chunks,
+    frames_of,
 )
 from fedtopics.engines.grpc.limits import Limits
-from fedtopics.engines.messages import Message, Outgoing, Refusal, read_message
+from fedtopics.engines.messages import Message, Refusal, read_message
 from fedtopics.engines.transport import Arrived, Closed, Opened
-from fedtopics.engines.values import body_size
 from fedtopics.errors import FederationError, FedTopicsError
 from fedtopics.harmless import sentence
 from fedtopics.methods.core.events import Event, Reconnecting
@@ -87,7 +87,7 @@ class _Link:
     who: str = ""  # by its certificate
     came: int = 0  # bytes of messages
     taken: int = 0  # of these
-    outbox: asyncio.Queue[Outgoing | None] = field(default_factory=asyncio.Queue)
+    outbox: asyncio.Queue[list[bytes] | None] = field(default_factory=asyncio.Queue)
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     fault: str = ""  # of the other side, which ends the link
 
@@ -114,7 +114,7 @@ class GrpcTransport:
         self._inbox: SimpleQueue[tuple[Arrived, int]] = SimpleQueue()  # with bytes
         self._links: dict[str, _Link] = {}
         self._numbers = count(1)
-        self._last: tuple[Message | None, Outgoing | None] = (None, None)
+        self._last: tuple[Message | None, list[bytes]] = (None, [])  # with its frames
         self._earlier = [0, 0]  # bytes sent and received over links that are closed
         self._grpc: Any = None
         self._stopping = False
@@ -139,7 +139,7 @@ class GrpcTransport:
     def send(self, link: str, message: Message) -> None:
         """Send a message, which is written once for all whom it goes to."""
         if self._last[0] is not message:
-            self._last = message, Outgoing.of(message)
+            self._last = message, frames_of(message, self._chunk)
         self._loop.call_soon_threadsafe(self._put, link, self._last[1])
 
     def close(self, link: str) -> None:
@@ -176,9 +176,9 @@ class GrpcTransport:
     def _put_in(self, link: str, what: Message | Opened | Closed, size: int = 0) -> None:
         self._inbox.put(((link, what), size))
 
-    def _put(self, link: str, message: Outgoing | None) -> None:
+    def _put(self, link: str, frames: list[bytes] | None) -> None:
         if link in self._links:
-            self._links[link].outbox.put_nowait(message)
+            self._links[link].outbox.put_nowait(frames)
 
     async def _start(self) -> None:
         # gRPC's thread that looks for events ends with the last channel. Where the next one is made
@@ -286,7 +286,7 @@ class GrpcTransport:
             return True, f"the connection to {address.title} is lost"
 
     async def _live(
-        self, stream: Stream, opened: Opened, first: wire.Frame | None = None,
+        self, stream: Stream, opened: Opened, first: Head | None = None,
         end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         """Bring messages out of a stream and into it, until one side ends it.
@@ -298,7 +298,7 @@ class GrpcTransport:
         self._put_in(link.name, opened)
         tasks = [
             asyncio.ensure_future(work)
-            for work in (self._read(link, first), _write(link, self._chunk), _beat(stream))
+            for work in (self._read(link, first), _write(link), _beat(stream))
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -318,23 +318,23 @@ class GrpcTransport:
             await asyncio.gather(*tasks, return_exceptions=True)
             await stream.settle(GOODBYE)
 
-    async def _read(self, link: _Link, frame: wire.Frame | None) -> None:
+    async def _read(self, link: _Link, head: Head | None) -> None:
         stream = link.stream
         try:
             while True:
-                message = (frame or await stream.next()).message
-                frame = None
-                most = self._limits.of(message.kind, link.name)
-                if (size := body_size(message.body)) > most:
+                kind, size = (head := head or await stream.next()).kind, head.size
+                most = self._limits.of(kind, link.name)
+                if size > most:
                     await self._turn_down(link, size, most)
                     return
-                buffer = await stream.body(message.body)
+                buffer = await stream.body(head)
+                head = None
                 arrived = (
-                    read_message(message, buffer, self._largest)
+                    read_message(kind, buffer, self._largest)
                     if size <= QUICK
-                    else await asyncio.to_thread(read_message, message, buffer, self._largest)
+                    else await asyncio.to_thread(read_message, kind, buffer, self._largest)
                 )
-                self._limits.came(message.kind, link.name)
+                self._limits.came(kind, link.name)
                 size += QUICK  # what a small one takes as well
                 link.came += size
                 self._put_in(link.name, arrived, size)
@@ -356,8 +356,7 @@ class GrpcTransport:
                 f"A message of {size:,} bytes was not announced, as it has to be above {most:,}; "
                 "install the same fedtopics on both sides."
             )
-        refusal = Outgoing.of(Refusal(reason, again=True, said=True))
-        await link.stream.send(refusal.frame, refusal.chunks(self._chunk, chunks))
+        await link.stream.send(frames_of(Refusal(reason, again=True, said=True), self._chunk))
 
 
 def _why_given_up(address: Address, task: asyncio.Task[None]) -> str:
@@ -372,10 +371,10 @@ def _why_given_up(address: Address, task: asyncio.Task[None]) -> str:
     )
 
 
-async def _write(link: _Link, chunk: int) -> None:
+async def _write(link: _Link) -> None:
     try:
-        while (message := await link.outbox.get()) is not None:
-            await link.stream.send(message.frame, message.chunks(chunk, chunks))
+        while (frames := await link.outbox.get()) is not None:
+            await link.stream.send(frames)
     except DisconnectedError:
         await asyncio.sleep(GOODBYE)  # for what the other side said last
 
@@ -384,7 +383,7 @@ async def _beat(stream: Stream) -> None:
     with suppress(DisconnectedError):
         while True:
             await asyncio.sleep(HEARTBEAT)
-            await stream.send(wire.Frame(heartbeat=wire.Heartbeat()))
+            await stream.send([BEAT])
 
 
 def _return_freed_memory() -> None:
