@@ -27,7 +27,6 @@ from sklearn.cluster import KMeans
 from benchmarks.common import arguments, parquet, table, write
 from fedtopics import Corpus, Policy, Study, train
 from fedtopics.datasets import split_clients
-from fedtopics.engines.grpc.frames import chunks
 from fedtopics.engines.values import pack
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
@@ -70,8 +69,7 @@ class Watched:
         if function == self.function:
             arrays = [value for value in reply.values() if hasattr(value, "nbytes")]
             self.computed = sum(value.nbytes for value in arrays)
-            packed = pack(reply)
-            self.sent = packed.header.ByteSize() + sum(map(len, chunks(packed, CHUNK)))
+            self.sent = pack(reply).size
         return reply
 
 

@@ -7,29 +7,32 @@ refusal, a frame that takes over a second, memory that stays, or a study that is
 
 from __future__ import annotations
 
+import random
 import resource
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 import grpc
+import msgspec
 import numpy as np
+from msgspec.msgpack import Ext
 
 from benchmarks.__main__ import sources
 from benchmarks.common import arguments, each_group, measured, table, write
 from fedtopics.engines import log_messages, messages
-from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.carried import unbundled
-from fedtopics.engines.grpc.frames import SERVICE
+from fedtopics.engines.grpc.frames import CHUNK, SERVICE, frames_of
 from fedtopics.engines.log import Entry
-from fedtopics.engines.messages import LENGTH, Message, Outgoing, Replicated, read_bytes
+from fedtopics.engines.messages import AnyMessage, Message, Replicated, read_bytes
 from fedtopics.engines.states import read as read_state
-from fedtopics.engines.values import dumps, loads
+from fedtopics.engines.values import LENGTH, dumps, loads
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
+from tests.helpers.damage import mutate
 from tests.helpers.programs import adding, federation, rounds
 from tests.helpers.sockets import Sockets
 
@@ -47,13 +50,13 @@ INTEGERS = (0, 1, -1, 2, 3, 7, 63, 64, 255, 2**31, 2**32, 2**53, 2**63 - 1, -(2*
 REALS = (0.0, -0.0, 1.5, -512.0, 1e30, 1.7e308, float("inf"), float("-inf"), float("nan"))
 TEXTS = ("", "a", "b", "c", "@server", "oak", "\x1b[2J", "\u202egpj", "x" * 300, "🌳", "\0", "_id")
 OCTETS = (b"", b"\0", b"run", bytes(32), b"\xff" * 64, b"-----BEGIN CERTIFICATE-----\nAAAA\n")
-DTYPES = ("bool", "uint8", "int32", "uint64", "int64", "float32", "float64", "object", "<U1", "")
-SIZES = (0, 1, 2, 8, 9, 16, 2**20, 2**40, 2**63)
+SIZES = (0, 1, 2, 8, 9, 16, 64, 2**20, 2**40, 2**63)
+KINDS = {kind.__name__.lower(): kind for kind in get_args(AnyMessage)}
 Generator = np.random.Generator
 
 
-def real_frames() -> list[bytes]:
-    """Return a frame of each kind that participants send."""
+def real_messages() -> list[Message]:
+    """Return a message of each kind that participants send."""
     sparse, digest = np.zeros((600, 8), np.float32), bytes(range(32))
     sparse[::37] = 0.5
     reply = {
@@ -69,7 +72,7 @@ def real_frames() -> list[bytes]:
         log_messages.Begin(1, 3, digest, digest, 3, 3, 0, state),
         log_messages.Append(1, 3, digest, (entry, entry), 3),
     ]
-    sent: list[Message] = [
+    return [
         messages.Offer("0.1.0", 3, "lda", 1, study, "f00d", "", b"run", 1.7e9, bytes(16)),
         messages.Accept("b", "f00d", b"process1", 2, OCTETS[-1], bytes(72)),
         messages.Welcome("@server", OCTETS[-1]),
@@ -79,74 +82,49 @@ def real_frames() -> list[bytes]:
         messages.Failure(4, "policy", True),
         *map(Replicated.of, logged),
     ]
-    return [Outgoing.of(message).bytes() for message in sent]
 
 
-REAL = real_frames()
+REAL = real_messages()
+WHOLE, FRAMES = [dumps(each) for each in REAL], [frames_of(each, CHUNK)[0] for each in REAL]
 
 
 def pick(rng: Generator, choices: Any) -> Any:
     return choices[rng.integers(len(choices))]
 
 
-def damaged(rng: Generator) -> bytes:
-    """Return a real frame with some damage, most of it where its structure is."""
-    raw = bytearray(pick(rng, REAL))
+def damaged(rng: Generator, real: list[bytes]) -> bytes:
+    """Return a real message or frame with some damage, most of it where its structure is."""
+    raw = bytearray(pick(rng, real))
     for _ in range(rng.integers(1, 5)):
-        near = len(raw) if rng.random() < 0.3 else min(len(raw), 400)
-        place, kind = int(rng.integers(near or 1)), rng.integers(5)
-        if kind == 0 and raw:
-            raw[min(place, len(raw) - 1)] ^= int(rng.integers(1, 256))
-        elif kind == 1:
-            del raw[place : place + int(rng.integers(1, 9))]
-        elif kind == 2:
-            raw[place:place] = rng.bytes(int(rng.integers(1, 9)))
-        elif kind == 3:
-            raw[place:place] = raw[place : place + int(rng.integers(1, 60))]
+        if rng.random() < 0.8:
+            mutate(raw, random.Random(int(rng.integers(2**32))))  # noqa: S311
         else:
-            other = pick(rng, REAL)
+            place, other = int(rng.integers(len(raw) or 1)), pick(rng, real)
             raw[place:] = other[min(place, len(other)) :]
     return bytes(raw)
 
 
 def grown(rng: Generator) -> bytes:
-    """Return a frame of a known kind whose structure was drawn, wherever that leads."""
-    structure = value(rng, 0).SerializeToString()
-    data = rng.bytes(int(pick(rng, (0, 0, 64, 128, 640))))
-    body = structure + bytes(-len(structure) % 64) + data
-    header = wire.Body(structure=len(structure), data=len(data), small=body)
-    kind = pick(rng, [*messages.KINDS, "other"])
-    head = wire.Frame(message=wire.Message(kind=kind, body=header)).SerializeToString()
-    return len(head).to_bytes(LENGTH, "little") + head
+    """Return a message of a known kind whose fields were drawn, wherever that leads."""
+    kind = pick(rng, [*KINDS])
+    fields = {name: value(rng, 0) for name in KINDS[kind].__struct_fields__ if rng.random() < 0.95}
+    structure = msgspec.msgpack.encode({"kind": kind, **fields})
+    head = len(structure).to_bytes(LENGTH, "little") + structure
+    return head + bytes(-len(head) % 64) + rng.bytes(int(pick(rng, (0, 0, 64, 128, 640))))
 
 
-def value(rng: Generator, depth: int) -> wire.Value:
-    """Draw a value."""
+def value(rng: Generator, depth: int) -> Any:
+    """Draw a value: what MessagePack knows, and extensions that stand for arrays, or for none."""
     inner = [value(rng, depth + 1) for _ in range(rng.integers(3))] if depth < 5 else []
-    texts = wire.Texts(lengths=tensor(rng), characters=tensor(rng))
-    entries = [wire.Entry(name=pick(rng, TEXTS), value=each) for each in inner]
-    drawn: tuple[Callable[[], wire.Value], ...] = (
-        wire.Value,
-        lambda: wire.Value(integer=pick(rng, INTEGERS)),
-        lambda: wire.Value(real=pick(rng, REALS)),
-        lambda: wire.Value(text=pick(rng, TEXTS)),
-        lambda: wire.Value(octets=pick(rng, OCTETS)),
-        lambda: wire.Value(tensor=tensor(rng)),
-        lambda: wire.Value(rows=tensor(rng)),
-        lambda: wire.Value(texts=texts),
-        lambda: wire.Value(named=wire.Named(names=texts, values=tensor(rng))),
-        lambda: wire.Value(list=wire.List(values=inner)),
-        lambda: wire.Value(map=wire.Map(entries=entries)),
-    )
-    found: wire.Value = pick(rng, drawn)()
-    return found
-
-
-def tensor(rng: Generator) -> wire.Tensor:
-    """Draw what announces an array."""
-    shape = [pick(rng, SIZES) for _ in range(rng.integers(4))]
-    present = pick(rng, (b"", b"\0", b"\xff", b"\x81", bytes(1 << 12)))
-    return wire.Tensor(dtype=pick(rng, DTYPES), shape=shape, present=present)
+    numbers = np.array([pick(rng, SIZES) for _ in range(rng.integers(6))], "<u8").tobytes()
+    drawn: Any = pick(rng, (INTEGERS, REALS, TEXTS, OCTETS, (None, True, 2**64 - 1)))
+    return pick(rng, (
+        lambda: pick(rng, drawn),
+        lambda: inner,
+        lambda: {pick(rng, TEXTS): each for each in inner},
+        lambda: {pick(rng, INTEGERS): each for each in inner},
+        lambda: Ext(int(rng.integers(-1, 8)), numbers),
+    ))()  # fmt: skip
 
 
 def decode(raw: bytes, place: int) -> None:
@@ -165,7 +143,8 @@ def decoder(rng: Generator, frames: int) -> tuple[Counter[str], float, list[str]
     """Give frames to the decoder; return what came of them, the slowest, and findings."""
     outcomes, slowest, findings = Counter[str](), 0.0, []
     for place in range(frames):
-        raw, begun = grown(rng) if place % 3 == 0 else damaged(rng), time.perf_counter()
+        raw = grown(rng) if place % 3 == 0 else damaged(rng, WHOLE)
+        begun = time.perf_counter()
         try:
             decode(raw, place)
             outcomes["read"] += 1
@@ -192,7 +171,7 @@ def port(rng: Generator, frames: int) -> tuple[Counter[str], float, list[str]]:
     while left > 0:
         number = min(left, int(rng.integers(1, 12)))
         left -= number
-        streams.append([rng.bytes(40) if rng.random() < 0.2 else damaged(rng)[8:]
+        streams.append([rng.bytes(40) if rng.random() < 0.2 else damaged(rng, FRAMES)
                         for _ in range(number)])  # fmt: skip
     findings: list[str] = []
     before = threading.excepthook

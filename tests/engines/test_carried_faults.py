@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from fedtopics.engines import carried
 from fedtopics.engines.answering import CarriedParticipant
@@ -17,7 +18,8 @@ from fedtopics.engines.carried import (
     bundled,
     unbundled,
 )
-from fedtopics.engines.messages import Accept, Declined, Done, Outgoing, Reply, Waiting
+from fedtopics.engines.messages import Accept, Declined, Done, Reply, Waiting
+from fedtopics.engines.values import dumps
 from fedtopics.errors import FederationError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
@@ -172,10 +174,10 @@ def test_damaged_bundles(damage: bytes, tmp_path: Path) -> None:
 
 def test_a_bundle_is_its_messages() -> None:
     for messages in ([], [Waiting(3)], [Waiting(3), Done(), Waiting(4)]):
-        raw = bundled(LINK, ASKS, [Outgoing.of(message).bytes() for message in messages])
+        raw = bundled(LINK, ASKS, [dumps(message) for message in messages])
         link, state, found = unbundled(raw)
         assert (link, state) == (LINK, ASKS)
-        assert [vars(each) for each in found] == [vars(each) for each in messages]
+        assert [asdict(each) for each in found] == [asdict(each) for each in messages]
         with pytest.raises(FederationError):
             unbundled(raw + b"x")
         with pytest.raises(FederationError):
@@ -210,7 +212,7 @@ def test_nobody_speaks_for_somebody_else(says: str, tmp_path: Path) -> None:
         link, state, messages = unbundled(honest(message))
         if honest.bundles > 4:
             messages.append(lie if says == "accept" else Declined("east"))
-        return bundled(link, state, [Outgoing.of(each).bytes() for each in messages])
+        return bundled(link, state, [dumps(each) for each in messages])
 
     carrier.answers["south"] = lying
     run(plan, carrier, tmp_path / "server", on_event=events.append)
@@ -301,7 +303,7 @@ def test_a_wrong_signature_under_a_reply(pki: Path, tmp_path: Path) -> None:
         for each in messages:
             if isinstance(each, Reply) and each.index > 4:
                 object.__setattr__(each, "signature", b"another's")
-        return bundled(link, state, [Outgoing.of(each).bytes() for each in messages])
+        return bundled(link, state, [dumps(each) for each in messages])
 
     carrier.answers["south"] = lying
     plan = small(pause=0.1)

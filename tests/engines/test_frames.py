@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc import frames
-from fedtopics.engines.grpc.frames import DisconnectedError, Stream, chunks
-from fedtopics.engines.values import (
+from fedtopics.engines.grpc.frames import (
+    BEAT,
+    CHUNK,
+    HEAD,
+    PART,
     SMALL,
-    Packed,
-    body_size,
-    pack,
-    unpack,
+    DisconnectedError,
+    Head,
+    Stream,
+    chunks,
+    frames_of,
 )
+from fedtopics.engines.messages import Done, Reply, read_message
+from fedtopics.engines.values import Packed
 from fedtopics.errors import FederationError
-from tests.helpers.damage import joined, mutate
-
-DONE = wire.Frame(message=wire.Message(kind="done")).SerializeToString()
+from tests.helpers.damage import mutate
+from tests.helpers.federation import assert_same
 
 
 def stream_of(raws: Sequence[Any], sent: list[bytes] | None = None, echo: bool = False) -> Stream:
@@ -40,123 +45,94 @@ def stream_of(raws: Sequence[Any], sent: list[bytes] | None = None, echo: bool =
     return Stream(read, write, echo)
 
 
-def heartbeat() -> bytes:
-    return wire.Frame(heartbeat=wire.Heartbeat()).SerializeToString()
+def collected(raws: Sequence[bytes], size: int, **how: Any) -> memoryview:
+    return asyncio.run(stream_of(raws, **how).body(Head("reply", size)))
 
 
-def cut(
-    content: bytes | memoryview,
-    size: int = frames.CHUNK,
-    pieces: Callable[[bytes], list[bytes]] | None = None,
-) -> list[bytes]:
-    return chunks(Packed(0, [content] if pieces is None else pieces(content)), size)
-
-
-@pytest.mark.parametrize("over", [SMALL + 1 - frames.CHUNK, -1, 0, 1, 3 * frames.CHUNK + 5])
-def test_chunks_are_frames(over: int) -> None:
-    size = frames.CHUNK + over
-    content = np.random.default_rng(0).bytes(size)
-    raws = cut(content)
-    found = [wire.Frame.FromString(raw) for raw in raws]
-    assert all(frame.WhichOneof("kind") == "chunk" for frame in found)
-    assert [len(frame.chunk) for frame in found[:-1]] == [frames.CHUNK] * (len(found) - 1)
-    assert len(found) == -(-size // frames.CHUNK)
-    assert b"".join(frame.chunk for frame in found) == content
+@pytest.mark.parametrize("over", [1 - CHUNK, -1, 0, 1, 3 * CHUNK + 5])
+def test_bodies_are_cut_into_chunks(over: int) -> None:
+    content = np.random.default_rng(0).bytes(CHUNK + over)
+    raws = chunks(Packed([content[:7], content[7:100], memoryview(content)[100:]]), CHUNK)
+    assert raws == [PART + content[i : i + CHUNK] for i in range(0, len(content), CHUNK)]
     assert all(len(raw) < 4 << 20 for raw in raws), "gRPC's limit"
+    assert collected(raws, len(content)) == content
+
+
+@pytest.mark.parametrize("number", [SMALL // 2, SMALL])
+def test_small_bodies_are_in_their_frame(number: int) -> None:
+    message = Reply(1, b"", b"", {"x": np.ones(number, np.uint8)})
+    raws, is_small = frames_of(message, CHUNK), number < SMALL
     stream = stream_of(raws)
-    assert asyncio.run(stream.body(wire.Body(structure=0, data=size))) == content
+    head = asyncio.run(stream.next())
+    assert (head.kind, bool(head.small), len(raws)) == ("reply", is_small, 1 if is_small else 2)
+    found: Any = read_message("reply", asyncio.run(stream.body(head)))
+    assert_same(found.reply, message.reply)
     assert stream.received == sum(map(len, raws))
-
-
-@pytest.mark.parametrize("size", [127, 128, 129, 16_383, 16_384, 16_385, 65_536])
-def test_chunks_of_all_lengths_are_protobufs(size: int) -> None:
-    content = np.random.default_rng(0).bytes(SMALL + 3 * size + size // 2)
-    raws = cut(content, size, lambda c: [c[:1], c[1 : size + 1], c[size + 1 :]])
-    assert raws == [
-        wire.Frame(chunk=content[i : i + size]).SerializeToString()
-        for i in range(0, len(content), size)
-    ]
-    assert [frames._header_size(raw) for raw in raws] == [
-        len(raw) - len(wire.Frame.FromString(raw).chunk) for raw in raws
-    ]
-
-
-@pytest.mark.parametrize("size", [64, SMALL, SMALL + 64])
-def test_small_bodies_are_in_their_frame(size: int) -> None:
-    content = np.random.default_rng(0).bytes(size)
-    packed = Packed(0, [content[:50], content[50:]])
-    small = size <= SMALL
-    assert packed.header == wire.Body(data=size, small=content if small else b"")
-    raws = chunks(packed, frames.CHUNK)
-    assert len(raws) == (0 if small else 1)
-    assert asyncio.run(stream_of(raws).body(packed.header)) == content
 
 
 @pytest.mark.parametrize("size", [1, 63, 65, 200])
 def test_a_small_body_of_another_length(size: int) -> None:
     with pytest.raises(FederationError, match="another length than it announced"):
-        asyncio.run(stream_of([]).body(wire.Body(data=64, small=bytes(size))))
+        asyncio.run(stream_of([]).body(Head("done", 64, bytes(size))))
 
 
 def test_heartbeats_between_chunks_are_answered() -> None:
-    content, sent = np.random.default_rng(0).bytes(2 * SMALL + 2), []
-    raws = cut(content, SMALL + 1)
-    beaten = [heartbeat(), raws[0], heartbeat(), heartbeat(), raws[1]]
-    stream = stream_of(beaten, sent, echo=True)
-    assert asyncio.run(stream.body(wire.Body(data=len(content)))) == content
-    assert sent == [heartbeat()] * 3
-    assert stream.sent == 3 * len(heartbeat())
+    sent: list[bytes] = []
+    raws = [BEAT, PART + b"oa", BEAT, BEAT, PART + b"k"]
+    assert collected(raws, 3, sent=sent, echo=True) == b"oak"
+    assert sent == [BEAT] * 3
+    assert collected(raws, 3, sent=sent) == b"oak"
+    assert len(sent) == 3
 
 
 @pytest.mark.parametrize(
     ("raws", "message"),
     [
-        ([b"\x42\x08" + bytes(8), b"\x42\x09" + bytes(9)], "another length than it announced"),
-        ([b"\x42\x00"], "another length than it announced"),
-        ([b"\x42"], "another length than it announced"),
-        ([b"\x42\x05" + bytes(8)], "is damaged"),
-        ([b"\x42\xff\xff\xff\xff\xff\xff" + bytes(8)], "is damaged"),
-        ([b"\x42\x80\x80\x80\x80\x80\x80"], "is damaged"),
+        ([PART + bytes(8), PART + bytes(9)], "another length than it announced"),
+        ([PART], "another length than it announced"),
         ([b""], "ended before its body"),
-        ([b"\x07\x07"], "is damaged"),
-        ([DONE], "ended before its body"),
+        ([b"x" + bytes(16)], "ended before its body"),
+        (frames_of(Done(), CHUNK), "ended before its body"),
     ],
 )
 def test_damaged_chunks(raws: list[bytes], message: str) -> None:
     with pytest.raises(FederationError, match=message):
-        asyncio.run(stream_of(raws).body(wire.Body(data=16)))
+        collected(raws, 16)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"\xff\xff", PART + b"oak", HEAD, HEAD + b"\x92\xa1\xff\x00", HEAD + b"\xdd\xff\xff\xff",
+     HEAD + msgspec.msgpack.encode(["done", -1]), HEAD + msgspec.msgpack.encode({"kind": "done"})],
+)  # fmt: skip
+def test_damaged_heads(raw: bytes) -> None:
+    with pytest.raises(FederationError, match="is damaged"):
+        asyncio.run(stream_of([raw]).next())
 
 
 def test_a_stream_that_ends() -> None:
     with pytest.raises(DisconnectedError):
         asyncio.run(stream_of([]).next())
     with pytest.raises(DisconnectedError):
-        asyncio.run(stream_of([b"\x42\x08" + bytes(8)]).body(wire.Body(data=16)))
-    with pytest.raises(FederationError, match="is damaged"):
-        asyncio.run(stream_of([b"\xff\xff"]).next())
+        collected([PART + bytes(8)], 16)
 
 
 def test_mutated_frames_never_break_the_reader() -> None:
-    packed = pack({"x": np.arange(9000), "words": ["oak"] * 9})
-    frame = wire.Frame(message=wire.Message(kind="reply", body=packed.header))
-    whole, rng = joined(packed), random.Random(1)  # noqa: S311
+    whole = frames_of(Reply(1, b"", b"", {"x": np.arange(9000), "w": ["oak"] * 9}), 30_000)
+    rng, broken = random.Random(1), 0  # noqa: S311
 
-    async def read(raws: list[bytes]) -> None:
-        stream = stream_of(raws)
-        reply = (await stream.next()).message
-        if body_size(reply.body) < 1 << 20:  # callers look before they read
-            unpack(reply.body, await stream.body(reply.body), 1 << 20)
+    async def read(raws: list[bytearray]) -> None:
+        stream = stream_of([bytes(raw) for raw in raws])
+        head = await stream.next()
+        if head.size < 1 << 20:  # callers look before they read
+            read_message(head.kind, await stream.body(head), 1 << 20)
 
-    async def all_of_them() -> int:
-        broken = 0
-        for _ in range(2000):
-            raws = [bytearray(frame.SerializeToString()), *map(bytearray, cut(whole, 30_000))]
-            for raw in rng.sample(raws, rng.randint(1, 2)):
-                mutate(raw, [len(raw), 0], rng)
-            try:
-                await read([bytes(raw) for raw in raws])
-            except (FederationError, DisconnectedError):
-                broken += 1
-        return broken
-
-    assert asyncio.run(all_of_them()) > 500
+    for _ in range(2000):
+        raws = [bytearray(raw) for raw in whole]
+        for raw in rng.sample(raws, rng.randint(1, 2)):
+            mutate(raw, rng)
+        try:
+            asyncio.run(read(raws))
+        except (FederationError, DisconnectedError):
+            broken += 1
+    assert broken > 500

@@ -11,12 +11,11 @@ from typing import Any
 import grpc
 import pytest
 
-from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc import transport as module
 from fedtopics.engines.grpc.connection import places_of
-from fedtopics.engines.grpc.frames import Stream
+from fedtopics.engines.grpc.frames import CHUNK, PART, Stream, frames_of
 from fedtopics.engines.grpc.transport import Address, GrpcTransport, Listening
-from fedtopics.engines.messages import Granted, Message, Offer, Outgoing
+from fedtopics.engines.messages import Done, Granted, Message, Offer
 from fedtopics.engines.transport import Closed, Opened
 from fedtopics.errors import FederationError
 
@@ -158,12 +157,6 @@ def test_another_machines_address_is_no_place() -> None:
     assert places_of("203.0.113.9:7") == places_of("no.such.name.invalid:7") == []
 
 
-def frame(value: bytes) -> bytes:
-    """A frame with a structure and nothing else."""
-    body = wire.Body(structure=len(value), small=value + bytes(-len(value) % 64))
-    return wire.Frame(message=wire.Message(kind="done", body=body)).SerializeToString()
-
-
 def stranger(port: int, frames: Iterable[bytes], **how: Any) -> str:
     """Send frames to a port; say how it ended."""
     with grpc.insecure_channel(f"127.0.0.1:{port}", [("grpc.max_send_message_length", -1)]) as c:
@@ -178,7 +171,7 @@ def stranger(port: int, frames: Iterable[bytes], **how: Any) -> str:
 def test_what_is_compressed_is_not_unpacked() -> None:
     transport = listening("127.0.0.1:0")
     try:
-        bomb = b"\x42" + bytes(64 << 20)
+        bomb = PART + bytes(64 << 20)
         said = stranger(transport.port, [bomb], timeout=20, compression=grpc.Compression.Gzip)
         assert said == "Compression algorithm 'gzip' is disabled."
         arrived(transport, Closed)
@@ -190,22 +183,22 @@ def test_a_structure_that_takes_long_holds_nobody_up(monkeypatch: pytest.MonkeyP
     """While one is read, another link's messages arrive: the first waits until the second has."""
     came, read = threading.Event(), module.read_message
 
-    def slowly(message: Any, buffer: memoryview, largest: int) -> Any:
-        if message.kind == "offer":
+    def slowly(kind: str, buffer: memoryview, largest: int) -> Any:
+        if kind == "offer":
             assert came.wait(20)
-        return read(message, buffer, largest)
+        return read(kind, buffer, largest)
 
     monkeypatch.setattr(module, "read_message", slowly)
     transport = listening("127.0.0.1:0")
     try:
-        long = Outgoing.of(Offer("", 0, "", 0, {"x": ["word"] * 4096}, "", "", b"", 0.0, b""))
+        long = Offer("", 0, "", 0, {"x": ["word"] * 4096}, "", "", b"", 0.0, b"")
         ends = threading.Event()
 
-        def says(message: Outgoing) -> Iterator[bytes]:
-            yield message.frame.SerializeToString()
+        def says(message: Message) -> Iterator[bytes]:
+            yield from frames_of(message, CHUNK)
             ends.wait(20)
 
-        for message in (long, Outgoing.of(Granted(7))):
+        for message in (long, Granted(7)):
             work = partial(stranger, transport.port, says(message))
             threading.Thread(target=work, daemon=True).start()
             time.sleep(0)
@@ -222,8 +215,7 @@ def test_who_sends_faster_than_is_taken_waits(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "UNREAD", 10 * module.QUICK)
     transport = listening("127.0.0.1:0")
     try:
-        done = frame(b"\x3a\x00")
-        work = partial(stranger, transport.port, [done] * 500)
+        work = partial(stranger, transport.port, frames_of(Done(), CHUNK) * 500)
         threading.Thread(target=work, daemon=True).start()
         ends, taken, most = time.monotonic() + 20, 0, 0
         while taken < 500 and time.monotonic() < ends:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -22,7 +22,6 @@ from fedtopics.engines.messages import (
     Reply,
     Waiting,
     Welcome,
-    _hints,
 )
 from tests.helpers.background import until
 from tests.helpers.hub import Hub, Port
@@ -129,7 +128,7 @@ def test_no_message_of_a_member_ends_the_server(seed: int) -> None:
         if getattr(hint, "__origin__", None) is tuple:
             return tuple(drawn(get_args(hint)[0]) for _ in range(rng.randrange(3)))
         if hint in kinds:
-            return hint(**{name: drawn(of) for name, of in _hints(hint).items()})
+            return hint(**{name: drawn(of) for name, of in get_type_hints(hint).items()})
         return {"x": np.ones(1), "documents": 1} if "dict" in str(hint) else None
 
     kinds = [*get_args(log_messages.Message), log_messages.Entry]
@@ -140,7 +139,7 @@ def test_no_message_of_a_member_ends_the_server(seed: int) -> None:
         port: Port = f.hub._ports["b"]
         for _ in range(300):
             kind = rng.choice([*kinds[:-1], Waiting, Announced, Failure, Done, Reply])
-            message: Any = kind(**{name: drawn(of) for name, of in _hints(kind).items()})
+            message: Any = kind(**{name: drawn(of) for name, of in get_type_hints(kind).items()})
             with f.hub.lock:
                 for link in list(port.ends):
                     port.send(link, said(message))

@@ -18,8 +18,8 @@ import pytest
 
 from fedtopics.engines import links
 from fedtopics.engines.grpc import transport
-from fedtopics.engines.grpc.frames import SERVICE, Stream
-from fedtopics.engines.messages import Accept, Outgoing, Reply, Waiting
+from fedtopics.engines.grpc.frames import CHUNK, SERVICE, Stream, frames_of
+from fedtopics.engines.messages import Accept, Reply, Waiting
 from fedtopics.methods.core.events import StatusChange
 from tests.helpers.background import Background, until
 from tests.helpers.programs import Federation, Program, adding, federation, rounds
@@ -73,7 +73,7 @@ def test_five_hundred_silent_sockets() -> None:
 def test_a_storm_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred a second that say a word, of somebody who has no place here, and are gone."""
     monkeypatch.setattr(links, "NAMED", math.inf)
-    word = Outgoing.of(Accept("z", "f00d", b"another", 1, b"", b"")).frame.SerializeToString()
+    word = frames_of(Accept("z", "f00d", b"another", 1, b"", b""), CHUNK)
     with studied() as (hub, f, work, program):
         over = threading.Event()
 
@@ -81,7 +81,7 @@ def test_a_storm_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
             number = 0
             while not over.wait(0.01):
                 with grpc.insecure_channel(f"127.0.0.1:{hub.port}") as channel:
-                    call = channel.stream_stream(f"/{SERVICE}/Join")(iter([word]), timeout=5)
+                    call = channel.stream_stream(f"/{SERVICE}/Join")(iter(word), timeout=5)
                     number += bool(next(call, None))
                     call.cancel()
             return number
@@ -124,10 +124,10 @@ def test_frames_said_again_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     recorded: list[bytes] = []
     send = Stream.send
 
-    async def recording(self: Stream, frame: Any, chunks: Any = ()) -> None:
-        if frame.message.kind in ("accept", "waiting", "reply"):
-            recorded.append(frame.SerializeToString())
-        await send(self, frame, chunks)
+    async def recording(self: Stream, frames: list[bytes]) -> None:
+        if any(kind in frames[0][:20] for kind in (b"accept", b"waiting", b"reply")):
+            recorded.append(frames[0])
+        await send(self, frames)
 
     monkeypatch.setattr(Stream, "send", recording)
     with studied() as (hub, f, work, program):

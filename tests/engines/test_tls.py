@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from fedtopics import pki
-from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.grpc.frames import SERVICE
 from fedtopics.engines.messages import Accept
 from fedtopics.engines.transport import first_offer
@@ -216,14 +215,13 @@ def test_garbage(guarded: Guarded, garbage: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [b"", b"\xff\xff", b"\x42\x03abc", b"\x32\x00", b"\x0a\x04\xff\xff\xff\xff"]
+    "first", [b"", b"\xff\xff", b"cabc", b"m", b"m\x92\xa4done\x00", b"m\xdd\xff\xff\xff\xff"]
 )
 def test_garbage_within_the_service(guarded: Guarded, first: bytes) -> None:
     with grpc.secure_channel(f"localhost:{guarded.port}", of_client(guarded.ours, "a")) as channel:
         said = channel.stream_stream(f"/{SERVICE}/Join")(iter([first]), timeout=2.0)
         with suppress(grpc.RpcError):
-            frames = [wire.Frame.FromString(frame) for frame in said]
-            assert {frame.message.kind for frame in frames} <= {"offer", "refusal"}
+            assert all(b"offer" in frame[:20] or b"refusal" in frame[:20] for frame in said)
     guarded.all_is_well()
 
 

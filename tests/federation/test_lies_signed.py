@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from fedtopics.engines import wire_pb2 as wire
 from fedtopics.engines.exchange import ADDED, BEGUN
+from fedtopics.engines.grpc.frames import HEAD, Head
 from fedtopics.engines.grpc.transport import GrpcTransport, Listening
-from fedtopics.engines.messages import Outgoing, Reply
-from fedtopics.engines.values import loads, pack
+from fedtopics.engines.messages import Reply
+from fedtopics.engines.values import dumps, loads
 from fedtopics.pki import Identity, Signer
 from tests.helpers.background import HOST, until
 from tests.helpers.federation import subjects
@@ -161,15 +162,15 @@ def test_no_frame_asks_for_anything(scene: Scene, tmp_path: Path) -> None:
     for kind, body in (
         ("call", {"function": "vocabulary", "payload": {}}),
         ("prepare", {"function": "adopt", "words": ["oak"], "total": 1, "length": 1.0}),
-        ("waiting", {"turn": 1, "function": "vocabulary"}),
-        ("replicated", {"what": "Call", "content": {}, "more": 1}),
+        ("waiting", {"function": "vocabulary"}),
+        ("replicated", {"message": {"type": "Call"}, "contents": []}),
         ("offer", {"study": {}}),
     ):
         liar.gone.clear()
-        packed = pack(body)
-        frame = wire.Frame(message=wire.Message(kind=kind, body=packed.header))
+        raw = dumps({"kind": kind, **body})
+        frame = HEAD + msgspec.msgpack.encode(Head(kind, len(raw), raw))
         link = liar.links["north"]
-        transport._loop.call_soon_threadsafe(transport._put, link, Outgoing(frame, packed))
+        transport._loop.call_soon_threadsafe(transport._put, link, [frame])
 
         def back(link: str = link) -> bool:
             liar.take()

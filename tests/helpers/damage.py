@@ -5,35 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from fedtopics.engines.values import Packed, aligned, body_size
 
-HUGE = 2**64 - 1
-
-
-def joined(packed: Packed) -> memoryview:
-    buffer = aligned(packed.size)
-    buffer[:] = b"".join(packed.pieces)
-    assert len(buffer) == packed.size == body_size(packed.header)
-    return buffer
-
-
-def mutate(raw: bytearray, header: list[int], rng: random.Random) -> None:
+def mutate(raw: bytearray, rng: random.Random) -> None:
     """Damage a message, most often where its structure is."""
-    place = rng.randrange(min(len(raw), rng.choice([header[0], 1 << 30])) or 1)
-    kind = rng.randrange(6)
+    place = rng.randrange(min(len(raw), rng.choice([200, 1 << 30])) or 1)
+    kind, some = rng.randrange(5), rng.randint(1, 9)
     if kind == 0:
-        raw[place : place + 1] = bytes([rng.randrange(256)])
-    elif kind == 1 and raw:
-        raw[min(place, len(raw) - 1)] ^= 1 << rng.randrange(8)
+        raw[place : place + 1] = rng.randbytes(1)
+    elif kind == 1:
+        raw[place : place + 1] = bytes(each ^ 1 << some % 8 for each in raw[place : place + 1])
     elif kind == 2:
-        del raw[place : place + rng.randint(1, 9)]
+        del raw[place : place + some]
     elif kind == 3:
-        raw[place:place] = rng.randbytes(rng.randint(1, 9))
-    elif kind == 4:
-        end = place + rng.randint(1, 40)
-        raw[place:place] = raw[place:end]
+        raw[place:place] = rng.randbytes(some)
     else:
-        header[rng.randrange(2)] = rng.choice([0, 1, len(raw), rng.randrange(1 << 20), HUGE >> 1])
+        raw[place:place] = raw[place : place + 5 * some]
 
 
 def damages(whole: bytes, number: int) -> Iterator[bytes]:

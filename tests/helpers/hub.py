@@ -12,8 +12,9 @@ from itertools import count
 from queue import Empty, SimpleQueue
 
 from fedtopics.engines.links import SERVER
-from fedtopics.engines.messages import Message, Outgoing, read_bytes
+from fedtopics.engines.messages import Message, read_bytes
 from fedtopics.engines.transport import Arrived, Closed, Opened
+from fedtopics.engines.values import dumps
 from fedtopics.errors import FederationError
 
 PAUSE = 0.02  # seconds between two attempts to connect
@@ -67,7 +68,7 @@ class Hub:
             far.inbox.put((link, Opened(offers=True, name=port.name if self.vouches else "")))
 
     def carry(self, port: Port, link: str, message: Message) -> None:
-        raw = Outgoing.of(message).bytes()
+        raw = dumps(message)
 
         def arrive() -> None:
             if link in port.ends:

@@ -46,7 +46,8 @@ except ImportError:
     pytest.skip("nvflare is missing: make test SUITE=flare", allow_module_level=True)
 
 from fedtopics.engines.carried import ASKS, ENDED, bundled, unbundled
-from fedtopics.engines.messages import Declined, Offer, Outgoing
+from fedtopics.engines.messages import Declined, Offer
+from fedtopics.engines.values import dumps
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,
@@ -153,7 +154,7 @@ def test_a_run_is_named_as_a_folder(run: str) -> None:
 def offered(site: StudySite, there: JobContext) -> tuple[bytes, list[Any]]:
     """What a site says to an offer, and in which state it is then."""
     offer = Offer("0", 2, "lda", 1, {}, "f00d", "", b"run", 0.0, b"challenge")
-    bundle = bundled(b"the link", ASKS, [Outgoing.of(offer).bytes()])
+    bundle = bundled(b"the link", ASKS, [dumps(offer)])
     return unbundled(site.handle(bundle, there))[1:]
 
 

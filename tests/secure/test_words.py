@@ -14,7 +14,8 @@ import pytest
 from fedtopics.engines import adder
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.local import LocalClients
-from fedtopics.engines.messages import Message, Outgoing
+from fedtopics.engines.messages import Message
+from fedtopics.engines.values import dumps
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.methods.core.aggregation import Named, Payload, RunningSum
 from fedtopics.methods.core.agreement import SAID
@@ -149,7 +150,7 @@ class Overhearing(Hub):
 
     def carry(self, port: Port, link: str, message: Message) -> None:
         if port.name != SERVER:
-            self.heard.append(Outgoing.of(message).bytes())
+            self.heard.append(dumps(message))
         super().carry(port, link, message)
 
 

@@ -218,10 +218,11 @@ class _Reader:
             return self._array(code, DTYPES[NAMES[numbers[0]]], tuple(numbers[1:]))
         if code not in (TEXTS, NAMED):
             raise ValueError
-        texts = self._texts(*numbers[:2])
+        number, size, *columns = numbers
+        texts = self._texts(number, size)
         if code == TEXTS:
             return texts
-        (n_columns,) = numbers[2:]
+        (n_columns,) = columns
         self._take_room(8 * n_columns * len(texts))
         return Named(texts, self._piece(np.dtype(np.int64), (len(texts), n_columns)))
 
@@ -230,6 +231,8 @@ class _Reader:
         self._take_room(size if code == ARRAY else max(size, 8 * shape[0]))  # 8: of its place
         if code == ARRAY:
             return self._piece(dtype, shape)
+        if len(shape) < 2:
+            raise ValueError
         bits = self._piece(np.dtype(np.uint8), (-(-shape[0] // 8),))
         present = np.unpackbits(bits, count=shape[0]).astype(bool)
         rows = self._piece(dtype, (int(present.sum()), *shape[1:]))
