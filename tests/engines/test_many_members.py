@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.exchange import ADDED
+from fedtopics.engines.decisions import ADDED
 from fedtopics.engines.structures import EACH, MOST_FIELDS, fields_of
 from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FederationError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.exchange import ADDED, BEGUN
+from fedtopics.engines.decisions import ADDED, BEGUN
 from fedtopics.engines.messages import Reply
 from fedtopics.methods.core.aggregation import Named, Rows
 from tests.helpers.liars import POLICY, Scene, planned, stops, times

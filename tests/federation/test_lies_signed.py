@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedtopics.engines.exchange import ADDED, BEGUN
+from fedtopics.engines.decisions import ADDED, BEGUN
 from fedtopics.engines.grpc.frames import HEAD, Head
 from fedtopics.engines.grpc.transport import GrpcTransport, Listening
 from fedtopics.engines.messages import Reply

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedtopics.engines.exchange import ADDED, BEGUN
+from fedtopics.engines.decisions import ADDED, BEGUN
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Entry, Log

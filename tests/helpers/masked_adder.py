@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from fedtopics.engines.exchange import ADDED, BEGUN
+from fedtopics.engines.decisions import ADDED, BEGUN
 from fedtopics.engines.messages import Reply
 from fedtopics.errors import FedTopicsError
 from fedtopics.methods.core.aggregation import Payload

@@ -12,8 +12,9 @@ import numpy as np
 
 from fedtopics import __version__
 from fedtopics.engines.adder import Rules
-from fedtopics.engines.exchange import ADDED, BEGUN, Exchange
+from fedtopics.engines.decisions import ADDED, BEGUN
 from fedtopics.engines.exchange import Door as AnyDoor
+from fedtopics.engines.exchange import Exchange
 from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.log import Log

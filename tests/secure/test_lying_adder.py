@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.exchange import ADDED as DECIDED
-from fedtopics.engines.exchange import BEGUN
+from fedtopics.engines.decisions import ADDED as DECIDED
+from fedtopics.engines.decisions import BEGUN
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import Reply
 from fedtopics.engines.values import dumps, loads

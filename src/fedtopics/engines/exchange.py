@@ -213,7 +213,7 @@ class Exchange(Place):
         """Return the state of most others, if the own one is the same but for rounding."""
         try:
             theirs = read(decided["state"])
-        except ValueError:
+        except FederationError:
             theirs = Checkpoint(-1, {}, {})
         fits = digest_of(theirs, self.kept(), self.turn) == decided["digest"]
         if not fits or not is_near(mine, theirs):

@@ -18,7 +18,8 @@ import numpy as np
 
 from fedtopics.engines.messages import Reply
 from fedtopics.engines.node import Node
-from fedtopics.engines.values import fits, size_of
+from fedtopics.engines.values import as_type, size_of
+from fedtopics.errors import FederationError
 from fedtopics.methods.core.events import StatusChange
 from fedtopics.methods.core.interfaces import Checkpoint
 
@@ -116,13 +117,15 @@ class Comparison:
                 self.node.notify(what)
             if not isinstance(what, Reply) or what.index != self.index:
                 continue
-            if not fits(what.reply, Said):
+            try:
+                said = as_type(what.reply, Said)
+            except FederationError:
                 continue
-            digest, signature = what.reply["digest"], what.reply["signature"]
+            digest, signature = said["digest"], said["signature"]
             if self.node.introduction.has_signed_state(name, digest, signature):
                 self.digests[name], self.signatures[name] = digest, signature
-            if "state" in what.reply:
-                self.states[name] = what.reply["state"]
+            if "state" in said:
+                self.states[name] = said["state"]
 
 
 def written(state: Checkpoint) -> dict[str, Any]:
@@ -132,12 +135,10 @@ def written(state: Checkpoint) -> dict[str, Any]:
 
 
 def read(plain: Any) -> Checkpoint:
-    """Undo `written`; a ValueError if it is none."""
-    if not fits(plain, Written):
-        raise ValueError
-    arrays = {name: np.array(array) for name, array in plain["arrays"].items()}
-    numbers = {name: float(number) for name, number in plain["numbers"].items()}
-    return Checkpoint(plain["round"], arrays, numbers)
+    """Undo `written`; a `FederationError` if it is none."""
+    said: Written = as_type(plain, Written)
+    arrays = {name: np.array(array) for name, array in said["arrays"].items()}
+    return Checkpoint(said["round"], arrays, said["numbers"])
 
 
 def is_near(mine: Checkpoint, theirs: Checkpoint) -> bool:

@@ -7,8 +7,7 @@ loses nothing.
 
 A body is the length of its MessagePack in 8 bytes, the MessagePack, and pieces: numbers of arrays,
 little-endian, each begun at a multiple of 64 bytes. In the MessagePack, an extension stands for an
-array: unsigned numbers of 8 bytes, first where its first piece begins, then those that are named
-beside the extension's code below.
+array, whose pieces come next: unsigned numbers of 8 bytes, named beside the extension's code below.
 """
 
 from __future__ import annotations
@@ -99,20 +98,21 @@ def unpack(
         end = LENGTH + int.from_bytes(buffer[:LENGTH], "little")
         structure, data = buffer[LENGTH:end], buffer[end + len(_padding(end)) :]
         check(structure, fields)
-        return msgspec.msgpack.decode(structure, type=of, ext_hook=_Reader(data, largest).read)
-    except msgspec.ValidationError:
-        raise FederationError("A message has other fields than one of its kind.") from None
+        reader = _Reader(data, largest)
+        value = msgspec.msgpack.decode(structure, ext_hook=reader.read)
+        if reader.place != len(data):  # pieces of nothing
+            raise ValueError
     except _DAMAGES:
         raise FederationError("A message has a damaged body.") from None
+    return value if of is Any else as_type(value, of)
 
 
-def fits(value: Any, of: Any) -> bool:
-    """Whether plain data is of a type, as `unpack` says it."""
+def as_type(value: Any, of: Any) -> Any:
+    """Return plain data as a type; a `FederationError` if they have other fields."""
     try:
-        msgspec.convert(value, of, builtin_types=(bytes,))
+        return msgspec.convert(value, of, builtin_types=(bytes,))
     except msgspec.ValidationError:
-        return False
-    return True
+        raise FederationError("A message has other fields than one of its kind.") from None
 
 
 def aligned(size: int, new: Callable[..., NDArray[Any]] = np.empty) -> memoryview:
@@ -132,7 +132,6 @@ class _Writer:
     def __init__(self, sparse: bool) -> None:
         self.pieces: list[Piece] = []
         self._sparse = sparse
-        self._place = 0
 
     def plain(self, value: Any) -> Any:
         for kinds in _PLAIN:
@@ -186,13 +185,10 @@ class _Writer:
 
     def _extension(self, code: int, numbers: Sequence[int], *arrays: NDArray[Any]) -> Ext:
         """Keep pieces; return the extension that stands for them."""
-        content = np.array([self._place, *numbers], "<u8").tobytes()
         for array in arrays:
             ordered = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
-            padding = _padding(ordered.nbytes)
-            self.pieces += [p for p in (ordered.reshape(-1).view(np.uint8).data, padding) if len(p)]
-            self._place += ordered.nbytes + len(padding)
-        return Ext(code, content)
+            self.pieces += [ordered.reshape(-1).view(np.uint8).data, _padding(ordered.nbytes)]
+        return Ext(code, np.array(numbers, "<u8").tobytes())
 
 
 def _number(dtype: np.dtype[Any]) -> int:
@@ -205,15 +201,12 @@ class _Reader:
     """Makes arrays of extensions and pieces, in order; whatever does not fit is an error."""
 
     def __init__(self, data: memoryview, largest: int) -> None:
+        self.place = 0
         self._data = data
         self._room = largest
-        self._place = 0
 
     def read(self, code: int, content: memoryview) -> Any:
-        place, *numbers = np.frombuffer(content, "<u8").tolist()
-        if place < self._place or place % ALIGNMENT:
-            raise ValueError
-        self._place = place
+        numbers = np.frombuffer(content, "<u8").tolist()
         if code in (ARRAY, SPARSE, ROWS):
             return self._array(code, DTYPES[NAMES[numbers[0]]], tuple(numbers[1:]))
         if code not in (TEXTS, NAMED):
@@ -252,13 +245,13 @@ class _Reader:
         return [joined[start:end] for start, end in pairwise(ends)]
 
     def _piece(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        end = self._place + math.prod(shape) * dtype.itemsize
+        end = self.place + math.prod(shape) * dtype.itemsize
         if end > len(self._data):
             raise ValueError
-        array = np.frombuffer(self._data[self._place : end], dtype.newbyteorder("<"))
+        array = np.frombuffer(self._data[self.place : end], dtype.newbyteorder("<"))
         if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
             raise ValueError
-        self._place = end + len(_padding(end))
+        self.place = end + len(_padding(end))
         return array.astype(dtype, copy=False).reshape(shape)
 
     def _take_room(self, size: int) -> None:

@@ -160,7 +160,7 @@ class ReplicatedRun(RunFolder):
             names = signed["signatures"]
             known = node.introduction.has_signed_state
             fits = [n in node.members and known(n, digest, said) for n, said in names.items()]
-        except (FedTopicsError, ValueError):
+        except FedTopicsError:
             return False
         if self.folder is None or not all(fits) or len(fits) < majority(node):
             return False
