@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from fedtopics.engines import carried
 from fedtopics.engines.answering import CarriedParticipant
@@ -300,10 +300,13 @@ def test_a_wrong_signature_under_a_reply(pki: Path, tmp_path: Path) -> None:
 
     def lying(message: bytes) -> bytes:
         link, state, messages = unbundled(honest(message))
-        for each in messages:
-            if isinstance(each, Reply) and each.index > 4:
-                object.__setattr__(each, "signature", b"another's")
-        return bundled(link, state, [dumps(each) for each in messages])
+        said = [
+            replace(each, signature=b"another's")
+            if isinstance(each, Reply) and each.index > 4
+            else each
+            for each in messages
+        ]
+        return bundled(link, state, [dumps(each) for each in said])
 
     carrier.answers["south"] = lying
     plan = small(pause=0.1)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fedtopics import __version__, pki
@@ -276,7 +277,7 @@ def test_another_clock(ours: Path, ahead: float, monkeypatch: pytest.MonkeyPatch
 
     def of_another_time(self: handshake.Introduction) -> Any:
         made = offer(self)
-        return replace(made, time=made.time + ahead)
+        return msgspec.structs.replace(made, time=made.time + ahead)
 
     monkeypatch.setattr(handshake.Introduction, "offer", of_another_time)
     with offering(NAMES, credentials=of_server(ours), proposal=PROPOSAL) as f:

@@ -36,7 +36,6 @@ OTHER_BEGINNINGS: dict[str, dict[str, Any]] = {
     "clients that are none": {"members": ["north", "x", "y"]},
     "members that are no names": {"members": 7},
     "certificates of nobody": {"certificates": {}},
-    "what to compute": {"function": "expected_counts", "pseudo_counts": np.ones((3, 3))},
 }
 
 
@@ -152,7 +151,6 @@ ADDITIONS: dict[str, dict[str, Any]] = {
     "another exchange": {"index": 3},
     "no signatures": {"signatures": 3},
     "strangers are missing": {"missing": {"x": "lost"}},
-    "what to compute": {"function": "expected_counts"},
 }
 
 
