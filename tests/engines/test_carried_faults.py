@@ -300,13 +300,10 @@ def test_a_wrong_signature_under_a_reply(pki: Path, tmp_path: Path) -> None:
 
     def lying(message: bytes) -> bytes:
         link, state, messages = unbundled(honest(message))
-        said = [
-            replace(each, signature=b"another's")
-            if isinstance(each, Reply) and each.index > 4
-            else each
-            for each in messages
-        ]
-        return bundled(link, state, [dumps(each) for each in said])
+        for place, each in enumerate(messages):
+            if isinstance(each, Reply) and each.index > 4:
+                messages[place] = replace(each, signature=b"another's")
+        return bundled(link, state, [dumps(each) for each in messages])
 
     carrier.answers["south"] = lying
     plan = small(pause=0.1)

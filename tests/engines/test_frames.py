@@ -12,18 +12,7 @@ import numpy as np
 import pytest
 
 from fedtopics.engines.grpc import frames
-from fedtopics.engines.grpc.frames import (
-    BEAT,
-    CHUNK,
-    HEAD,
-    PART,
-    SMALL,
-    DisconnectedError,
-    Head,
-    Stream,
-    chunks,
-    frames_of,
-)
+from fedtopics.engines.grpc.frames import BEAT, CHUNK, HEAD, PART, SMALL, Head, Stream, frames_of
 from fedtopics.engines.messages import Done, Reply, read_message
 from fedtopics.engines.values import Packed
 from fedtopics.errors import FederationError
@@ -52,7 +41,7 @@ def collected(raws: Sequence[bytes], size: int, **how: Any) -> memoryview:
 @pytest.mark.parametrize("over", [1 - CHUNK, -1, 0, 1, 3 * CHUNK + 5])
 def test_bodies_are_cut_into_chunks(over: int) -> None:
     content = np.random.default_rng(0).bytes(CHUNK + over)
-    raws = chunks(Packed([content[:7], content[7:100], memoryview(content)[100:]]), CHUNK)
+    raws = frames.chunks(Packed([content[:7], content[7:100], memoryview(content)[100:]]), CHUNK)
     assert raws == [PART + content[i : i + CHUNK] for i in range(0, len(content), CHUNK)]
     assert all(len(raw) < 4 << 20 for raw in raws), "gRPC's limit"
     assert collected(raws, len(content)) == content
@@ -103,7 +92,8 @@ def test_damaged_chunks(raws: list[bytes], message: str) -> None:
 @pytest.mark.parametrize(
     "raw",
     [b"", b"\xff\xff", PART + b"oak", HEAD, HEAD + b"\x92\xa1\xff\x00", HEAD + b"\xdd\xff\xff\xff",
-     HEAD + msgspec.msgpack.encode(["done", -1]), HEAD + msgspec.msgpack.encode({"kind": "done"})],
+     HEAD + msgspec.msgpack.encode(["done", -1]), HEAD + msgspec.msgpack.encode({"kind": "done"}),
+     HEAD + b"\x94\xa4done\x00\xc4\x00" + b"\x91" * 99_999],
 )  # fmt: skip
 def test_damaged_heads(raw: bytes) -> None:
     with pytest.raises(FederationError, match="is damaged"):
@@ -111,9 +101,9 @@ def test_damaged_heads(raw: bytes) -> None:
 
 
 def test_a_stream_that_ends() -> None:
-    with pytest.raises(DisconnectedError):
+    with pytest.raises(frames.DisconnectedError):
         asyncio.run(stream_of([]).next())
-    with pytest.raises(DisconnectedError):
+    with pytest.raises(frames.DisconnectedError):
         collected([PART + bytes(8)], 16)
 
 
@@ -133,6 +123,6 @@ def test_mutated_frames_never_break_the_reader() -> None:
             mutate(raw, rng)
         try:
             asyncio.run(read(raws))
-        except (FederationError, DisconnectedError):
+        except (FederationError, frames.DisconnectedError):
             broken += 1
     assert broken > 500

@@ -11,22 +11,7 @@ import pytest
 from msgspec.msgpack import Ext
 
 from fedtopics.engines.structures import DEEPEST, LARGEST, MOST_FIELDS
-from fedtopics.engines.values import (
-    ALIGNMENT,
-    ARRAY,
-    DTYPES,
-    LENGTH,
-    NAMED,
-    NAMES,
-    ROWS,
-    SPARSE,
-    SPARSE_FROM,
-    TEXTS,
-    as_type,
-    dumps,
-    loads,
-    pack,
-)
+from fedtopics.engines.values import ARRAY, NAMED, NAMES, ROWS, SPARSE, TEXTS, dumps, loads, pack
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
 from tests.helpers.federation import assert_same
@@ -38,13 +23,34 @@ def there_and_back(value: Any) -> Any:
 
 # Plain data
 
+
+def within_lists(depth: int) -> Any:
+    return [within_lists(depth - 1)] if depth else 1
+
+
 PLAIN = [
     None, True, False, 0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 0.0, -0.0, 1 / 3, 5e-324,
     1.7976931348623157e308, float("inf"), float("-inf"), "", "oak", "Grüße, Straße, ẞ",
     "🌳🦆\u0301", "\x00\n", [], [1, "two", None], ["a", "b"], [[], [[]]], ["one", 2], {}, {"": {}},
     b"", b"\0\xff",
     {"z": 1, "a": {"y": 2, "b": [3.5, {"x": None}]}}, [{"a": 1}, {"a": 2}],
+    Rows(np.array([0, 3, 8]), np.arange(6, dtype=np.float32).reshape(3, 2), 9),
+    Rows(np.zeros(0, np.int64), np.zeros((0, 2), np.float64), 9),
+    Rows(np.arange(4), np.full((4, 1), -0.0, np.float32), 4),
+    Rows(np.array([7]), np.zeros((1, 0)), 8),
+    Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 0),
+    Rows(np.array([1]), np.arange(6.0).reshape(1, 2, 3), 2),
+    Named(["elm", "Ähre"], np.array([[1, 2**60, 3], [0, 0, 0]])),
+    np.array([0x7FF8DEADBEEF0001, 0xFFF0000000000001, 1 << 63], np.uint64).view(np.float64),
+    Named.columns(3), Named(["oak"], np.zeros((1, 0), np.int64)),
+    [None] * (MOST_FIELDS - 1), within_lists(DEEPEST - 1),
+    {f"{i}": {"signature": b"x" * 72, "certificate": b"x" * 1200} for i in range(1500)},
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=lambda value: repr(value)[:30])
+def test_plain_data_arrive_as_they_were(value: Any) -> None:
+    assert_same(there_and_back(value), value)
 
 
 def test_tuples_and_numpys_numbers_arrive_as_pythons() -> None:
@@ -52,7 +58,7 @@ def test_tuples_and_numpys_numbers_arrive_as_pythons() -> None:
     assert_same(there_and_back(value), {"t": [1, 2], "i": -7, "f": 0.5, "b": True})
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (0, 4), (4, 0), (2, 1, 3)])
 def test_arrays_of_every_kind(dtype: str, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
@@ -82,39 +88,6 @@ def test_arrays_arrive_in_the_usual_order() -> None:
         assert back.flags.c_contiguous
 
 
-def test_special_numbers_keep_their_bits() -> None:
-    bits = np.array([0x7FF8DEADBEEF0001, 0xFFF0000000000001, 0x8000000000000000], np.uint64)
-    assert_same(there_and_back(bits.view(np.float64)), bits.view(np.float64))
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        Rows(np.array([0, 3, 8]), np.arange(6, dtype=np.float32).reshape(3, 2), 9),
-        Rows(np.zeros(0, np.int64), np.zeros((0, 2), np.float64), 9),
-        Rows(np.arange(4), np.full((4, 1), -0.0, np.float32), 4),
-        Rows(np.array([7]), np.zeros((1, 0)), 8),
-        Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 0),
-        Rows(np.array([1]), np.arange(6.0).reshape(1, 2, 3), 2),
-    ],
-)
-def test_rows(rows: Rows) -> None:
-    assert_same(there_and_back({"r": rows})["r"], rows)
-
-
-@pytest.mark.parametrize(
-    "named",
-    [
-        Named(["elm", "Ähre"], np.array([[1, 2**60, 3], [0, 0, 0]])),
-        Named.columns(3),
-        Named(["oak"], np.zeros((1, 0), np.int64)),
-        Named([f"w{i}" for i in range(4096)], np.eye(4096, 3, dtype=np.int64)),  # mostly zero rows
-    ],
-)
-def test_counts_by_word(named: Named) -> None:
-    assert_same(there_and_back({"n": named, "x": np.ones(3)})["n"], named)
-
-
 @pytest.mark.parametrize(
     "value", [{1, 2}, object(), 1j, np.zeros(1, complex), np.zeros(1, np.float16),
               np.array(["a"]), np.array([None]), {"x": lambda: 0}, int, {1: 2}, {None: 1}, 2**63,
@@ -124,11 +97,6 @@ def test_counts_by_word(named: Named) -> None:
 def test_nothing_else_travels(value: Any) -> None:
     with pytest.raises(TypeError):
         pack(value)
-
-
-@pytest.mark.parametrize("value", PLAIN, ids=repr)
-def test_numbers_texts_lists_and_maps(value: Any) -> None:
-    assert_same(there_and_back(value), value)
 
 
 def test_bytes_follow_from_values() -> None:
@@ -150,7 +118,6 @@ def test_bytes_follow_from_values() -> None:
 )
 def test_types(value: Any, of: Any, fit: bool) -> None:
     if fit:
-        assert_same(as_type(value, of), value)
         assert_same(loads(dumps(value), of=of), value)
     else:
         with pytest.raises(FederationError, match="other fields"):
@@ -190,17 +157,20 @@ def test_zero_rows_stay_behind_where_that_is_smaller(array: Any, data: int) -> N
 
 
 def test_rows_of_negative_zeros_and_nan_are_something() -> None:
-    words = np.zeros((SPARSE_FROM // 8, 2), np.uint32)
+    words = np.zeros((1 << 11, 2), np.uint32)
     words[3] = 0x80000000  # -0.0
     words[5, 1] = 0x7FC0BEEF
     words[9, 0] = 0xFF800001
     words[11, 0] = 1
     array = words.view(np.float32)
-    assert pack(array).size < SPARSE_FROM // 8
+    assert pack(array).size < array.nbytes // 8
     assert_same(there_and_back(array), array)
 
 
 # Damaged bodies
+
+
+ALIGNMENT, LENGTH = 64, 8
 
 
 def body(structure: Any, data: bytes = b"") -> bytes:
@@ -221,10 +191,6 @@ def array(dtype: str, *shape: int, code: int = ARRAY) -> Ext:
 def beside(*parts: bytes) -> bytes:
     """Pieces as they follow a structure."""
     return b"".join(part + bytes(-len(part) % ALIGNMENT) for part in parts)
-
-
-def within_lists(depth: int) -> Any:
-    return [within_lists(depth - 1)] if depth else 1
 
 
 HUGE = 2**64 - 1
@@ -294,19 +260,6 @@ def test_damaged_bodies(case: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < (4 << 20) + 3 * len(raw)
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        [None] * (MOST_FIELDS - 1),
-        within_lists(DEEPEST - 1),
-        {f"{i}": {"signature": b"x" * 72, "certificate": b"x" * 1200} for i in range(1500)},
-    ],
-    ids=["long", "deep", "wide"],
-)
-def test_structures_up_to_the_limit_are_read(value: Any) -> None:
-    assert_same(there_and_back(value), value)
 
 
 def test_lists_of_many_texts_are_read() -> None:

@@ -102,7 +102,7 @@ class Stream:
             raise FederationError("A message is damaged.")
         try:
             return msgspec.msgpack.decode(content, type=Head)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise FederationError("A message is damaged.") from None
 
     async def body(self, head: Head) -> memoryview:
