@@ -11,25 +11,23 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.common import arguments, doors_of, kept_rows, measured, write
-from benchmarks.poisoning import RULES, main_topics
+from benchmarks.common import arguments, doors_of, each_group, kept_rows, measured, table, write
+from benchmarks.poisoning import REFUSED, RULES, main_topics, robustly
 from fedtopics import Corpus, Study
-from fedtopics.engines.local import LocalClients
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.aggregation import Named, Payload, Rows
 from fedtopics.methods.core.interfaces import Moment
-from fedtopics.methods.core.outliers import Robust, Rule
+from fedtopics.methods.core.outliers import Rule
 from fedtopics.methods.core.replies import LONGEST
 from fedtopics.metrics import purity
 
@@ -75,30 +73,35 @@ Reply = dict[str, Any]
 Change = Callable[[Any], Any]
 
 
-@dataclass(frozen=True)
-class Task:
-    """A study."""
-
+class Task(NamedTuple):
     method: str
     rule: Rule
     lie: str
 
 
-@dataclass(frozen=True)
-class Lie:
+class Lie(NamedTuple):
     """What becomes of a reply, and when."""
 
     when: tuple[str, ...]
     change: Callable[[Reply], Reply]
 
 
-def arrays(change: Change, value: Any) -> Any:
-    """Change the arrays of a reply."""
+def parts(change: Change, value: Any) -> Any:
+    """Change the parts of a reply, however deep."""
     if isinstance(value, Mapping):
-        return {name: arrays(change, part) for name, part in value.items()}
-    if isinstance(value, Rows):
-        return replace(value, values=change(value.values))
-    return change(value) if isinstance(value, np.ndarray) else value
+        return {name: parts(change, part) for name, part in value.items()}
+    return change(value)
+
+
+def arrays(change: Change, reply: Any) -> Any:
+    """Change the arrays of a reply."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Rows):
+            return replace(value, values=change(value.values))
+        return change(value) if isinstance(value, np.ndarray) else value
+
+    return parts(changed, reply)
 
 
 def largest(change: Change, reply: Reply) -> Reply:
@@ -108,7 +111,6 @@ def largest(change: Change, reply: Reply) -> Reply:
 
 
 def count(value: Any) -> int:
-    """Count the numbers of a field."""
     if isinstance(value, Mapping):
         return sum(map(count, value.values()))
     numbers = value.values if isinstance(value, Rows) else value
@@ -134,8 +136,6 @@ def other_type(array: Any) -> Any:
 
 def other_form(value: Any) -> Any:
     """Send dense for rows, and rows for what is dense."""
-    if isinstance(value, Mapping):
-        return {name: other_form(part) for name, part in value.items()}
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return Rows(np.arange(len(value)), value, len(value))
     return value.dense() if isinstance(value, Rows) else value
@@ -147,8 +147,6 @@ def single(number: float, reply: Reply) -> Reply:
 
 def escaped(value: Any) -> Any:
     """Put a control sequence in front of the first word."""
-    if isinstance(value, Mapping):
-        return {name: escaped(part) for name, part in value.items()}
     if isinstance(value, Named) and value.names:
         return replace(value, names=["\x1b[31m" + value.names[0], *value.names[1:]])
     if isinstance(value, list) and value and isinstance(value[0], str):
@@ -167,8 +165,7 @@ def junk(possible: bool, reply: Reply) -> Reply:
 
 
 def documents(number: int, reply: Reply) -> Reply:
-    every = {name: number for name in ("documents", "training") if name in reply}
-    return reply | every
+    return reply | {name: number for name in ("documents", "training") if name in reply}
 
 
 def theta(reply: Reply) -> Reply:
@@ -182,7 +179,7 @@ USUAL = {"vocabulary": {WORDS}, "counted": {NUMBERS}, "backward": {ROUNDS, GRADI
 ANYWHERE: dict[str, Callable[[Reply], Reply]] = {
     "documents = -512": partial(documents, -512),
     "int64 for float64": partial(arrays, other_type),
-    "dense for rows": other_form,
+    "dense for rows": partial(parts, other_form),
     "a number is 1e30": partial(largest, partial(first, 1e30)),
     "numbers times -100": partial(largest, turned),
     "a number is NaN": partial(largest, partial(first, np.nan)),
@@ -195,7 +192,7 @@ LIES = {
     "5,000 junk words, 1e9 times each": Lie((WORDS,), partial(junk, False)),
     "5,000 junk words, as often as can be": Lie((WORDS,), partial(junk, True)),
     "words of -100000 documents": Lie((WORDS,), partial(documents, -100_000)),
-    "a word with an escape character": Lie((WORDS, ROUNDS), escaped),
+    "a word with an escape character": Lie((WORDS, ROUNDS), partial(parts, escaped)),
     "a billion documents": Lie((WORDS, NUMBERS), partial(documents, 10**9)),
     **{
         f"{title}, {when}": Lie((when,), change)
@@ -252,7 +249,6 @@ def corpora(more: Sequence[str] = ()) -> dict[str, Corpus]:
 
 
 def measure(task: Task) -> dict[str, Any]:
-    """Do a study, and say what came of it."""
     clients, lie = dict(corpora()), LIES[task.lie]
     if task.lie == AWAY:
         del clients[LIAR]
@@ -264,12 +260,10 @@ def measure(task: Task) -> dict[str, Any]:
     liar = LyingDoor(doors.get(LIAR, doors[HONEST[0]]), lie)
     doors |= {LIAR: liar} if LIAR in doors else {}
     events: list[dict[str, Any]] = []
-    run = RunFolder(None, study.identity(None), on_event=events.append)
-    engine = LocalClients(doors, robust=Robust(task.rule, run.event), notify=run.event)
     begun, row = time.perf_counter(), {"ended": "", "purity": 0.0}
     signal.alarm(MOST_SECONDS)
     try:
-        model = study.server_half(None).train(engine, run)
+        model = robustly(study, doors, task.rule, events.append)
         labels = [label for each in HONEST for label in clients[each].labels.to_pylist()]  # type: ignore[union-attr]
         row["purity"] = round(purity(labels, main_topics(model, [clients[n] for n in HONEST])), 4)
         row["missing"] = sorted({*HONEST} - model.documents.keys())
@@ -284,62 +278,46 @@ def measure(task: Task) -> dict[str, Any]:
     return row | said(events)
 
 
-NAMING = ("bad reply", "excluded", "clipped")  # events
-
-
 def said(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Return whom events name and why, and who was not in a round."""
-    of_clients = [e for e in events if e["event"] in NAMING]
+    of_clients = [e for e in events if e["event"] in (*REFUSED, "clipped")]
     named = {e["event"]: e.get("reason", "") for e in of_clients if e["client"] == LIAR}
-    absent = {
-        n for e in events if e["event"] in ("round", "left out") for n in e.get("missing", {})
-    }
+    rounds = [e for e in events if e["event"] in ("round", "left out")]
+    absent = {name for e in rounds for name in e.get("missing", {})}
     blamed = absent | {e["client"] for e in of_clients}
     return {"named": named, "blamed": sorted(blamed - {LIAR})}
 
 
-def line(title: str, rows: list[dict[str, Any]]) -> str:
-    """Return a line of a table: what came of these studies."""
+def cells_of(title: str, rows: list[dict[str, Any]]) -> Iterator[object]:
     with_model = [row for row in rows if not row["ended"]]
-    counts = (
-        len(rows),
-        len(with_model),
-        sum(not row["missing"] and not row["blamed"] for row in with_model),
-        sum("bad reply" in row["named"] for row in rows),
-        sum("clipped" in row["named"] for row in rows),
-    )
-    cells = [title, *map(str, counts)]
+    yield from (title, len(rows), len(with_model))
+    yield sum(not row["missing"] and not row["blamed"] for row in with_model)
+    yield from (sum(kind in row["named"] for row in rows) for kind in ("bad reply", "clipped"))
     for rule in RULES:
         lost = [row["lost"] for row in rows if row["rule"] == rule]
-        cells.append(f"{max(lost):.2f} / {sum(each > CLOSE for each in lost)}" if lost else "-")
-    return f"| {' | '.join(cells)} |"
+        yield f"{max(lost):.2f} / {sum(each > CLOSE for each in lost)}" if lost else "-"
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a line a lie and a line a method, and what is not as it should be."""
-    usual: dict[tuple[str, str], float] = {}
-    for row in rows:
-        if row["lie"] in (AWAY, HONESTLY):
-            place = row["method"], row["rule"]
-            usual[place] = min(usual.get(place, 1.0), row["purity"])
+    honest = each_group((r for r in rows if r["lie"] in (AWAY, HONESTLY)), "method", "rule")
+    usual = {place: min(row["purity"] for row in group) for place, group in honest}
     for row in rows:
         row["lost"] = usual[row["method"], row["rule"]] - row["purity"]
     lied = [row for row in rows if row["told"]]
-    head = ["studies", "end", "all in it", "refused", "clipped", *RULES]
     for what in ("lie", "method"):
-        yield from ("", f"| {what} | {' | '.join(head)} |", f"| --- |{' ---: |' * len(head)}")
-        for name in dict.fromkeys(row[what] for row in lied):
-            yield line(name, [row for row in lied if row[what] == name])
+        head = f"{what} | studies | end | all in it | refused | clipped | {' | '.join(RULES)}"
+        lines = [list(cells_of(name, group)) for (name,), group in each_group(lied, what)]
+        yield from ("", *table(head, lines))
     yield ""
     wrong: dict[str, list[str]] = {}
     for row in lied:
         without = ", ".join(sorted({*row["blamed"], *row.get("missing", ())}))
         bent = f"{row['lost']:.2f} lost" if row["rule"] == "clip" and row["lost"] > CLOSE else ""
         if what := row["ended"] or (without and f"without {without}") or bent:
-            wrong.setdefault(f"- {row['lie']}: {what}", []).append(
-                f"{row['method']}, {row['rule']}"
-            )
-    yield from (f"{what} ({'; '.join(where)})" for what, where in wrong.items())
+            where = f"{row['method']}, {row['rule']}"
+            wrong.setdefault(f"- {row['lie']}: {what}", []).append(where)
+    yield from (f"{what} ({'; '.join(places)})" for what, places in wrong.items())
 
 
 def too_long(*_: Any) -> None:

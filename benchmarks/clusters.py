@@ -143,7 +143,6 @@ def of_subjects(data: Path) -> Corpus:
 
 
 def small(corpus: Corpus, method: dict[str, Any], case: str, seed: int) -> list[float]:
-    """Train; return a row's numbers."""
     n, policy, secure = CASES[case]
     truth = labels_of(corpus)
     clients = split_clients(corpus, by="even", n_clients=n, seed=seed)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -209,7 +210,6 @@ class Worker:
         return json.loads(line)
 
     def close(self) -> None:
-        """Let it end."""
         cast("IO[str]", self.process.stdin).close()
         if code := self.process.wait():
             raise SystemExit(f"A process of this benchmark ended with {code}.")
@@ -274,6 +274,11 @@ def embedded(n_documents: int, dimension: int = 384, seed: int = 0) -> Any:
 
 
 # Clients in this process.
+
+
+def grid(**values: Iterable[Any]) -> list[Row]:
+    """Return a task for each combination of values; those of the last name change fastest."""
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
 
 
 def doors_of(study: Any, clients: Mapping[str, Any], policy: Any) -> dict[str, Any]:

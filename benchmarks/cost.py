@@ -45,7 +45,6 @@ min_document_frequency = 1
 
 
 def study(model: str, rounds: int) -> str:
-    """Return a study of a model of the experiment, with so many rounds."""
     method = {**RECIPES[model].method, "max_rounds": rounds}
     return STUDY.format(method="\n".join(f"{k} = {json.dumps(v)}" for k, v in method.items()))
 
@@ -70,7 +69,6 @@ def summarise(out: Path, drawn: SyntheticClients) -> dict[str, Any]:
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
-    """Return a line of the table."""
     sizes = [f"{row[part] / 1e6:,.1f}" for part in ("once", "rounds_out", "rounds_in", "end")]
     return [RECIPES[row["model"]].title, f"{row['rounds']:,}", f"{row['tss']:.2f}", *sizes]
 

@@ -88,7 +88,6 @@ def grpc(rounds: int) -> dict[str, Any]:
 
 
 def children(process: int) -> list[str]:
-    """Return the processes that a process has started."""
     return Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
 
 

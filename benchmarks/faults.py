@@ -259,7 +259,6 @@ def play(fault: Callable[[Stage], None], usual: str | None) -> dict[str, Any]:
 
 
 def cells_of(row: dict[str, Any], usual: str) -> list[str]:
-    """Return a line of the table."""
     if row["weights"] == usual:
         model = "same bits as without the fault"
     elif row["fault"].startswith(OTHERS):

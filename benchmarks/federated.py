@@ -103,7 +103,6 @@ def run(folder: Path, study: str, delayed: bool = False) -> Path:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
     with socket.create_server(("localhost", 0)) as one:
         return int(one.getsockname()[1])
 
@@ -147,7 +146,6 @@ def relayed(port: int, one_way: float) -> Generator[int, None, None]:
 
 
 def events_of(out: Path) -> list[dict[str, Any]]:
-    """Read what happened in a run."""
     return [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
 
 
@@ -171,7 +169,6 @@ def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
-    """Return a line of the table."""
     server = f"{row['server'] * 1e3:.0f} ms ({row['server'] / row['round']:.0%})"
     numbers = [f"{row['rounds']}", f"{row['seconds']:.1f}", f"{row['round'] * 1e3:.0f}", server]
     sizes = [f"{row[part] / 1e6:.2f}" for part in ("sent", "received")]

@@ -38,8 +38,6 @@ HEAD = "method | clients | in a round | until the first round, s | a round, s | 
 
 
 class Task(NamedTuple):
-    """One study."""
-
     method: str
     clients: int
     drawn: int | None
@@ -74,7 +72,6 @@ def corpora(n_clients: int, embedded: bool) -> dict[str, Any]:
 
 
 def run(*named: Any) -> dict[str, Any]:
-    """Run a study; return what it cost."""
     from fedtopics import Study, train
 
     task = Task(*named)

@@ -124,7 +124,6 @@ def read(data: Path | None, split: str, seed: int) -> Bench:
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a table a split: a line a method and scenario, means over seeds with their range."""
     yield INTRODUCTION
     for split in dict.fromkeys(row["data"] for row in rows):
         lines = []

@@ -20,6 +20,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -29,15 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks.common import (
-    arguments,
-    doors_of,
-    kept_rows,
-    made_up_clients,
-    measured,
-    parquet,
-    write,
-)
+from benchmarks import common
 from fedtopics import Corpus, Study, TopicModel
 from fedtopics.engines.local import LocalClients
 from fedtopics.errors import FedTopicsError
@@ -45,7 +38,6 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.aggregation import Payload, Rows
-from fedtopics.methods.core.events import BadReply, Event
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.core.outliers import Robust, Rule
 from fedtopics.methods.core.replies import Field, Template
@@ -63,20 +55,18 @@ CLOSE = 0.03  # of purity and of NPMI
 N_TOPICS = 10
 SHOWN = 10
 LARGEST, MOST = 1e30, 1e12  # where there is no bound; of what there are squares of
+REFUSED = "bad reply", "excluded"  # events
 AGAIN = 20  # rounds for which an optimal attack keeps its factor
 TRIES = 20  # factors that it tries
 METHODS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda", "batch_size": 400, "max_rounds": 40},
     "nmf": {"name": "nmf", "max_rounds": 20},
     "prodlda": {
-        "network": "prodlda",
-        "batch_size": 400,
-        "max_rounds": 100,
-        "learning_rate": 0.01,
+        "network": "prodlda", "batch_size": 400, "max_rounds": 100, "learning_rate": 0.01,
         "beta1": 0.9,
     },
     "discriminative": {"name": "discriminative", "starts": 4, "max_rounds": 30},
-}
+}  # fmt: skip
 LIARS = {"1 of 5": (5, 1), "2 of 10": (10, 2)}
 SPLITS = ("subjects", "even")
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -97,8 +87,6 @@ Vectors = NDArray[np.float64]  # (n_clients, n_numbers): what a document adds, o
 
 @dataclass(frozen=True)
 class Task:
-    """One training."""
-
     method: str
     split: str
     liars: str
@@ -179,11 +167,8 @@ def flat(reply: Payload) -> Vectors:
 def with_arrays(value: Any, template: Any, numbers: Iterator[Vectors], documents: int) -> Any:
     """Return a reply with other arrays, brought within a template's bounds."""
     if isinstance(value, Mapping):
-        inner = template if isinstance(template, Mapping) else {}
-        return {
-            key: with_arrays(part, inner.get(key), numbers, documents)
-            for key, part in value.items()
-        }
+        of = template.get if isinstance(template, Mapping) else lambda _: None
+        return {k: with_arrays(part, of(k), numbers, documents) for k, part in value.items()}
     dense = value.dense() if isinstance(value, Rows) else value
     if not isinstance(dense, np.ndarray) or dense.dtype.kind != "f":
         return value
@@ -216,12 +201,11 @@ class Lies:
         self.honest: dict[str, Payload] = {}
         self.refused = 0  # lies that were seen to be none
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: dict[str, Any]) -> None:
         """Count what was refused."""
-        self.refused += isinstance(event, BadReply) and event.client.startswith("liar")
+        self.refused += event["event"] in REFUSED and event["client"].startswith("liar")
 
     def begin(self, function: str, template: Template | None) -> None:
-        """Begin an exchange."""
         self._exchange, self.honest = (function, template), {}
 
     def reply(self, own: dict[str, Any]) -> dict[str, Any]:
@@ -271,21 +255,15 @@ class Lies:
 class Told(LocalClients):
     """Clients whose liars hear what is asked."""
 
-    def __init__(self, doors: Mapping[str, Any], robust: Robust, lies: Lies) -> None:
-        super().__init__(doors, robust=robust, notify=lies.hear)
+    def __init__(self, lies: Lies, *given: Any, **how: Any) -> None:
+        super().__init__(*given, **how)
         self._lies = lies
 
-    def sum(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, Any]:
+    def _replies(
+        self, function: str, template: Template | None, payload: Mapping[str, Any]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         self._lies.begin(function, template)
-        return super().sum(function, template, **payload)
-
-    def call(
-        self, function: str, template: Template | None = None, **payload: Any
-    ) -> dict[str, dict[str, Any]]:
-        self._lies.begin(function, template)
-        return super().call(function, template, **payload)
+        return super()._replies(function, template, payload)
 
 
 class Between:
@@ -332,21 +310,18 @@ class Bench:
         return found
 
     def train(self, task: Task, lies: Lies) -> tuple[TopicModel, dict[str, Corpus]]:
-        """Train with lies."""
         clients = self.clients(task)
         method = METHODS[task.method] | {"n_components": N_TOPICS, "coherence": "nothing"}
         method |= {"relevance": 1} | ({"max_rounds": 2} if self.quick else {})
         limits = {"max_words": 2000, "max_document_share": 1}
         study = Study.make(seed=task.seed, method=method, vocabulary=limits).with_clients(clients)
-        found = doors_of(study, clients, OPEN_POLICY if self.quick else Policy())
+        found = common.doors_of(study, clients, OPEN_POLICY if self.quick else Policy())
         lied = task.attack not in (NOBODY, AWAY, WORDS)
         doors = {
             name: Between(name, door, lies, lied and name.startswith("liar"))
             for name, door in found.items()
         }
-        run = RunFolder(None, study.identity(None))
-        engine = Told(doors, Robust(task.rule, run.event), lies)
-        return study.server_half(None).train(engine, run), clients
+        return robustly(study, doors, task.rule, lies.hear, partial(Told, lies)), clients
 
     def measure(self, task: Task) -> dict[str, Any]:
         """Train, and score the honest clients' topics."""
@@ -380,6 +355,16 @@ class Bench:
         return self._references[honest]
 
 
+def robustly(
+    study: Study, doors: Mapping[str, Any], rule: Rule, hear: Callable[[dict[str, Any]], None],
+    engine: Callable[..., LocalClients] = LocalClients,
+) -> TopicModel:  # fmt: skip
+    """Train on clients in this process, some of which lie, with a rule of sums."""
+    run = RunFolder(None, study.identity(None), on_event=hear)
+    clients = engine(doors, robust=Robust(rule, run.event), notify=run.event)
+    return study.server_half(None).train(clients, run)
+
+
 def main_topics(model: TopicModel, corpora: list[Corpus]) -> NDArray[np.int64]:
     """Return the largest topic of each document."""
     return np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora])
@@ -410,15 +395,15 @@ def exchanged(corpus: Corpus, seed: int) -> Corpus:
 def read(data: Path | None) -> Corpus:
     """Return the documents of the newsgroups, with embeddings; or made-up ones."""
     if data is None:
-        clients = made_up_clients(10, 12)
+        clients = common.made_up_clients(10, 12)
         texts = [text for corpus in clients.values() for text in corpus.documents.to_pylist()]
         labels = [name for name, corpus in clients.items() for _ in range(len(corpus))]
         corpus = replace(Corpus.of(texts), labels=pa.chunked_array([labels]))
         vectors = np.random.default_rng(0).standard_normal((len(texts), 384), np.float32)
     else:
-        table = pq.read_table(parquet(data, "20ng"), filters=[("label", "in", GROUPS)])
-        corpus = Corpus.of(table, Columns(text="text", tokens="tokens", label="label"))
-        groups, rng = np.array(table["label"].to_pylist()), np.random.default_rng(0)
+        file = pq.read_table(common.parquet(data, "20ng"), filters=[("label", "in", GROUPS)])
+        corpus = Corpus.of(file, Columns(text="text", tokens="tokens", label="label"))
+        groups, rng = np.array(file["label"].to_pylist()), np.random.default_rng(0)
         most = DOCUMENTS // min(n for n, _ in LIARS.values())
         rows = [rng.permutation(np.flatnonzero(groups == group))[:most] for group in GROUPS]
         corpus = corpus.take(np.sort(np.concatenate(rows)))
@@ -426,11 +411,11 @@ def read(data: Path | None) -> Corpus:
     return corpus.with_embeddings(vectors)
 
 
-def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield what each rule costs where nobody lies, and loses where somebody does."""
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """Return what each rule costs where nobody lies, and loses where somebody does."""
     splits = " | ".join(f"nobody lies, {split}" for split in SPLITS)
-    yield f"| method | rule | {splits} | lies, median | lies, worst | within {CLOSE} |"
-    yield "| --- | --- |" + " ---: |" * (len(SPLITS) + 3)
+    head = f"method | rule | {splits} | lies, median | lies, worst | within {CLOSE}"
+    lines = []
     for method, rule in product(METHODS, RULES):
         honest: dict[str, list[list[float]]] = {split: [] for split in SPLITS}
         lied: list[list[float]] = []
@@ -443,7 +428,8 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
             lied += against(AWAY, these, lies)
         cells = [method, rule, *(of_all(cost, statistics.mean) for cost in honest.values())]
         cells += [of_all(lied, statistics.median), of_all(lied, min)]
-        yield f"| {' | '.join(cells)} | {sum(min(lost) >= -CLOSE for lost in lied)}/{len(lied)} |"
+        lines.append([*cells, f"{sum(min(lost) >= -CLOSE for lost in lied)}/{len(lied)}"])
+    return common.table(head, lines, left=2)
 
 
 def against(
@@ -467,13 +453,11 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a table a method, split and number of liars: an attack a line, a rule a column."""
     for method, split, liars in product(METHODS, SPLITS, LIARS):
         yield from ("", f"**{method}, {split}, {liars}**: purity / NPMI / TSS", "")
-        yield f"| attack | {' | '.join(RULES)} |"
-        yield f"| --- |{' ---: |' * len(RULES)}"
-        for attack in CASES:
-            wanted = {"method": method, "split": split, "liars": liars, "attack": attack}
-            found = [row for row in rows if wanted.items() <= row.items()]
-            cells = (cell([row for row in found if row["rule"] == rule]) for rule in RULES)
-            yield f"| {attack} | {' | '.join(cells)} |"
+        wanted = {"method": method, "split": split, "liars": liars}.items()
+        these = (row for row in rows if wanted <= row.items())
+        found = dict(common.each_group(these, "attack", "rule"))
+        lines = [[a, *(cell(found.get((a, rule), [])) for rule in RULES)] for a in CASES]
+        yield from common.table(f"attack | {' | '.join(RULES)}", lines)
 
 
 def cell(rows: list[dict[str, Any]]) -> str:
@@ -485,17 +469,16 @@ def cell(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    given = arguments(__doc__, "20ng.parquet", methods=METHODS, splits=SPLITS, liars=LIARS)
+    given = common.arguments(__doc__, "20ng.parquet", methods=METHODS, splits=SPLITS, liars=LIARS)
     bench = Bench(read(None if given.quick else given.data), given.quick)
-    grid = product(range(SEEDS), given.methods, given.splits, given.liars, CASES, RULES)
-    todo = [
-        Task(method, split, liars, attack, rule, seed)
-        for seed, method, split, liars, attack, rule in grid
-        if (seed == 0 or attack == NOBODY) and (rule == "none" or attack != AWAY)
-    ]
+    splits, liars, seeds = given.splits, given.liars, range(SEEDS)
     if given.quick:
-        wanted = 0, "even", "1 of 5"
-        todo = [task for task in todo if (task.seed, task.split, task.liars) == wanted]
-    measured(given, todo, bench.measure)
-    rows = kept_rows(given)
-    write(given, [INTRODUCTION, "", *summary(rows), *tables(rows)])
+        splits, liars, seeds = ["even"], ["1 of 5"], range(1)
+    tasks = product(seeds, given.methods, splits, liars, CASES, RULES)
+    common.measured(given, [
+        Task(method, split, number, attack, rule, seed)
+        for seed, method, split, number, attack, rule in tasks
+        if (seed == 0 or attack == NOBODY) and (rule == "none" or attack != AWAY)
+    ], bench.measure)  # fmt: skip
+    rows = common.kept_rows(given)
+    common.write(given, [INTRODUCTION, "", *summary(rows), *tables(rows)])

@@ -94,7 +94,6 @@ def spread(corpus: Corpus, clients: int) -> dict[str, Corpus]:
 
 
 def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[str, float]:
-    """Train on texts; return the scores."""
     embedded = method["name"] in BY_EMBEDDINGS
     corpus, words = documents(path, embedded)
     begun = time.perf_counter()
@@ -141,7 +140,6 @@ def of_drawn(task: dict[str, Any], drawing: dict[str, Any]) -> dict[str, float]:
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of the table."""
     yield f"{INTRODUCTION}\n\n{HEADER}"
     for case in dict.fromkeys((row["data"], row["epsilon"], row["clients"]) for row in rows):
         data, epsilon, clients = case

@@ -128,7 +128,6 @@ def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) ->
 
 
 def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yield a line for each set and method: the means over seeds."""
     found = dict(each_group(rows, "data", "method"))
     for data, method in ((data, method) for data in SETS for method in METHODS):
         if these := found.get((data, method)):

@@ -333,14 +333,12 @@ def compare(clients: int, floats: int, folder: Path, turns: int) -> dict[str, An
 
 
 def certify(folder: Path, clients: int) -> None:
-    """Make certificates."""
     pki.create(folder / "pki", ["localhost"])
     for name in names_of(clients):
         pki.issue(folder / "pki", name)
 
 
 def cells_of(row: dict[str, Any]) -> list[object]:
-    """Return a line of the table."""
     names = {floats: name for name, floats in SIZES.items()}
     ours, bare = row["ours"], row["bare"]
     times = [f"{median:.1f} ({slow:.1f})" for median, slow in (ours, bare)]

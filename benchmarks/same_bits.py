@@ -71,7 +71,6 @@ QUICK = (*EACH, f"grpc/{SYNC}", f"resumed/{FIRST[0]}", f"start keep/{FIRST[0]}")
 
 
 def local(place: Path, case: str, folder: Path) -> TopicModel:
-    """Train with all clients in this process."""
     return train(Study.read(study_file(place, folder, case)))
 
 
@@ -195,7 +194,6 @@ def estimators(place: Path) -> Iterator[tuple[str, Callable[[Path], TopicModel]]
 
 
 def all_cases(place: Path) -> Cases:
-    """Return every case by its name."""
     cases: Cases = {case: partial(local, place, case) for case in STUDIES}
     cases |= {f"resumed/{case}": partial(resumed, place, case) for case in RESUMED}
     for case in STARTED:

@@ -98,7 +98,6 @@ def ours(method: str, folder: Path) -> Found:
 
 
 def texts_of(folder: Path) -> list[str]:
-    """Read all files."""
     paths = sorted(folder.glob("*.parquet"))
     return [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
 
@@ -149,7 +148,6 @@ PEERS: dict[str, Callable[[Path], Found]] = {
 
 
 def answer(name: str, folder: str) -> Found:
-    """Run one contestant in this process."""
     most = [0.0]
     threading.Thread(target=watch, args=(most,), daemon=True).start()
     try:
@@ -160,7 +158,6 @@ def answer(name: str, folder: str) -> Found:
 
 
 def cells_of(row: Found) -> tuple[str, ...]:
-    """Return a contestant's line of the table."""
     if "missing" in row:
         return f"{row['size']:,}", row["name"], f"left out: {row['missing']}", *[""] * 6
     speeds = [f"{row[part]:,.0f}" if part in row else "-" for part in ("training", "inference")]

@@ -55,7 +55,6 @@ def milliseconds(task: Callable[[], object]) -> float:
 
 
 def measured(n: int, size: int) -> Row:
-    """Time each step of one exchange of n participants."""
     rng = np.random.default_rng(0)
     names = [f"client {number:02}" for number in range(n)]
     own, others = names[n // 2], [name for name in names if name != names[n // 2]]
@@ -85,7 +84,6 @@ def measured(n: int, size: int) -> Row:
 
 
 def described(n: int, size: int, row: Row) -> str:
-    """Return a line of the table."""
     target = TARGETS.get((n, size))
     numbers = " | ".join(f"{number:,.1f}" for number in (*row[:5], row.together))
     rest = " | ".join(f"{number:,.1f}" for number in row[5:])

@@ -58,8 +58,6 @@ Command: `make bench NAME=secure-rounds DATA=folder`.
 
 
 class Task(NamedTuple):
-    """One comparison."""
-
     data: str
     method: str
     batch: int | None  # documents a round
@@ -77,7 +75,6 @@ class Side:
         self.rounds: list[dict[str, float]] = []
 
     def run(self) -> None:
-        """Do the next block."""
         self.rounds += self._server.ask()[1:]
 
     def finish(self) -> dict[str, Any]:
@@ -92,7 +89,6 @@ class Side:
         return {**middle, "client": statistics.mean(seconds)}
 
     def model(self) -> TopicModel:
-        """Return what it has trained."""
         return TopicModel.from_pretrained(self.out / "model")
 
 
@@ -204,7 +200,6 @@ def prepare(folder: Path, data: Path | None, each: int) -> None:
 
 
 def described(row: dict[str, Any]) -> str:
-    """Return a line of the table."""
     plain, masked = row["plain"], row["masked"]
 
     def both(name: str) -> str:

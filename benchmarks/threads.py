@@ -35,8 +35,6 @@ PATIENCE = 1200  # seconds for a demo
 
 
 class Task(NamedTuple):
-    """One demo."""
-
     way: str
     busy: int
     rounds: int

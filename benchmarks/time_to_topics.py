@@ -86,12 +86,9 @@ class Keeping(RunFolder):
 
 @dataclass
 class Bench:
-    """Documents at clients, and what is done with them."""
-
     clients: Mapping[str, Corpus]
 
     def measure(self, name: str, seed: int, quick: bool) -> dict[str, Any]:
-        """Train, and score what there was after each kept round."""
         method = METHODS[name] | {"n_components": N_TOPICS, "coherence": "documents"}
         method |= {"max_rounds": 5} if quick else {}
         limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1}

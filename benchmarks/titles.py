@@ -74,7 +74,6 @@ def documents(path: Path) -> tuple[Corpus, list[list[str]], list[str]]:
 
 
 def run(path: Path, name: str, seed: int) -> dict[str, float]:
-    """Train a contestant; return its scores."""
     corpus, words, labels = documents(path)
     limits = {"min_document_frequency": 5, "max_document_share": 1.0}
     study = Study.make(seed=seed, method=CONTESTANTS[name], vocabulary=limits)
@@ -87,7 +86,6 @@ def run(path: Path, name: str, seed: int) -> dict[str, float]:
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of the tables of all sets."""
     yield INTRODUCTION
     for data in SETS:
         found = dict(each_group((row for row in rows if row["data"] == data), "name"))

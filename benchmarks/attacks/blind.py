@@ -104,7 +104,6 @@ def attack(counts: Bag, actual: Bag, share: float) -> tuple[int, int]:
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Yield a line a case."""
     for size, batch, rounds in CASES[:1] if quick else CASES:
         corpora = documents_of(data, 2, size)
         _, taps = federate(study_of(rounds, batch, len(corpora)), corpora)

@@ -106,7 +106,6 @@ def by_decoder(told: Told, summed: Summed, round_: int, total: Any, topics: Any)
 
 
 def mean(told: list[Told]) -> Told:
-    """Return means over rounds."""
     each = {name: [getattr(one, name) for one in told] for name in asdict(told[0])}
     means: dict[str, Any] = {name: float(np.mean(values)) for name, values in each.items()}
     return Told(**means | {"counts": told[0].counts})

@@ -4,7 +4,6 @@ A cluster of enough documents of all clients is summed. A participant that has a
 reads the embedding of that one. One that lies says, when documents are counted, that it has ten
 more of each cluster and of each move: every cluster is summed then. Against it, clients count their
 own documents (`counts_of_all = false` in their policy).
-
 """
 
 from __future__ import annotations
@@ -80,7 +79,6 @@ def sums_of(tap: Tap) -> list[tuple[Any, Any]]:
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Yield a line a case, on synthetic documents."""
     for n_clusters in (20,) if quick else (20, 60):
         for skewed in (False, True):
             told = partial(read, n_clusters, skewed=skewed)

@@ -3,7 +3,6 @@
 LDA's sums are exact counts: `blind` finds in which rounds a document was, whoever it is of. Of a
 sum of gradients, words of one document each come out, and more of it in another round: what has
 words in common is put together.
-
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ earlier sums; two of three clients give their parts of the noise, which is enoug
 network are left out: they cancel. The guess is the best one there is, the likelihood ratio; how
 often it is right and wrong bounds epsilon from below, with confidence (Clopper and Pearson). With
 noise made too small on purpose, the bound has to be above what is claimed.
-
 """
 
 from __future__ import annotations
@@ -118,14 +117,12 @@ class Sums:
 
 
 def overheard(half: Half) -> Overheard:
-    """Return a half's noise."""
     assert isinstance(half.noise, Overheard)  # noqa: S101 - it was given one
     return half.noise
 
 
 @cache
 def plan_of(case: Case) -> Plan[Any]:
-    """Return the study."""
     method: dict[str, Any] = {"name": case.method, "n_components": THEMES, "words": PUBLIC}
     if case.method in ROUNDS:
         method["max_rounds"] = ROUNDS[case.method]
@@ -138,7 +135,6 @@ def plan_of(case: Case) -> Plan[Any]:
 
 
 def method_of(case: Case) -> Method:
-    """Return the method as it runs with privacy."""
     return find_method(case.method).with_privacy()
 
 
@@ -205,8 +201,6 @@ def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
 
 
 class Task(NamedTuple):
-    """Some runs of a case."""
-
     case: Case
     there: bool
     part: int
@@ -267,7 +261,6 @@ not leave. Command: `make bench NAME=neighbours`.
 
 
 def described(case: Case, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line of the table."""
     times, share = sum(row["times"] for row in rows), f"{case.noise:.2f}"
     refused = sum(row["refused"] for row in rows) / times
     return (

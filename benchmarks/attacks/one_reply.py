@@ -5,7 +5,6 @@ times how often the word is in it. Rows of words of one document alone are paral
 directions, the rows of all other words can be divided up.
 
 No secret helps against this. It ends where the adder sees no single reply: with masks.
-
 """
 
 from __future__ import annotations
@@ -148,7 +147,6 @@ def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap])
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Yield a line a study and size of minibatches."""
     corpora = documents_of(data, 2, 120 if quick else 500)
     studies: dict[str, dict[str, Any]] = {
         "LDA, 20 topics": {}, "LDA, 50 topics": {"n_components": 50},

@@ -3,7 +3,6 @@
 The study is honest, and so is everybody in it. A client's documents move between the clusters of a
 start in groups only; but different starts end with clusters that are nearly the same, and nobody
 holds their sums against each other.
-
 """
 
 from __future__ import annotations
@@ -78,7 +77,6 @@ def attack(method: Mapping[str, Any]) -> str:
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Yield a line a case, on synthetic documents."""
     cases = [{"n_components": 8}, {"n_components": 20}, {"n_components": 8, "starts": 200}]
     for case in cases[: 2 if quick else None]:
         yield f"k-means, {case}: {attack(case)}"

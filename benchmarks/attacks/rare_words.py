@@ -1,7 +1,6 @@
 """Words of few of a client's documents that its replies name: others made them agreed words.
 
 Agreed are the words that enough documents of any client have.
-
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ def attack(
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Yield a line a method."""
     size, rounds = (150, 20) if quick else (500, 100)
     corpora = documents_of(data, 5, size)
     network = {"name": "gfedntm", "norm": "local", "hidden": [20, 20]}

@@ -3,7 +3,6 @@
 LDA's replies say how often each word occurs in a round's minibatch. Who knows which documents are
 in which minibatch has an equation a round: as many rounds as documents are enough. gFedNTM's
 replies say which words occur: a document has none of those that one of its minibatches has not.
-
 """
 
 from __future__ import annotations
@@ -142,7 +141,6 @@ def judge_words(sure: NDArray[np.bool_], scores: Bag, actual: Bag) -> Found:
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Yield a line for each of the three attacks."""
     size, rounds, batch = (120, 200, 16) if quick else (500, 600, 52)
     corpora = documents_of(data, 5, size)
     study = study_of(rounds, batch, len(corpora))

@@ -44,7 +44,6 @@ class Summed:
 
     @cached_property
     def words(self) -> dict[str, int]:
-        """The agreed words, each with its number."""
         words = vocabulary_of(next(iter(self.taps.values())).calls)
         return {word: i for i, word in enumerate(words)}
 
@@ -55,7 +54,6 @@ class Summed:
         return np.concatenate(rows).astype(float)
 
     def embedded(self, round_: int | None = None) -> Numbers:
-        """Return the documents' embeddings."""
         drawn = self._drawn(round_)
         return np.concatenate([half._corpus.embeddings[rows] for half, rows in drawn]).astype(float)
 
@@ -92,7 +90,6 @@ class Summed:
 
 
 def tokens(corpus: Corpus) -> list[list[str]]:
-    """Return the words of tokenised documents."""
     return [list(words) for batch in corpus.batches() for words in batch]
 
 

@@ -3,7 +3,6 @@
 Each study is played in one process. Who attacks has the sums of the clients' replies, rounded as
 they are under masks, the program, what is agreed on, and such documents in general. Sums of one
 client are the control: what a reply tells where nothing is masked.
-
 """
 
 from __future__ import annotations
@@ -119,7 +118,6 @@ def attacked(cell: Cell, data: Path | None) -> dict[str, Any]:
 
 
 def tables(rows: list[Row]) -> Iterator[str]:
-    """Yield the lines of the tables: words and documents, embeddings, membership."""
     sums = list(dict.fromkeys((row["clients"], row["each"]) for row in rows))
     head = [f"{clients} of {each}" for clients, each in sorted(sums)]
     for title, show in SHOWN.items():

@@ -66,7 +66,6 @@ class Tap:
 def door_of(
     study: Study, name: str, corpus: Corpus, policy: Policy | None = None, **site: Any
 ) -> Any:
-    """Make a client's door as an unmodified client has it."""
     rules = policy or Policy()
     half = study.client_half(Site(name, study.embedded(corpus), rules, **site))
     return Door(name, half, rules, Ledger(study.method.method_name, study.fingerprint))
