@@ -21,20 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks import rounds as exchanges
 from benchmarks.common import ROOT, apart, arguments, memory_mb, table, write
 from benchmarks.federated import free_port
-from benchmarks.rounds import (
-    SIZES,
-    Block,
-    certify,
-    echo,
-    echoing,
-    latencies,
-    leading,
-    name_of,
-    names_of,
-    take_part,
-)
+from benchmarks.rounds import echo, latencies, leading, name_of, names_of
 from benchmarks.rounds import start as start_contestant
 from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport, Carrier
@@ -67,7 +57,9 @@ def local(rounds: int) -> dict[str, Any]:
     before = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         names = names_of(CLIENTS)
-        clients = LocalClients({n: echoing(n, Path(folder) / f"{n}.jsonl") for n in names})
+        clients = LocalClients(
+            {n: exchanges.echoing(n, Path(folder) / f"{n}.jsonl") for n in names}
+        )
         echo(clients, 1)
         start = time.perf_counter() - before
         return {"start": start, **latencies(clients, rounds)}
@@ -75,13 +67,16 @@ def local(rounds: int) -> dict[str, Any]:
 
 def grpc(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
-        certify(Path(name), CLIENTS)
+        exchanges.certify(Path(name), CLIENTS)
         before = time.perf_counter()
-        blocks: list[Block] = [(1, 1), *((rounds, floats) for floats in SIZES.values())]
+        blocks: list[exchanges.Block] = [
+            (1, 1),
+            *((rounds, floats) for floats in exchanges.SIZES.values()),
+        ]
         contestant = start_contestant("ours", CLIENTS, blocks, Path(name))
         contestant.ask()
         found: dict[str, Any] = {"start": time.perf_counter() - before}
-        found |= {size: statistics.median(contestant.ask()["seconds"]) for size in SIZES}
+        found |= {size: statistics.median(contestant.ask()["seconds"]) for size in exchanges.SIZES}
         found["client_mb"] = max(map(memory_mb, children(contestant.process.pid)))
         contestant.close()
         return found
@@ -109,7 +104,7 @@ def answering(name: str, rounds: int, folder: Path) -> Callable[[bytes], bytes]:
         latencies(clients, rounds)
 
     def live(transport: Transport) -> None:
-        take_part(transport, name, CLIENTS, folder, program)
+        exchanges.take_part(transport, name, CLIENTS, folder, program)
 
     return CarriedParticipant(name, live).answer
 
@@ -279,11 +274,11 @@ def main() -> None:
         else:
             missing.append(name)
     lines = [
-        (name, f"{row['start']:.1f}", *(f"{1e3 * row[size]:,.1f}" for size in SIZES),
+        (name, f"{row['start']:.1f}", *(f"{1e3 * row[size]:,.1f}" for size in exchanges.SIZES),
          f"{row['client_mb']:,.0f}")
         for name, row in rows.items()
     ]  # fmt: skip
-    sizes = " | ".join(f"{size}, ms" for size in SIZES)
+    sizes = " | ".join(f"{size}, ms" for size in exchanges.SIZES)
     write(given, [
         f"{CLIENTS} clients; median of 20 exchanges (Flower: 5). *Start*: until all clients "
         "answer. *Memory*: the most that a client's processes have had; local: all clients and "

@@ -18,16 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common import (
-    arguments,
-    made_up_clients,
-    mean_and_range,
-    measured,
-    parquet,
-    table,
-    topic_scores,
-    write,
-)
+from benchmarks import common
+from benchmarks.common import mean_and_range, measured, table, topic_scores
 from fedtopics import Columns, Corpus, Study, TopicModel, train
 from fedtopics.datasets import split_clients
 from fedtopics.federation.policy import OPEN_POLICY
@@ -112,11 +104,11 @@ class Bench:
 def read(data: Path | None, split: str, seed: int) -> Bench:
     """Return 20ng at uneven or even clients, or synthetic documents."""
     if data is None:
-        clients = made_up_clients(N_CLIENTS)
+        clients = common.made_up_clients(N_CLIENTS)
         labels = [name for name, corpus in clients.items() for _ in range(len(corpus))]
         return Bench(clients, labels, rounds=3)
     corpus = Corpus.of(
-        pq.read_table(parquet(data, "20ng")), Columns(tokens="tokens", label="label")
+        pq.read_table(common.parquet(data, "20ng")), Columns(tokens="tokens", label="label")
     )
     clients = split_clients(corpus, n_clients=N_CLIENTS, seed=seed, **SPLITS[split])
     labels = [str(label) for part in clients.values() for label in part.labels or ()]
@@ -138,7 +130,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
-    given = arguments(__doc__, "20ng.parquet", seeds=3)
+    given = common.arguments(__doc__, "20ng.parquet", seeds=3)
     data = None if given.quick else given.data
     tasks = [
         {"data": split, "method": method, "seed": seed, "scenario": scenario}
@@ -151,4 +143,4 @@ def main() -> None:
         split, method, seed, scenario = task.values()
         return read(data, split, seed).measure(method, seed, scenario)
 
-    write(given, tables(measured(given, tasks, measure)))
+    common.write(given, tables(measured(given, tasks, measure)))

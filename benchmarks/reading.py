@@ -14,17 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common import (
-    WORK,
-    arguments,
-    doors_of,
-    each_group,
-    kept_rows,
-    measured,
-    parquet,
-    table,
-    write,
-)
+from benchmarks import common
 from experiments.made_up import write as write_made_up
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import package_documentation
@@ -68,13 +58,13 @@ def clients_of(data: Path, name: str, embedded: bool) -> dict[str, Corpus]:
     """Return the documents of each client of a set, with embeddings that are kept if asked for."""
     if name == "demo":
         return package_documentation(5)
-    file = pq.read_table(parquet(data, name))
+    file = pq.read_table(common.parquet(data, name))
     if len(file) > MOST:
         file = file.take(np.random.default_rng(0).permutation(len(file))[:MOST])
     tokens = "tokens" if "tokens" in file.column_names else None
     corpus = Corpus.of(file, Columns(text="text", tokens=tokens))
     if embedded:
-        vectors = document_embeddings(corpus, EmbeddingSettings(), cache=WORK)
+        vectors = document_embeddings(corpus, EmbeddingSettings(), cache=common.WORK)
         corpus = corpus.with_embeddings(vectors)
     nodes = np.array(file["node"].cast("string").to_pylist())
     rows = [np.flatnonzero(nodes == node) for node in np.unique(nodes)]
@@ -84,7 +74,7 @@ def clients_of(data: Path, name: str, embedded: bool) -> dict[str, Corpus]:
 
 def at_clients(study: Study, corpora: Mapping[str, Corpus], model: TopicModel) -> Agreement:
     """Return the clients at the end of a study, with the model's words."""
-    joined = LocalClients(doors_of(study, corpora, Policy()))
+    joined = LocalClients(common.doors_of(study, corpora, Policy()))
     total = sum(map(len, corpora.values()))
     adopt(joined, {"words": list(model.vocabulary.words), "total": total, "length": 1.0})
     return Agreement(joined, model.vocabulary, total, total, 1.0)
@@ -128,7 +118,7 @@ def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) ->
 
 
 def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    found = dict(each_group(rows, "data", "method"))
+    found = dict(common.each_group(rows, "data", "method"))
     for data, method in ((data, method) for data in SETS for method in METHODS):
         if these := found.get((data, method)):
             columns = "first_npmi", "coherent_npmi", "coherent_said", "coherent_there"
@@ -143,8 +133,8 @@ def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    given = arguments(__doc__, "the Parquet files", sets=SETS, methods=METHODS, seeds=3)
-    data, sets, methods, work = given.data, given.sets, given.methods, WORK / "reading"
+    given = common.arguments(__doc__, "the Parquet files", sets=SETS, methods=METHODS, seeds=3)
+    data, sets, methods, work = given.data, given.sets, given.methods, common.WORK / "reading"
     if given.quick:
         data, work = write_made_up(given.folder, ("m10",), 240), given.folder
         sets, methods = ["m10"], ["lda"]
@@ -163,6 +153,6 @@ def main() -> None:
         for seed in range(1 if given.quick else given.seeds)
         for name in sets for method in methods if (name, method) not in UNFIT
     ]  # fmt: skip
-    measured(given, tasks, measure)
-    rows = [(cells[0], *cells[1:]) for cells in lines(kept_rows(given))]
-    write(given, [INTRODUCTION, "", *table(HEAD, rows)])
+    common.measured(given, tasks, measure)
+    rows = [(cells[0], *cells[1:]) for cells in lines(common.kept_rows(given))]
+    common.write(given, [INTRODUCTION, "", *common.table(HEAD, rows)])

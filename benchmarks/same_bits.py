@@ -19,40 +19,21 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import torch
 
 import fedtopics
 from benchmarks.common import ROOT, arguments
-from benchmarks.same_bits_studies import (
-    CLIENTS,
-    DIMENSION,
-    STUDIES,
-    documents,
-    study_file,
-    write_documents,
-)
-from fedtopics import (
-    FLDA,
-    LDA,
-    CombinedTM,
-    Corpus,
-    GuidedLDA,
-    MixtureTM,
-    NeuralLDA,
-    Policy,
-    ProdLDA,
-    ShortTextClustering,
-    Study,
-    TopicModel,
-    ZeroShotTM,
-    train,
-)
+from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 
 Cases = dict[str, Callable[[Path], TopicModel]]  # each has an empty folder of its own
 
@@ -61,13 +42,135 @@ FIRST = (
     "lda/stochastic", "flda/default", "mixture/default", "kmeans/default", "discriminative/default",
 )  # fmt: skip
 LAST = ("fstc/default", "fsccl/default")
-SYNC, AVERAGED = "gfedntm/prodlda sync", "gfedntm/fedavg"
+SYNC, AVERAGING = "gfedntm/prodlda sync", "gfedntm/fedavg"
 NORMS = (SYNC, "gfedntm/prodlda server", "gfedntm/prodlda local")
-EACH = (*NORMS, AVERAGED, "gfedntm/combinedtm sync", *FIRST, *LAST)  # a case for each method
+EACH = (*NORMS, AVERAGING, "gfedntm/combinedtm sync", *FIRST, *LAST)  # a case for each method
 OVER_GRPC = (*EACH, "gfedntm/anchors")
 RESUMED = (SYNC, "gfedntm/fedadam", *FIRST, *LAST)
-STARTED = (SYNC, "gfedntm/combinedtm server", AVERAGED, *FIRST[:3])
+STARTED = (SYNC, "gfedntm/combinedtm server", AVERAGING, *FIRST[:3])
 QUICK = (*EACH, f"grpc/{SYNC}", f"resumed/{FIRST[0]}", f"start keep/{FIRST[0]}")
+CLIENTS = {"east": 240, "north": 210, "west": 180}  # documents
+DIMENSION, THEMES, ROUNDS = 16, 6, 3
+BASES = {  # TOML, as all below, with ; for a new line
+    "gfedntm": "n_components = 6; max_rounds = 12",
+    "lda": "n_components = 6; max_rounds = 12; batch_size = 128",
+    "nmf": "n_components = 6; max_rounds = 10",
+    "auto": "n_components = 6; max_rounds = 10",
+    "flda": "n_components = 6; max_rounds = 3; iterations = 60; min_new_documents = 20",
+    "mixture": "n_components = 6; max_rounds = 20",
+    "kmeans": "n_components = 6; max_rounds = 20",
+    "discriminative": "n_components = 6; max_rounds = 20",
+    "fstc": "n_components = 6; max_rounds = 4; local_steps = 8; batch_size = 60",
+    "fsccl": "n_components = 6; max_rounds = 4; local_steps = 8; batch_size = 60; deletion = 0",
+}
+AVERAGED, MIXED = "norm = 'server'; local_steps = 3; optimizer", "initialisation = 'mixture'"
+NO_DEFAULT, NONE_DRAWN = ("gfedntm", "lda"), ("auto", "fsccl")
+STUDIES = {
+    **{
+        f"gfedntm/{network} {norm}": f"network = '{network}'; norm = '{norm}'"
+        for network in ("prodlda", "neurallda", "combinedtm", "zeroshottm")
+        for norm in ("sync", "server", "local")
+    },
+    **{f"{name}/default": "" for name in BASES if name not in NO_DEFAULT},
+    **{f"{n}/two clients": "clients_per_round = 2" for n in BASES if n not in NONE_DRAWN},
+    **{f"kmeans/{preset}": f"preset = '{preset}'" for preset in ("fbow", "ftfidf", "fsbert")},
+    **{f"fstc/{preset}": f"preset = '{preset}'" for preset in ("paper", "rstc", "stc")},
+    "gfedntm/preset paper": "preset = 'paper'",
+    "gfedntm/preset mixtures": "preset = 'mixtures'; network = 'neurallda'",
+    "gfedntm/sgd": "optimizer = 'sgd'; learning_rate = 0.02",
+    "gfedntm/fedavg": f"{AVERAGED} = 'fedavg'", "gfedntm/fedadam": f"{AVERAGED} = 'fedadam'",
+    "gfedntm/fedavg local": "norm = 'local'; local_steps = 3; optimizer = 'fedavg'",
+    "gfedntm/fedavg combinedtm": f"{AVERAGED} = 'fedavg'; network = 'combinedtm'",
+    "gfedntm/anchors": "initialisation = 'anchors'", "gfedntm/nmf": "initialisation = 'nmf'",
+    "gfedntm/validation": "validation_share = 0.25; validate_every = 2; patience = 1; "
+    "optimizer = 'sgd'; learning_rate = 1.0; max_rounds = 20",
+    "gfedntm/tolerance": "tolerance = 0.03; learning_rate_decay = 'linear'; max_rounds = 20",
+    "gfedntm/decay": "learning_rate_decay = 'linear'",
+    "gfedntm/two clients server": "clients_per_round = 2; norm = 'server'",
+    "gfedntm/fixed": "batch_split = 'fixed'; batch_size = 40",
+    "gfedntm/float64": "precision = 'float64'", "gfedntm/relevance": "relevance = 0.4",
+    **{f"gfedntm/coherence {of}": f"coherence = '{of}'" for of in ("documents", "nothing")},
+    "gfedntm/network's own": "hidden = [24, 40]; dropout_theta = 0.1; alpha = 0.3; "
+    "learn_prior = true; word_bias = false; encoder_input = 'shares'; posterior_gain = 1.5",
+    "gfedntm/from a mixture": f"network = 'zeroshottm'; {MIXED}",
+    "gfedntm/combinedtm from a mixture": f"network = 'combinedtm'; {MIXED}",
+    "nmf/binary": "term_weight = 'binary'; rarity = 1.0; tolerance = 0.001",
+    "lda/stochastic": "", "lda/batch": "learning = 'batch'",
+    "lda/random": "initialisation = 'random'",
+    "lda/tolerance": "tolerance = 0.005; learning = 'batch'; max_rounds = 30",
+    "lda/fixed": "batch_split = 'fixed'; batch_size = 50",
+    "lda/priors": "alpha = 0.2; eta = 0.05; inner_steps = 7; learning_offset = 3.0",
+    "lda/coherence documents": "coherence = 'documents'",
+    "flda/paper": "preset = 'paper-transitive'; threshold = 0.5",
+    "flda/paper one round":
+        "preset = 'paper-transitive'; threshold = 0.5; max_rounds = 1; iterations = 200",
+    "flda/stop coherence": "stop = 'coherence'; strength = 0.0; memory = 0.0",
+    "flda/seed topics": "seed_topics = [['w001', 'w002'], ['w031', 'w032']]",
+    "flda/single": "linkage = 'single'; absent_words = 'ignored'; weighting = 'documents'",
+    "flda/slices": "documents_per_round = 60; refill = false",
+    "flda/of several": "keep_unmatched = false; threshold = 0.3; iterations = 200",
+    "mixture/evidence": "kappa = 8.0; word_weight = 0.5; smoothing = 0.5; tolerance = 0.0",
+    "kmeans/k-fed": "algorithm = 'k-fed'", "discriminative/candidates": "candidates = [3, 6, 9]",
+    "discriminative/free": "sizes = 'free'", "fstc/average every": "average_every = 1",
+    "fstc/kmeans": "start = 'kmeans'", "fstc/mixture": "mixture_from = 0.5",
+    **{f"fstc/{masses}": f"masses = '{masses}'" for masses in ("global", "own")},
+    "fsccl/dropout": "dropout = 0.3; contrastive_weight = 2.0",
+}  # fmt: skip
+
+
+def write_documents(place: Path) -> None:
+    """Write each client's documents, of themes of which each has its own share; some are empty."""
+    rng = np.random.default_rng(20240501)
+    words = np.array([f"w{number:03}" for number in range(THEMES * 20)])
+    centres = rng.normal(size=(THEMES, DIMENSION))
+    for name, size in CLIENTS.items():
+        shares = rng.dirichlet(np.full(THEMES, 2.0))
+        rows = []
+        for number in range(size):
+            theme = rng.choice(THEMES, p=shares)
+            own = rng.choice(words[20 * theme :][:20], rng.integers(6, 14))
+            text = " ".join([*own, *rng.choice(words, 3)]) if number % 60 != 59 else ""
+            vector = (centres[theme] + rng.normal(0, 0.7, DIMENSION)).astype(np.float32)
+            round_ = 1 + number * ROUNDS // size
+            rows.append({"text": text, "embedding": vector, "round": round_})
+        schema = pa.schema(
+            {"text": pa.string(), "embedding": pa.list_(pa.float32()), "round": "i8"}
+        )
+        pq.write_table(pa.Table.from_pylist(rows, schema), place / f"{name}.parquet")
+
+
+def documents(place: Path, rounds: tuple[int, ...] = (1, 2, 3)) -> dict[str, Corpus]:
+    """Return the clients' documents of these rounds, which nothing says of them any more."""
+    columns = Columns(text="text", embedding="embedding")
+    tables = {name: pq.read_table(place / f"{name}.parquet") for name in CLIENTS}
+    return {
+        name: Corpus.of(table.filter(pc.field("round").isin(rounds)), columns)
+        for name, table in tables.items()
+    }
+
+
+def study_file(place: Path, folder: Path, case: str) -> Path:
+    """Write a case's study, for this process and for the command line."""
+    name = case.split("/")[0]
+    method = {"name": name}
+    for settings in (BASES[name], STUDIES[case]):
+        method |= tomllib.loads(settings.replace("; ", "\n"))
+    lines = ["checkpoint_every = 2", "secure = false", "[method]"]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in method.items()]
+    if name not in ("lda", "flda", "nmf"):
+        lines.append(f"embedding.dimension = {DIMENSION}")
+    # Who is late is waited for: a round without a client gives other bits.
+    least = method.get("clients_per_round", len(CLIENTS))
+    lines += ["[federation]", f"min_clients = {least}", "gather = 60", "wait = 60"]
+    lines.append('robust = "none"  # sums, as in one process')
+    columns = 'text = "text"\nembedding = "embedding"'
+    if "documents_per_round" not in method:
+        columns += '\nround = "round"'
+    for client in CLIENTS:
+        lines += [f"[clients.{client}]", f'data = "{place / client}.parquet"', columns]
+    path = folder / "study.toml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
 
 
 def local(place: Path, case: str, folder: Path) -> TopicModel:
@@ -161,15 +264,15 @@ def estimators(place: Path) -> Iterator[tuple[str, Callable[[Path], TopicModel]]
     seeds = [["w001", "w002"], ["w031", "w032"]]
     sees: dict[str, Any] = {"embedding_dimension": DIMENSION, "max_rounds": 8}
     made: dict[str, Callable[[], Any]] = {
-        "ProdLDA": partial(ProdLDA, max_rounds=8),
-        "NeuralLDA": partial(NeuralLDA, max_rounds=8),
-        "CombinedTM": partial(CombinedTM, **sees),
-        "ZeroShotTM": partial(ZeroShotTM, **sees),
-        "LDA": partial(LDA, max_rounds=8),
-        "FLDA": partial(FLDA, max_rounds=2, min_new_documents=20),
-        "GuidedLDA": partial(GuidedLDA, seeds),
-        "MixtureTM": partial(MixtureTM, **sees),
-        "ShortTextClustering": partial(ShortTextClustering, **sees),
+        "ProdLDA": partial(fedtopics.ProdLDA, max_rounds=8),
+        "NeuralLDA": partial(fedtopics.NeuralLDA, max_rounds=8),
+        "CombinedTM": partial(fedtopics.CombinedTM, **sees),
+        "ZeroShotTM": partial(fedtopics.ZeroShotTM, **sees),
+        "LDA": partial(fedtopics.LDA, max_rounds=8),
+        "FLDA": partial(fedtopics.FLDA, max_rounds=2, min_new_documents=20),
+        "GuidedLDA": partial(fedtopics.GuidedLDA, seeds),
+        "MixtureTM": partial(fedtopics.MixtureTM, **sees),
+        "ShortTextClustering": partial(fedtopics.ShortTextClustering, **sees),
     }
 
     def fit(name: str, _: Path) -> TopicModel:

@@ -21,17 +21,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common import (
-    arguments,
-    doors_of,
-    each_group,
-    made_up_clients,
-    measured,
-    parquet,
-    table,
-    topic_scores,
-    write,
-)
+from benchmarks import common
 from fedtopics import Corpus, Study, TopicModel
 from fedtopics.datasets import split_clients
 from fedtopics.engines.local import LocalClients
@@ -104,7 +94,7 @@ class Bench:
 
     def engine(self, study: Study) -> LocalClients:
         """Return the clients, who have not yet counted their documents."""
-        return LocalClients(doors_of(study, self.clients, OPEN_POLICY))
+        return LocalClients(common.doors_of(study, self.clients, OPEN_POLICY))
 
     def models(self, study: Study, run: Keeping) -> Iterator[TopicModel]:
         """Make the model of each kept state."""
@@ -120,14 +110,14 @@ class Bench:
         """Return NPMI of the words that the model shows, and of the most probable ones."""
         texts = [text for each in self.clients.values() for text in each.documents.to_pylist()]
         both = model.topics(SHOWN), model.topics(SHOWN, 1)
-        return [round(topic_scores(words, texts)["npmi"], 4) for words in both]
+        return [round(common.topic_scores(words, texts)["npmi"], 4) for words in both]
 
 
 def read(data: Path | None, seed: int) -> Bench:
     """Return 20ng, or synthetic documents, at even clients."""
     if data is None:
-        return Bench(made_up_clients(N_CLIENTS))
-    corpus = Corpus.of(pq.read_table(parquet(data, "20ng"))["tokens"])
+        return Bench(common.made_up_clients(N_CLIENTS))
+    corpus = Corpus.of(pq.read_table(common.parquet(data, "20ng"))["tokens"])
     return Bench(split_clients(corpus, "even", n_clients=N_CLIENTS, seed=seed))
 
 
@@ -140,7 +130,7 @@ def reached(points: list[list[float]], column: int) -> tuple[float, float]:
 
 def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
     """Yield a line a method: medians over seeds, with the range of the seconds."""
-    for (method,), group in each_group(rows, "method"):
+    for (method,), group in common.each_group(rows, "method"):
         these = [row["points"] for row in group]
         cells = [method, str(len(these)), f"{these[0][-1][0]:,}"]
         for column in (2, 3):
@@ -154,7 +144,7 @@ def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    given = arguments(__doc__, "20ng.parquet", methods=METHODS, seeds=3)
+    given = common.arguments(__doc__, "20ng.parquet", methods=METHODS, seeds=3)
     data = None if given.quick else given.data
     name = "made-up documents" if given.quick else "20ng"
     seeds = range(1 if given.quick else given.seeds)
@@ -165,12 +155,12 @@ def main() -> None:
             read(None, 0).measure(task["method"], task["seed"], quick=True)
         return read(data, task["seed"]).measure(task["method"], task["seed"], given.quick)
 
-    rows = measured(given, tasks, measure)
+    rows = common.measured(given, tasks, measure)
     threads = "/".join(sorted({str(row["threads"]) for row in rows}))
-    write(given, [
+    common.write(given, [
         f"{name}, {N_TOPICS} topics, {N_CLIENTS} even clients in one process, threads: {threads}. "
         f"The first of the rounds looked at whose NPMI is {ENOUGH:.0%} of the last one's; NPMI of "
         f"{SHOWN} words a topic, by document. Medians over seeds and, in brackets, from the "
         "fastest to the slowest; seconds of the process. Command: "
-        "`make bench NAME=time-to-topics DATA=folder`.", "", *table(HEAD, lines(rows)),
+        "`make bench NAME=time-to-topics DATA=folder`.", "", *common.table(HEAD, lines(rows)),
     ])  # fmt: skip

@@ -17,17 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import (
-    arguments,
-    each_group,
-    kept_rows,
-    mean_and_range,
-    measured,
-    parquet,
-    table,
-    topic_scores,
-    write,
-)
+from benchmarks import common
+from benchmarks.common import mean_and_range, measured, parquet, table
 from experiments.made_up import write as write_made_up
 from fedtopics import Columns, Corpus, Study, train
 from fedtopics.federation.policy import OPEN_POLICY
@@ -81,14 +72,14 @@ def run(path: Path, name: str, seed: int) -> dict[str, float]:
     model = train(study, {"all": corpus}, policies={"all": OPEN_POLICY})
     seconds = time.perf_counter() - begun
     nmi = normalised_mutual_information(labels, model.main_topics(corpus))
-    found = topic_scores(model.topics(SHOWN), words, "usual")
+    found = common.topic_scores(model.topics(SHOWN), words, "usual")
     return found | {"nmi": nmi, "seconds": seconds}
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield INTRODUCTION
     for data in SETS:
-        found = dict(each_group((row for row in rows if row["data"] == data), "name"))
+        found = dict(common.each_group((row for row in rows if row["data"] == data), "name"))
         lines = []
         for name in CONTESTANTS:
             if runs := found.get((name,)):
@@ -101,7 +92,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def main() -> None:
     files = ", ".join(f"{name}.parquet" for name in SETS)
-    given = arguments(__doc__, files, seeds=3, only=CONTESTANTS)
+    given = common.arguments(__doc__, files, seeds=3, only=CONTESTANTS)
     data, names, sets = given.data, given.only, list(SETS)
     if given.quick:
         data, names, sets = write_made_up(given.folder, ("m10",), 240), list(QUICK), [SETS[0]]
@@ -111,4 +102,4 @@ def main() -> None:
         for contestant in names for seed in seeds for name in sets
     ]  # fmt: skip
     measured(given, tasks, lambda t: run(parquet(data, t["data"]), t["name"], t["seed"]))
-    write(given, tables(kept_rows(given)))
+    common.write(given, tables(common.kept_rows(given)))

@@ -20,16 +20,8 @@ from importlib.metadata import version
 from itertools import product
 from typing import Any
 
-from benchmarks.common import (
-    Worker,
-    arguments,
-    bag_of_words,
-    embedded,
-    parquet,
-    table,
-    tokenised,
-    write,
-)
+from benchmarks import common
+from benchmarks.common import Worker, bag_of_words, table, tokenised, write
 
 WORDS, BATCHES = (2_000, 5_000, 20_000), (64, 256)
 SIZES = tuple(product(WORDS, BATCHES))
@@ -45,7 +37,7 @@ def federate(way: str, n_topics: int, n_words: int, batch: int, network: str = "
 
     n_clients = 1 if way == "one process" else 5
     bag = bag_of_words(batch * MINIBATCHES, n_words)
-    vectors = embedded(bag.shape[0])
+    vectors = common.embedded(bag.shape[0])
     clients = {
         f"client{i}": Corpus.of(tokenised(bag[i::n_clients])).with_embeddings(vectors[i::n_clients])
         for i in range(n_clients)
@@ -108,7 +100,7 @@ def peer(kind: str, n_topics: int, n_words: int, batch: int) -> float:
     from torch.utils.data import DataLoader
 
     bag = bag_of_words(batch * MINIBATCHES, n_words)
-    contextual = bag.toarray() if kind == "ZeroShotTM" else embedded(bag.shape[0])
+    contextual = bag.toarray() if kind == "ZeroShotTM" else common.embedded(bag.shape[0])
     words = {i: f"w{i}" for i in range(n_words)}
     data = CTMDataset(X_contextual=contextual, X_bow=sparse.csr_matrix(bag), idx2token=words)
     model = getattr(ctm, kind)(
@@ -275,7 +267,7 @@ def parts_of_a_step(n_words: int, batch_size: int = 64, steps: int = 100) -> lis
 
 
 def main() -> None:
-    given = arguments(
+    given = common.arguments(
         __doc__, data="m10.parquet", optional=True, peers=True, topics=20, repeats=5, busy=False
     )
     threads, topics = 1 if given.busy or given.quick else 2, given.topics
@@ -304,7 +296,7 @@ def main() -> None:
         "Documents per second of one process and of several clients (`sync`) with the same total "
         "batch, and how many times as long these take"
     )
-    path = str(parquet(given.data, "m10")) if given.data else ""
+    path = str(common.parquet(given.data, "m10")) if given.data else ""
     lines = federated(us, given.repeats, topics, path)
     write(given, [f"{title}; {setting}", "", *lines], f"federated-{topics}")
     sys.stdout.writelines(f"{line}\n" for line in parts_of_a_step(5_000))

@@ -9,19 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.attacks import blind, one_reply, pairs_of_sums
+from benchmarks.attacks import blind, one_reply, pairs_of_sums, unmixing
 from benchmarks.attacks.summed import DIMENSION, SEED, Summed
 from benchmarks.attacks.tapped import rows_of
-from benchmarks.attacks.unmixing import (
-    area,
-    inside,
-    leverage,
-    likelihood,
-    occurrences,
-    parts,
-    space_of,
-    without_diagonal,
-)  # fmt: skip
+from benchmarks.attacks.unmixing import area, inside, likelihood
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.lda import topic_weights
 from fedtopics.inference.points import unit_rows
@@ -69,9 +60,9 @@ def by_words(summed: Summed, round_: int, total: Any) -> tuple[Told, Numbers | N
     n, there = len(actual), actual[:, rows.index]
     found = one_reply.of_gradients(total, actual)
     told = Told(len(rows.index) / int((actual > 0).any(0).sum()), False, found.some, found.wholly)
-    space, documents = space_of(rows.values, SINGLE, n), None
+    space, documents = unmixing.space_of(rows.values, SINGLE, n), None
     if n <= rows.values.shape[1]:
-        documents = np.array(parts(space, n, SECONDS, logs)).reshape(-1, len(space))
+        documents = np.array(unmixing.parts(space, n, SECONDS, logs)).reshape(-1, len(space))
         told.wholly = max(told.wholly, exactly(documents, there))
         told.some = max(told.some, told.wholly)
     wide, present = np.zeros((actual.shape[1], space.shape[1])), np.zeros(actual.shape[1])
@@ -92,14 +83,14 @@ def by_embeddings(
     if documents is not None and len(documents):
         made = np.linalg.lstsq(np.log1p(documents).T, rows_of(total).values, rcond=None)[0]
         told.embeddings = near(np.linalg.lstsq(made.T, seen.T, rcond=None)[0], vectors)
-    space = space_of(seen, SINGLE, len(vectors))
+    space = unmixing.space_of(seen, SINGLE, len(vectors))
     others = np.asarray(summed.others.embeddings, float)
     told.member = max(told.member, area(inside(space, vectors), inside(space, others)))
 
 
 def by_decoder(told: Told, summed: Summed, round_: int, total: Any, topics: Any) -> None:
     """Count words by the gradients of their biases; ask after documents by the counts."""
-    found = np.round(occurrences(total["weights"]["word_bias"], np.asarray(topics, float)))
+    found = np.round(unmixing.occurrences(total["weights"]["word_bias"], np.asarray(topics, float)))
     occur = summed.bags(round_).any(0)
     told.words = float((found[occur] > 0).mean())
     told.member = max(told.member, by_counts(summed, np.maximum(found, 0), round_))
@@ -180,10 +171,10 @@ def of_space(summed: Summed, rows: Numbers, n: int, read: Callable[[Numbers], Nu
     """Find documents among what the columns of a table of words span."""
     actual = summed.bags()
     there = np.flatnonzero(np.abs(rows).max(1) > 0)
-    space = space_of(rows[there], DOUBLE, n)
+    space = unmixing.space_of(rows[there], DOUBLE, n)
     told = Told(1.0, True, member=of_words(summed).member)
     if space.shape[1] < min(rows[there].shape):  # else everything is in it
-        documents = np.array(parts(space, n, SECONDS, read)).reshape(-1, len(space))
+        documents = np.array(unmixing.parts(space, n, SECONDS, read)).reshape(-1, len(space))
         told.some = told.wholly = exactly(documents, actual[:, there])
     return told
 
@@ -196,7 +187,7 @@ def of_projections(summed: Summed) -> Told:
         return of_words(summed)
     drawn = np.random.default_rng([SEED, WIDTH]).standard_normal(rows.shape)
     there = total["mass"] > 0
-    rows[there] = without_diagonal(rows[there], drawn[there] / np.sqrt(WIDTH), n)
+    rows[there] = unmixing.without_diagonal(rows[there], drawn[there] / np.sqrt(WIDTH), n)
     return of_space(summed, rows, n, counts)
 
 
@@ -228,7 +219,11 @@ def of_points(summed: Summed) -> Told:
         for each in (summed.embedded(), summed.others.embeddings)
     )
     products = total["products"]
-    told = Told(1.0, True, member=area(leverage(products, vectors), leverage(products, others)))
+    told = Told(
+        1.0,
+        True,
+        member=area(unmixing.leverage(products, vectors), unmixing.leverage(products, others)),
+    )
     told.member = max(told.member, of_words(summed).member)
     of_clusters = [
         (each["sums"].reshape(-1, DIMENSION), each["counts"].ravel())

@@ -19,16 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from benchmarks.attacks import tapped
 from benchmarks.attacks.solving import study_of
-from benchmarks.attacks.tapped import (
-    Tap,
-    bag_of,
-    documents_of,
-    federate,
-    membership,
-    rows_of,
-    vocabulary_of,
-)
 from fedtopics.federation.study import Study
 from fedtopics.inference.lda import topic_weights
 from fedtopics.text.corpus import Corpus
@@ -91,7 +83,7 @@ def judge(groups: list[NDArray[np.int64]], shares: Rows, actual: Rows) -> Told:
 
 def of_lda(payload: Mapping[str, Any], reply: Mapping[str, Any], actual: Rows) -> Told:
     """Take LDA's expected counts apart: rows of topics, divided by the weights of all."""
-    rows = rows_of(reply)
+    rows = tapped.rows_of(reply)
     weights = topic_weights(payload["pseudo_counts"], rows.index)
     found, groups = directions(rows.values / weights, 3, 1e-11)
     shares = divided(rows.values / weights, found) * (weights @ found.T)
@@ -100,7 +92,7 @@ def of_lda(payload: Mapping[str, Any], reply: Mapping[str, Any], actual: Rows) -
 
 def of_gradients(reply: Mapping[str, Any], actual: Rows) -> Told:
     """Take the gradient of gFedNTM's first layer apart: rows of log(1 + count)."""
-    rows = rows_of(reply)
+    rows = tapped.rows_of(reply)
     found, groups = directions(rows.values.astype(float), 3, 1e-9)
     shares = divided(rows.values.astype(float), found)
     counts = [whole(shares[:, i], shares[group, i].min()) for i, group in enumerate(groups)]
@@ -126,7 +118,7 @@ def divided(rows: Rows, found: Rows) -> Rows:
     return shares
 
 
-def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]) -> Told:
+def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, tapped.Tap]) -> Told:
     """Take the first client's first replies apart, one by one; return the means.
 
     Whose documents were in a minibatch is known for judging alone: the attack needs nothing of it.
@@ -135,8 +127,8 @@ def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap])
     tap, lda = taps[name], study.method.method_name == "lda"
     function = "expected_counts" if lda else "gradients"
     planned = study.with_clients(corpora)
-    member = membership(planned, name, tap.calls, len(corpus), function, **tap.site)
-    bag = bag_of(corpus, vocabulary_of(tap.calls), 5 if lda else 1)
+    member = tapped.membership(planned, name, tap.calls, len(corpus), function, **tap.site)
+    bag = tapped.bag_of(corpus, tapped.vocabulary_of(tap.calls), 5 if lda else 1)
     mean = Told()
     for who, (payload, reply) in zip(member, tap.replies(function), strict=True):
         one = of_lda(payload, reply, bag[who]) if lda else of_gradients(reply, bag[who])
@@ -147,12 +139,12 @@ def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap])
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    corpora = documents_of(data, 2, 120 if quick else 500)
+    corpora = tapped.documents_of(data, 2, 120 if quick else 500)
     studies: dict[str, dict[str, Any]] = {
         "LDA, 20 topics": {}, "LDA, 50 topics": {"n_components": 50},
         "gFedNTM": {"name": "gfedntm", "norm": "local", "n_components": 20},
     }  # fmt: skip
     for batch, (title, method) in product((10, 52), studies.items()):
         study = study_of(ROUNDS, batch, len(corpora), **method)
-        _, taps = federate(study, corpora)
+        _, taps = tapped.federate(study, corpora)
         yield f"{title}, a reply over {batch} documents: {attack(study, corpora, taps)}"

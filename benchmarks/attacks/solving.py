@@ -15,15 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.attacks.tapped import (
-    Tap,
-    bag_of,
-    documents_of,
-    federate,
-    membership,
-    rows_of,
-    vocabulary_of,
-)
+from benchmarks.attacks import tapped
+from benchmarks.attacks.tapped import Tap, bag_of, federate, rows_of, vocabulary_of
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
 
@@ -92,7 +85,7 @@ def attack_lda(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, T
     """Solve the first client's replies for its documents."""
     name, corpus = next(iter(corpora.items()))
     tap = taps[name]
-    member = membership(
+    member = tapped.membership(
         study.with_clients(corpora), name, tap.calls, len(corpus), "expected_counts"
     )
     found = solve(member, minibatch_counts(tap))
@@ -103,7 +96,7 @@ def attack_lda_total(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[
     """Solve the totals of all clients, without any single reply."""
     planned = study.with_clients(corpora)
     members = [
-        membership(planned, name, tap.calls, len(corpora[name]), "expected_counts")
+        tapped.membership(planned, name, tap.calls, len(corpora[name]), "expected_counts")
         for name, tap in taps.items()
     ]
     words = vocabulary_of(next(iter(taps.values())).calls)
@@ -121,7 +114,7 @@ def attack_gfedntm(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[st
     name, corpus = next(iter(corpora.items()))
     tap = taps[name]
     planned = study.with_clients(corpora)
-    member = membership(planned, name, tap.calls, len(corpus), "gradients")
+    member = tapped.membership(planned, name, tap.calls, len(corpus), "gradients")
     present = np.zeros((len(member), len(vocabulary_of(tap.calls))))
     for row, (_, reply) in zip(present, tap.replies("gradients"), strict=True):
         row[rows_of(reply).index] = 1
@@ -142,7 +135,7 @@ def judge_words(sure: NDArray[np.bool_], scores: Bag, actual: Bag) -> Found:
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
     size, rounds, batch = (120, 200, 16) if quick else (500, 600, 52)
-    corpora = documents_of(data, 5, size)
+    corpora = tapped.documents_of(data, 5, size)
     study = study_of(rounds, batch, len(corpora))
     _, taps = federate(study, corpora)
     of = f"{size} documents, {rounds} rounds, minibatches of {batch}"

@@ -13,17 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.attacks.by_method import (
-    Told,
-    of_all_topics,
-    of_factors,
-    of_gradients,
-    of_mixture,
-    of_points,
-    of_projections,
-    of_topics,
-    of_words,
-)
+from benchmarks.attacks import by_method as by
 from benchmarks.attacks.summed import SEED, Summed, play
 from benchmarks.common import Row, arguments, measured, versions, write
 from fedtopics.errors import FedTopicsError
@@ -68,32 +58,32 @@ NETWORK = {"name": "gfedntm", "max_rounds": ROUNDS}
 LDA = {"name": "lda", "initialisation": "random"}
 CLUSTERS = {"max_rounds": PASSES, "n_components": FEW}
 BRIEFLY = {"max_rounds": 1, "local_steps": 5}  # what is attacked comes before
-Attack = Callable[[Summed], Told]
+Attack = Callable[[Summed], by.Told]
 # Title: settings, whether clients draw documents, the attack, the clients' policy.
 METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
-    "the vocabulary, of all methods": (LDA | {"max_rounds": 1}, False, of_words, None),
-    "gFedNTM, ProdLDA": (NETWORK, True, of_gradients, None),
-    WIDE: (NETWORK | {"hidden": (UNITS, 100)}, True, of_gradients, None),
-    "gFedNTM, NeuralLDA": (NETWORK | {"network": "neurallda"}, True, of_gradients, None),
-    "gFedNTM, CombinedTM": (NETWORK | {"network": "combinedtm"}, True, of_gradients, None),
-    "gFedNTM, ZeroShotTM": (NETWORK | {"network": "zeroshottm"}, True, of_gradients, None),
-    "LDA": (LDA | {"max_rounds": ROUNDS}, True, of_topics, None),
+    "the vocabulary, of all methods": (LDA | {"max_rounds": 1}, False, by.of_words, None),
+    "gFedNTM, ProdLDA": (NETWORK, True, by.of_gradients, None),
+    WIDE: (NETWORK | {"hidden": (UNITS, 100)}, True, by.of_gradients, None),
+    "gFedNTM, NeuralLDA": (NETWORK | {"network": "neurallda"}, True, by.of_gradients, None),
+    "gFedNTM, CombinedTM": (NETWORK | {"network": "combinedtm"}, True, by.of_gradients, None),
+    "gFedNTM, ZeroShotTM": (NETWORK | {"network": "zeroshottm"}, True, by.of_gradients, None),
+    "LDA": (LDA | {"max_rounds": ROUNDS}, True, by.of_topics, None),
     'LDA, `learning = "batch"`': (
-        LDA | {"learning": "batch", "max_rounds": PASSES}, False, of_all_topics, None,
+        LDA | {"learning": "batch", "max_rounds": PASSES}, False, by.of_all_topics, None,
     ),
     'start by `"anchors"`': (
-        LDA | {"max_rounds": 1, "initialisation": "anchors"}, False, of_projections, None,
+        LDA | {"max_rounds": 1, "initialisation": "anchors"}, False, by.of_projections, None,
     ),
-    "NMF": ({"name": "nmf", "max_rounds": PASSES}, False, of_factors, None),
-    "mixture": ({"name": "mixture", "max_rounds": PASSES}, False, of_mixture, None),
-    "k-means": (CLUSTERS | {"name": "kmeans"}, False, of_points, None),
+    "NMF": ({"name": "nmf", "max_rounds": PASSES}, False, by.of_factors, None),
+    "mixture": ({"name": "mixture", "max_rounds": PASSES}, False, by.of_mixture, None),
+    "k-means": (CLUSTERS | {"name": "kmeans"}, False, by.of_points, None),
     "k-means, 20 clusters of any size": (
-        CLUSTERS | {"name": "kmeans", "n_components": 20}, False, of_points, ANY,
+        CLUSTERS | {"name": "kmeans", "n_components": 20}, False, by.of_points, ANY,
     ),
-    "discriminative": (CLUSTERS | {"name": "discriminative"}, False, of_points, None),
-    "FSTC": (CLUSTERS | {"name": "fstc"} | BRIEFLY, False, of_points, None),
+    "discriminative": (CLUSTERS | {"name": "discriminative"}, False, by.of_points, None),
+    "FSTC": (CLUSTERS | {"name": "fstc"} | BRIEFLY, False, by.of_points, None),
     "FSCCL": (
-        CLUSTERS | {"name": "fsccl", "deletion": 0} | BRIEFLY, False, of_points, None,
+        CLUSTERS | {"name": "fsccl", "deletion": 0} | BRIEFLY, False, by.of_points, None,
     ),
 }  # fmt: skip
 
