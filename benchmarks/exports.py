@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,7 @@ import numpy as np
 
 from benchmarks.common import apart, arguments
 
-TOPICS = 8
-WORDS = 10
-MANY = 40  # of a topic, so that topics share some
+TOPICS, WORDS, MANY = 8, 10, 40  # so many words of topics that these share some
 SEEN = 0.6  # lambda
 Scores = dict[str, Any]
 ARRAYS = ("topic_term_dists", "doc_topic_dists", "doc_lengths", "term_frequency")
@@ -78,20 +76,13 @@ def gensim(exported: Any) -> Scores:
         measure: float(CoherenceModel(**given, coherence=measure, processes=1).get_coherence())
         for measure in ("c_v", "u_mass")
     }
-    return {**scores, "falls": all(shares_fall(words) for _, words in exported["gensim"])}
-
-
-def shares_fall(words: list[tuple[str, float]]) -> bool:
-    """Say whether words are in the order of their probability, as gensim's are."""
-    shares = [share for _, share in words]
-    return shares == sorted(shares, reverse=True)
+    shares = [[share for _, share in words] for _, words in exported["gensim"]]
+    return {**scores, "falls": all(each == sorted(each, reverse=True) for each in shares)}
 
 
 LIBRARIES: dict[str, Callable[[Any], Scores]] = {
-    "pyLDAvis": pyldavis,
-    "octis": octis,
-    "gensim": gensim,
-}
+    "pyLDAvis": pyldavis, "octis": octis, "gensim": gensim,
+}  # fmt: skip
 
 
 def answer(name: str) -> dict[str, Any]:
@@ -136,10 +127,9 @@ def export(folder: Path, rounds: int) -> tuple[Any, list[list[str]]]:
     return model, texts
 
 
-def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> list[str]:
+def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> Iterator[str]:
     """Say what each library says, beside what fedtopics says."""
     from fedtopics.metrics import coherence_of, inverted_rank_biased_overlap, unique_words
-    from fedtopics.model.shown_words import Reading
 
     many, by_probability = model.topics(MANY), model.topics(WORDS, 1)
     ours = {
@@ -149,32 +139,34 @@ def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> list[str]
         "c_v": float(coherence_of(by_probability, texts, "c_v").mean()),
         "u_mass": float(coherence_of(by_probability, texts, "u_mass").mean()),
     }
-    found = []
     for library, scores in said.items():
         if "missing" in scores:
-            found.append(f"{library}: does not import here: {scores['missing']}")
+            yield f"{library}: does not import here: {scores['missing']}"
             continue
         name = f"{library} {scores.pop('version')}"
         if library == "pyLDAvis":
-            far = float(np.abs(np.array(scores["sizes"]) - model.share).max())
-            found.append(f"{name}: sizes of topics differ from ours by at most {far:.1g}")
-            finite = "all are" if scores["finite"] else "NOT all are"
-            found.append(f"{name}: numbers of the picture that are finite: {finite}")
-            for lambda_, read in scores["read"].items():
-                own = model.read(Reading(float(lambda_)), WORDS)  # from beta, as pyLDAvis does
-                same = sum(len(set(a) & set(b)) for a, b in zip(read, own, strict=True))
-                found.append(
-                    f"{name}: first {WORDS} words at lambda {lambda_} that are ours too: {same} of "
-                    f"{WORDS * TOPICS}"
-                )
-        elif library == "gensim":
+            yield from (f"{name}: {line}" for line in picture(model, scores))
+            continue
+        if library == "gensim":
             falls = "falls" if scores.pop("falls") else "does NOT fall"
-            found.append(f"{name}: probability within each topic at lambda 1 {falls}")
-        if library != "pyLDAvis":
-            for score, theirs in scores.items():
-                own = f"ours {ours[score]:.6f}" if score in ours else "we have none"
-                found.append(f"{name}: {score} {theirs:.6f}, {own}")
-    return found
+            yield f"{name}: probability within each topic at lambda 1 {falls}"
+        for score, theirs in scores.items():
+            own = f"ours {ours[score]:.6f}" if score in ours else "we have none"
+            yield f"{name}: {score} {theirs:.6f}, {own}"
+
+
+def picture(model: Any, scores: Scores) -> Iterator[str]:
+    """Hold what people would see against the model."""
+    from fedtopics.model.shown_words import Reading
+
+    far = float(np.abs(np.array(scores["sizes"]) - model.share).max())
+    yield f"sizes of topics differ from ours by at most {far:.1g}"
+    yield f"numbers of the picture that are finite: {'' if scores['finite'] else 'NOT '}all are"
+    for lambda_, read in scores["read"].items():
+        own = model.read(Reading(float(lambda_)), WORDS)  # from beta, as pyLDAvis does
+        same = sum(len(set(a) & set(b)) for a, b in zip(read, own, strict=True))
+        of = f"{same} of {WORDS * TOPICS}"
+        yield f"first {WORDS} words at lambda {lambda_} that are ours too: {of}"
 
 
 def main() -> None:

@@ -11,27 +11,182 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import load_file
 
 from benchmarks.__main__ import sources
 from benchmarks.common import Worker, arguments, measured, table, versions, write
-from benchmarks.faults_stage import EARLY, ROUNDS, SIZES, Process, Stage
-from benchmarks.federated import relayed
+from benchmarks.federated import free_port, relayed
+from fedtopics import pki
 
+SIZES = {"north": 90, "south": 70, "west": 60}  # documents of the clients
+ROUNDS, EARLY = 80, 15  # the round in which faults happen
+LIMIT = 240.0  # seconds for anything
+STUDY = """
+name = "faults"
+checkpoint_every = 5
+secure = false  # so that two can go on
+
+[method]
+name = "lda"
+n_components = 3
+max_rounds = {rounds}
+batch_size = 16
+
+[vocabulary]
+min_document_frequency = 1
+
+[federation]
+min_clients = {quorum}
+wait = 200
+pause = {pause}
+deadline = {deadline}
+"""
+USUAL = MappingProxyType({"rounds": ROUNDS, "quorum": 3, "pause": 0.1, "deadline": 30})
+Process = subprocess.Popen[bytes]
 SLOWLY = {"quorum": 2, "deadline": 8, "pause": 0.5}  # so that a study outlives what sleeps
 FULL = 200  # bytes that a file may have on a disk that is full
 INTERRUPTED = "fedtopics: Interrupted; type it again to go on"
 SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "SIGTERM": (signal.SIGTERM, 143)}
+
+
+def documents(name: str, size: int, seed: int) -> str:
+    """Draw documents as JSON lines: 120 words of the client's own, 26 that all share."""
+    rng, letters = np.random.default_rng(seed), "abcdefghijklmnopqrstuvwxyz"
+    words = [f"{name}{a}{b}" for a in letters[:5] for b in letters[:24]]
+    words += [f"common{a}" for a in letters]
+    weights = rng.dirichlet(np.full(len(words), 0.3))
+    texts = (" ".join(rng.choice(words, rng.integers(8, 30), p=weights)) for _ in range(size))
+    return "".join(json.dumps({"text": text}) + "\n" for text in texts)
+
+
+class Stage:
+    """The processes of a row, in a folder with the clients' documents and identities."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.teller, self.wrong = "server", list[str]()
+        self.started: dict[str, Process] = {}  # the last one of each name
+        self.codes: dict[str, int] = {}  # with which each should end
+        for seed, (name, size) in enumerate(SIZES.items()):
+            (folder / f"{name}.jsonl").write_text(documents(name, size, seed), "utf-8")
+        (folder / "policy.toml").write_text("min_documents = 10\n", "utf-8")
+
+    def study(self, changed: Mapping[str, float] = USUAL, of: str = "clients") -> None:
+        """Write the study: of clients of a server, of peers, or of files in one process."""
+        text = STUDY.format(**{**USUAL, **changed})
+        pki.create(self.folder / "pki", ["localhost"])
+        for name in SIZES:
+            pki.issue(self.folder / "pki", name, peer=of == "peers")
+            address = f'address = "localhost:{free_port()}"\n' if of == "peers" else ""
+            data = f'data = "{name}.jsonl"\n' if of == "files" else ""
+            text += f"\n[clients.{name}]\n{address}{data}"
+        (self.folder / "study.toml").write_text(text, "utf-8")
+
+    def start(self, who: str, *words: str) -> Process:
+        """Start a command; its output is in WHO.log."""
+        with (self.folder / f"{who}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "fedtopics", *words], cwd=self.folder, stdout=log,
+                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+        self.started[who], self.codes[who] = process, 0
+        return process
+
+    def server(self, *more: str) -> Process:
+        address = f"localhost:{self.port}"
+        return self.start(
+            "server", "server", "study.toml", "--pki", "pki", "--listen", address,
+            "--out", "server", *more,
+        )  # fmt: skip
+
+    def take_part(self, name: str, *words: str) -> Process:
+        return self.start(
+            name, *words, "--identity", f"pki/clients/{name}", "--data", f"{name}.jsonl",
+            "--text", "text", "--policy", "policy.toml", "--out", name, "--secret-from-seed",
+        )  # fmt: skip
+
+    def client(self, name: str, port: int = 0) -> Process:
+        return self.take_part(name, "client", "--server", f"localhost:{port or self.port}")
+
+    def peer(self, name: str) -> Process:
+        return self.take_part(name, "peer", "study.toml")
+
+    def begin(self, changed: Mapping[str, float] = USUAL) -> None:
+        """Start a server and all clients, and let them train for a while."""
+        self.study(changed)
+        self.server()
+        for name in SIZES:
+            self.client(name)
+        self.until_round(EARLY)
+
+    def begin_peers(self) -> None:
+        """Start all participants without a server, and let them train for a while."""
+        self.study(of="peers")
+        self.teller = "north"
+        for name in SIZES:
+            self.peer(name)
+        self.until_round(EARLY)
+
+    def kill(self, *names: str) -> None:
+        """End processes as the kernel does when memory is short."""
+        for name in names:
+            self.started[name].kill()
+            self.started[name].wait()
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """Return the rounds in whole lines of the teller's events."""
+        place = self.folder / self.teller
+        found = [*place.glob("events.jsonl"), *place.glob("state/events.jsonl")]
+        whole = found[0].read_text("utf-8").rpartition("\n")[0] if found else ""
+        events = map(json.loads, whole.splitlines())
+        return [event for event in events if event["event"] == "round"]
+
+    def last(self) -> int:
+        """Return the last round that is done."""
+        return max((event["round"] for event in self.rounds()), default=-1)
+
+    def until_round(self, number: int) -> None:
+        self.until(lambda: self.last() >= number, f"round {number}")
+
+    def ended(self, who: str) -> Process:
+        """Wait until a process has ended, and return it."""
+        process = self.started[who]
+        self.until(lambda: process.poll() is not None, f"the end of {who}")
+        return process
+
+    def until(self, true: Callable[[], bool], what: str) -> None:
+        ends = time.monotonic() + LIMIT
+        while not true():
+            if time.monotonic() > ends:
+                raise TimeoutError(f"waited in vain for {what}")
+            time.sleep(0.05)
+
+    def finish(self) -> None:
+        """Wait until all have ended, and look at how."""
+        for name in self.started:
+            if (code := self.ended(name).returncode) != self.codes[name]:
+                self.wrong.append(f"{name} ended with {code}")
+
+    def stop(self) -> None:
+        for process in self.started.values():
+            process.kill()
+            process.wait()
 
 
 def weights_of(folder: Path) -> str | None:
@@ -126,8 +281,7 @@ def peer_dies(stage: Stage) -> None:
     for name in SIZES:
         stage.kill(name)
         stage.peer(name)
-        done = max(event["round"] for event in stage.rounds())
-        stage.until_round(min(done + 5, ROUNDS))
+        stage.until_round(min(stage.last() + 5, ROUNDS))
 
 
 def all_peers_come_back(stage: Stage) -> None:
@@ -178,12 +332,12 @@ QUICK = (nothing, client_dies, all_come_back, all_peers_come_back, server_trains
 def interrupt(stage: Stage, who: str, again: Callable[[], Process]) -> None:
     """Ask somebody to end, by either signal; it says so in a sentence, and is started again."""
     for name, (number, code) in SIGNALS.items():
-        process, before = stage.started[who], max(e["round"] for e in stage.rounds())
-        process.send_signal(number)
-        stage.until(lambda p=process: p.poll() is not None, f"the end of {who}")  # type: ignore[misc]
+        before = stage.last()
+        stage.started[who].send_signal(number)
+        ended = stage.ended(who).returncode
         last = (stage.folder / f"{who}.log").read_text("utf-8", "replace").splitlines()[-1]
-        if process.returncode != code or not last.startswith(INTERRUPTED):
-            stage.wrong.append(f"{name}: {who} ended with {process.returncode}, saying {last!r}")
+        if ended != code or not last.startswith(INTERRUPTED):
+            stage.wrong.append(f"{name}: {who} ended with {ended}, saying {last!r}")
         again()
         stage.until_round(min(before + 10, ROUNDS))
 
@@ -197,11 +351,9 @@ def sleep(process: Any) -> None:
 
 def fill(stage: Stage, who: str) -> None:
     """Let a process write no more, and wait until it has ended."""
-    process = stage.started[who]
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FULL, FULL))
-    stage.until(lambda: process.poll() is not None, f"the end of {who}")
-    if process.returncode != 1:
-        stage.wrong.append(f"{who}, which could not write, ended with {process.returncode}")
+    resource.prlimit(stage.started[who].pid, resource.RLIMIT_FSIZE, (FULL, FULL))
+    if (code := stage.ended(who).returncode) != 1:
+        stage.wrong.append(f"{who}, which could not write, ended with {code}")
 
 
 def listens(port: int) -> bool:

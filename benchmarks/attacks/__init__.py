@@ -6,13 +6,18 @@ from importlib import import_module
 
 from benchmarks.common import arguments
 
-NAMES = ("solving", "one_reply", "blind", "rare_words", "pairs_of_sums", "few_of_all")
+NAMES = {
+    "solving": "solving.lines", "one_reply": "one_reply.lines", "blind": "blind.lines",
+    "rare_words": "solving.rare_lines", "pairs_of_sums": "pairs_of_sums.lines",
+    "few_of_all": "pairs_of_sums.few_lines",
+}  # fmt: skip
 
 
 def main() -> None:
     given = arguments(__doc__, "20ng.parquet", optional=True, only=NAMES)
     for name in given.only:
-        module = import_module(f"benchmarks.attacks.{name}")
-        print(f"\n{str(module.__doc__).splitlines()[0]}")
-        for line in module.lines(given.data, given.quick):
+        module, function = NAMES[name].split(".")
+        lines = getattr(import_module(f"benchmarks.attacks.{module}"), function)
+        print(f"\n{lines.__doc__}")
+        for line in lines(given.data, given.quick):
             print(f"  {line}", flush=True)

@@ -6,7 +6,6 @@ between the space and the nearest signals of as many ones as a document has roun
 there are many more rounds than documents. A signal that lies in the space explains the sums
 exactly: who attacks knows what he has found.
 
-
 References
 ----------
 Coron and Gini, Provably Solving the Hidden Subset Sum Problem via Statistical Learning,
@@ -86,9 +85,8 @@ def documents(counts: Bag, member: NDArray[np.float64]) -> Bag:
     """Find the documents of these signals: how much more there is of words where they take part."""
     design = np.column_stack([member, np.ones(len(member))])
     found = np.linalg.lstsq(design, counts, rcond=1e-9)[0][:-1]
-    return np.asarray(
-        found - found.min(0)
-    )  # minibatches are of one size: a count more for all fits as well
+    # Minibatches are of one size: a count more for all fits as well.
+    return np.asarray(found - found.min(0))
 
 
 def attack(counts: Bag, actual: Bag, share: float) -> tuple[int, int]:
@@ -104,6 +102,7 @@ def attack(counts: Bag, actual: Bag, share: float) -> tuple[int, int]:
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Solve the sums of many rounds for the documents without knowing any minibatch."""
     for size, batch, rounds in CASES[:1] if quick else CASES:
         corpora = documents_of(data, 2, size)
         _, taps = federate(study_of(rounds, batch, len(corpora)), corpora)

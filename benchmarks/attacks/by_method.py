@@ -203,10 +203,8 @@ def of_factors(summed: Summed) -> Told:
 def of_mixture(summed: Summed) -> Told:
     """Take the words of topics of all rounds apart, and sums of clusters before them."""
     blocks = [total["words"].T for _, total in summed.sums("topic_sums")]
-    told, points = (
-        of_space(summed, np.hstack(blocks), len(summed.bags()), counts),
-        of_points(summed),
-    )
+    told = of_space(summed, np.hstack(blocks), len(summed.bags()), counts)
+    points = of_points(summed)
     told.embeddings, told.member = points.embeddings, max(told.member, points.member)
     return told
 
@@ -219,12 +217,8 @@ def of_points(summed: Summed) -> Told:
         for each in (summed.embedded(), summed.others.embeddings)
     )
     products = total["products"]
-    told = Told(
-        1.0,
-        True,
-        member=area(unmixing.leverage(products, vectors), unmixing.leverage(products, others)),
-    )
-    told.member = max(told.member, of_words(summed).member)
+    usual = (unmixing.leverage(products, each) for each in (vectors, others))
+    told = Told(1.0, True, member=max(area(*usual), of_words(summed).member))
     of_clusters = [
         (each["sums"].reshape(-1, DIMENSION), each["counts"].ravel())
         for _, each in summed.sums("cluster_sums", "first_centres")
@@ -235,8 +229,7 @@ def of_points(summed: Summed) -> Told:
         return told
     sizes = sizes[sizes > 0][first]
     found = [pairs_of_sums.isolated(sums, sizes), sums[sizes == 1]]
-    rng = np.random.default_rng(SEED)
-    some = rng.permutation(len(sums))[:SIGNALS]
+    some = np.random.default_rng(SEED).permutation(len(sums))[:SIGNALS]
     if len(vectors) < DIMENSION:
         signals = blind.signals(sums[some], float(sizes[some].mean()) / len(vectors))
         found.append(np.linalg.lstsq(signals, sums[some], rcond=None)[0])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from benchmarks.common import arguments, write
+from benchmarks.common import arguments, table, write
 from fedtopics import Corpus, Study
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
@@ -59,12 +59,8 @@ class Case(NamedTuple):
     noise: float = 1.0
 
 
-CASES = (
-    Case("kmeans", 1.0, 1 / 3), Case("kmeans", 1.0),
-    Case("lda", 3.0, 1 / 3), Case("lda", 3.0),
-    Case("nmf", 3.0, 1 / 3), Case("nmf", 3.0),
-    Case("discriminative", 1.0, 1 / 3), Case("discriminative", 1.0),
-)  # fmt: skip
+CLAIMED = {"kmeans": 1.0, "lda": 3.0, "nmf": 3.0, "discriminative": 1.0}
+CASES = [Case(*claimed, noise) for claimed in CLAIMED.items() for noise in (1 / 3, 1.0)]
 
 
 class Overheard(Noise):
@@ -117,8 +113,7 @@ class Sums:
 
 
 def overheard(half: Half) -> Overheard:
-    assert isinstance(half.noise, Overheard)  # noqa: S101 - it was given one
-    return half.noise
+    return half.noise  # type: ignore[return-value]  # it was given one
 
 
 @cache
@@ -143,22 +138,22 @@ def vectors() -> NDArray[np.float32]:
     """Return the embeddings of words: those of a theme are alike."""
     rng = np.random.default_rng(1)
     centres = np.repeat(np.eye(DIMENSION)[:THEMES], WORDS, axis=0)
-    found = centres + 0.2 * rng.normal(size=centres.shape)
-    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+    return unit(centres + 0.2 * rng.normal(size=centres.shape))
+
+
+def unit(rows: NDArray[np.float64]) -> NDArray[np.float32]:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
 def half_of(case: Case, name: str, texts: list[list[str]]) -> Half:
     """Make a client's half, which has taken up the public words."""
     of_words = dict(zip(PUBLIC, vectors(), strict=True))
     found = np.array([np.sum([of_words[word] for word in text], axis=0) for text in texts])
-    corpus = Corpus.of(texts).with_embeddings(
-        (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
-    )
+    corpus = Corpus.of(texts).with_embeddings(unit(found))
     half: Any = method_of(case).client(plan_of(case), Site(name, corpus, OPEN_POLICY))
     half.take(list(PUBLIC))
     half.__dict__["_vectors"] = vectors()  # so that no model is needed
-    found_half: Half = half
-    return found_half
+    return half  # type: ignore[no-any-return]
 
 
 @cache
@@ -200,26 +195,14 @@ def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
     return sums.guess, False
 
 
-class Task(NamedTuple):
-    case: Case
-    there: bool
-    part: int
-    times: int
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """What its row is searched by."""
-        return {**self.case._asdict(), "there": self.there, "part": self.part, "times": self.times}
-
-
-def counted(task: Task) -> dict[str, Any]:
+def counted(task: dict[str, Any]) -> dict[str, Any]:
     """Do the runs; return how many guesses are above each threshold, and below minus it."""
-    estimates.STARTS = (
-        1  # of clusters of public words: a third of the time, and nothing of documents
-    )
-    numbers = range(task.part * task.times, (task.part + 1) * task.times)
-    guesses, refused = zip(*(run(task.case, task.there, n) for n in numbers), strict=True)
-    found, levels = np.array(guesses), thresholds(task.case.epsilon)[:, None]
+    # Of clusters of public words: a third of the time, and nothing of documents.
+    estimates.STARTS = 1
+    *case, there, part, times = task.values()
+    numbers = range(part * times, (part + 1) * times)
+    guesses, refused = zip(*(run(Case(*case), there, n) for n in numbers), strict=True)
+    found, levels = np.array(guesses), thresholds(task["epsilon"])[:, None]
     above, below = (found > levels).sum(1), (found < -levels).sum(1)
     return {"above": above.tolist(), "below": below.tolist(), "refused": int(sum(refused))}
 
@@ -254,34 +237,33 @@ bound from below (Clopper and Pearson, together wrong with probability {CONFIDEN
 guess there is; delta {DELTA:g}. Where there is a third of the noise on purpose, it has to be above
 what is claimed. *Refused* are runs in which noise hid too much for topics: what would follow does
 not leave. Command: `make bench NAME=neighbours`.
-
-| method | noise | claimed epsilon | at least | runs | refused |
-| --- | ---: | ---: | ---: | ---: | ---: |
 """
 
 
-def described(case: Case, rows: Sequence[Mapping[str, Any]]) -> str:
-    times, share = sum(row["times"] for row in rows), f"{case.noise:.2f}"
-    refused = sum(row["refused"] for row in rows) / times
-    return (
-        f"| {case.method} | {share} | {case.epsilon:g} | {least_epsilon(rows):.2f} | {times:,} "
-        f"| {refused:.1%} |"
-    )
+def cells_of(case: Case, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    times = sum(row["times"] for row in rows)
+    refused = f"{sum(row['refused'] for row in rows) / times:.1%}"
+    least = f"{least_epsilon(rows):.2f}"
+    return [case.method, f"{case.noise:.2f}", f"{case.epsilon:g}", least, f"{times:,}", refused]
 
 
 def main() -> None:
     given = arguments(__doc__, times=TIMES, at_once=os.cpu_count(), show=False)
     times, size = (40, 20) if given.quick else (given.times, PART)
     kept = RowFile(given.folder / "neighbours.jsonl")
-    tasks = [
-        Task(case, there, part, size)
+    tasks = {
+        case: [
+            {**case._asdict(), "there": there, "part": part, "times": size}
+            for part in range(max(times // (1 if case.noise == 1 else FEWER) // size, 1))
+            for there in (True, False)
+        ]
         for case in CASES
-        for part in range(max(times // (1 if case.noise == 1 else FEWER) // size, 1))
-        for there in (True, False)
-    ]
-    todo = [task for task in tasks if not (given.show or kept.find(task.row))]
+    }
+    every = [task for of_case in tasks.values() for task in of_case]
+    todo = [task for task in every if not (given.show or kept.find(task))]
     with ProcessPoolExecutor(given.at_once) as pool:
         for task, found in zip(todo, pool.map(counted, todo), strict=True):
-            kept.keep(task.row | found)
-    of_case = {c: [row for t in tasks if t.case == c and (row := kept.find(t.row))] for c in CASES}
-    write(given, [HEAD.rstrip(), *(described(c, rows) for c, rows in of_case.items() if rows)])
+            kept.keep(task | found)
+    rows = {case: [row for task in tasks[case] if (row := kept.find(task))] for case in CASES}
+    head = "method | noise | claimed epsilon | at least | runs | refused"
+    write(given, [HEAD, *table(head, (cells_of(*found) for found in rows.items() if found[1]))])

@@ -139,6 +139,7 @@ def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, tappe
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """What one reply tells: documents of a minibatch, by words that no other of them has."""
     corpora = tapped.documents_of(data, 2, 120 if quick else 500)
     studies: dict[str, dict[str, Any]] = {
         "LDA, 20 topics": {}, "LDA, 50 topics": {"n_components": 50},

@@ -21,6 +21,8 @@ from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
 
 Bag = NDArray[np.float64]
+Corpora = Mapping[str, Corpus]
+NETWORK: dict[str, Any] = {"name": "gfedntm", "norm": "local", "hidden": [20, 20]}
 CERTAIN = 0.2  # of a count: nearer to a whole number than this, it is that
 
 
@@ -67,8 +69,12 @@ def judge(found: Bag, actual: Bag) -> Found:
     sure = (np.abs(found - rounded) < CERTAIN).all(1)
     true = {row.tobytes() for row in actual}
     solved = sum(row.tobytes() in true for row in rounded[sure] + 0.0)  # -0.0 is 0.0
+    return told(solved, found, actual)
+
+
+def told(solved: int, scores: Bag, actual: Bag) -> Found:
     frequent = np.broadcast_to(actual.sum(0), actual.shape)
-    return Found(len(actual), solved, recall(found, actual), recall(frequent, actual))
+    return Found(len(actual), solved, recall(scores, actual), recall(frequent, actual))
 
 
 def recall(scores: Bag, actual: Bag) -> float:
@@ -81,59 +87,65 @@ def recall(scores: Bag, actual: Bag) -> float:
     return float(np.mean(shares))
 
 
-def attack_lda(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]) -> Found:
+def attack_lda(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found:
     """Solve the first client's replies for its documents."""
-    name, corpus = next(iter(corpora.items()))
-    tap = taps[name]
-    member = tapped.membership(
-        study.with_clients(corpora), name, tap.calls, len(corpus), "expected_counts"
-    )
-    found = solve(member, minibatch_counts(tap))
-    return judge(found, bag_of(corpus, vocabulary_of(tap.calls)))
+    first = next(iter(corpora))
+    return attack_lda_total(study, corpora, {first: taps[first]})
 
 
-def attack_lda_total(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]) -> Found:
-    """Solve the totals of all clients, without any single reply."""
-    planned = study.with_clients(corpora)
+def attack_lda_total(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found:
+    """Solve the totals of clients, without any single reply."""
+    planned, of_all = study.with_clients(corpora), list(taps.items())
     members = [
         tapped.membership(planned, name, tap.calls, len(corpora[name]), "expected_counts")
-        for name, tap in taps.items()
+        for name, tap in of_all
     ]
-    words = vocabulary_of(next(iter(taps.values())).calls)
+    words = vocabulary_of(of_all[0][1].calls)
     total = np.sum([minibatch_counts(tap) for tap in taps.values()], axis=0)
     found = solve(np.concatenate(members, axis=1), total)
     # Minibatches are as large in each round, so that a count more for all of one client's documents
     # and less for another's is as good; but of each client, some document does not have the word.
-    parts = np.split(found, np.cumsum([member.shape[1] for member in members])[:-1])
-    found = np.concatenate([part - part.min(0) for part in parts])
-    return judge(found, np.concatenate([bag_of(corpus, words) for corpus in corpora.values()]))
+    if len(members) > 1:
+        parts = np.split(found, np.cumsum([member.shape[1] for member in members])[:-1])
+        found = np.concatenate([part - part.min(0) for part in parts])
+    return judge(found, np.concatenate([bag_of(corpora[name], words) for name, _ in of_all]))
 
 
-def attack_gfedntm(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, Tap]) -> Found:
+def attack_gfedntm(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> Found:
     """Leave of each document the words that all of its minibatches have."""
     name, corpus = next(iter(corpora.items()))
-    tap = taps[name]
-    planned = study.with_clients(corpora)
+    tap, planned = taps[name], study.with_clients(corpora)
+    words = vocabulary_of(tap.calls)
     member = tapped.membership(planned, name, tap.calls, len(corpus), "gradients")
-    present = np.zeros((len(member), len(vocabulary_of(tap.calls))))
+    present = np.zeros((len(member), len(words)))
     for row, (_, reply) in zip(present, tap.replies("gradients"), strict=True):
         row[rows_of(reply).index] = 1
     times = np.maximum(member.sum(0), 1)[:, None]
     of_own = member.T.astype(float) @ present / times
     # Words that every minibatch has tell nothing: those that others have less often come first.
     scores = np.where(of_own == 1, 2 - present.mean(0), of_own)
-    actual = (bag_of(corpus, vocabulary_of(tap.calls), least=1) > 0).astype(float)
-    return judge_words(of_own == 1, scores, actual)
+    actual = (bag_of(corpus, words, least=1) > 0).astype(float)
+    solved = int(((of_own == 1) == (actual > 0)).all(1).sum())
+    return told(solved, scores, actual)
 
 
-def judge_words(sure: NDArray[np.bool_], scores: Bag, actual: Bag) -> Found:
-    """Compare sets of words with those of the documents."""
-    solved = int((sure == (actual > 0)).all(1).sum())
-    frequent = np.broadcast_to(actual.sum(0), actual.shape)
-    return Found(len(actual), solved, recall(scores, actual), recall(frequent, actual))
+def rare_words(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> tuple[int, int, int]:
+    """Count words that few of the first client's documents have, which others made agreed words.
+
+    Returns how many of these it has, how many left, and how many of those are of one document.
+    """
+    name, corpus = next(iter(corpora.items()))
+    function = "expected_counts" if study.method.method_name == "lda" else "gradients"
+    frequency = (bag_of(corpus, vocabulary_of(taps[name].calls), least=0) > 0).sum(0)
+    rare = {*np.flatnonzero((frequency > 0) & (frequency < tapped.RARE)).tolist()}
+    named: set[int] = set()
+    for _, reply in taps[name].replies(function):
+        named |= set(rows_of(reply).index.tolist())
+    return len(rare), len(rare & named), sum(int(frequency[word] == 1) for word in rare & named)
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Solve the sums of many rounds for the documents: an honest server that keeps what it sees."""
     size, rounds, batch = (120, 200, 16) if quick else (500, 600, 52)
     corpora = tapped.documents_of(data, 5, size)
     study = study_of(rounds, batch, len(corpora))
@@ -145,7 +157,19 @@ def lines(data: Path | None, quick: bool) -> Iterator[str]:
     found = attack_lda_total(few, fifth, federate(few, fifth)[1])
     less = f"{size // 5} documents each, {rounds * 3 // 2} rounds, minibatches of {batch // 2}"
     yield f"LDA, the total of five clients, {less}: {found}"
-    method = {"name": "gfedntm", "norm": "local", "hidden": [20, 20], "n_components": 10}
-    study = study_of(rounds, batch, len(corpora), **method)
+    study = study_of(rounds, batch, len(corpora), **NETWORK, n_components=10)
     found = attack_gfedntm(study, corpora, federate(study, corpora)[1])
     yield f"gFedNTM, words of documents, {of}: {found}"
+
+
+def rare_lines(data: Path | None, quick: bool) -> Iterator[str]:
+    """Words of few of a client's documents that its replies name: others made them agreed words."""
+    size, rounds = (150, 20) if quick else (500, 100)
+    corpora = tapped.documents_of(data, 5, size)
+    for title, method in (("gFedNTM", NETWORK), ("LDA", {})):
+        study = study_of(rounds, 52, len(corpora), **method)
+        rare, left, single = rare_words(study, corpora, federate(study, corpora)[1])
+        yield (
+            f"{title}, {size} documents, {rounds} rounds: {left} of {rare} rare words left, "
+            f"{single} of them in one document"
+        )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.attacks import by_method as by
 from benchmarks.attacks.summed import SEED, Summed, play
-from benchmarks.common import Row, arguments, measured, versions, write
+from benchmarks.common import Row, arguments, measured, table, versions, write
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.policy import Policy
 
@@ -112,30 +112,26 @@ def tables(rows: list[Row]) -> Iterator[str]:
     head = [f"{clients} of {each}" for clients, each in sorted(sums)]
     for title, show in SHOWN.items():
         yield f"\n**{title}**\n"
-        yield f"| method | {' | '.join(head)} |"
-        yield f"| --- |{' ---: |' * len(head)}"
+        lines = []
         for method in METHODS:
-            cells = {(row["clients"], row["each"]): row for row in rows if row["method"] == method}
-            shown = [show(cells[each]) if each in cells else "" for each in sorted(sums)]
-            if any(cell not in NOTHING for cell in shown):
-                yield f"| {method} | {' | '.join(shown)} |"
-
-
-def shown(value: Callable[[Row], str]) -> Callable[[Row], str]:
-    """Return what shows a row: nothing of studies that were refused."""
-    return lambda row: "-" if "refused" in row else value(row)
+            cells = dict.fromkeys(sorted(sums), "")
+            for row in (row for row in rows if row["method"] == method):
+                cells[row["clients"], row["each"]] = "-" if "refused" in row else show(row)
+            if any(cell not in NOTHING for cell in cells.values()):
+                lines.append([method, *cells.values()])
+        yield from table(f"method | {' | '.join(head)}", lines)
 
 
 NOTHING = "", "-", "0", "0 (0)"
 SHOWN: dict[str, Callable[[Row], str]] = {
-    "Words that are known to occur, % of those that do": shown(
+    "Words that are known to occur, % of those that do": (
         lambda row: f"{100 * row['words']:.3g}{' =' if row['counts'] else ''}"
     ),
-    "Documents to the last count (in brackets: those of which some words are told)": shown(
+    "Documents to the last count (in brackets: those of which some words are told)": (
         lambda row: f"{row['wholly']:.3g} ({row['some']:.3g})"
     ),
-    "Embeddings": shown(lambda row: f"{row['embeddings']:.3g}"),
-    "Membership": shown(lambda row: f"{row['member']:.2f}"),
+    "Embeddings": lambda row: f"{row['embeddings']:.3g}",
+    "Membership": lambda row: f"{row['member']:.2f}",
 }
 
 

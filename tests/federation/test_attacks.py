@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from benchmarks.attacks import blind, by_method, one_reply, rare_words, solving, summed, unmixing
+from benchmarks.attacks import blind, by_method, one_reply, solving, summed, unmixing
 from benchmarks.attacks.tapped import Tap, bag_of, documents_of, federate, vocabulary_of
 from fedtopics.federation.study import Study
 from fedtopics.text.corpus import Corpus
@@ -53,7 +53,7 @@ def test_words_of_minibatches_do_not_tell_those_of_documents() -> None:
 @pytest.mark.parametrize("network", [True, False])
 def test_no_word_leaves_that_its_client_did_not_name(network: bool) -> None:
     """Rows of the first layer named words of one document that other clients' words agreed on."""
-    rare, left, single = rare_words.attack(*played(120, 10, 52, network=network))
+    rare, left, single = solving.rare_words(*played(120, 10, 52, network=network))
     assert rare > 20
     assert (left, single) == (0, 0)
 
