@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from benchmarks.common import arguments, parquet, table, write
-from fedtopics import Corpus, Policy, Study, train
+from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import split_clients
 from fedtopics.engines.values import pack
 from fedtopics.federation.door import Door
@@ -55,42 +56,43 @@ CASES: dict[str, tuple[int, Policy, bool]] = {  # clients, their policies, secur
     "four clients, ten of each": (CLIENTS, Policy(), False),
     "four clients with masks, ten of all": (CLIENTS, Policy(), True),
 }
+CALL = Door.call
 
 
-class Watched:
-    """What one function of the clients replies last, as bytes."""
+def watched(function: str, sizes: list[int]) -> Any:
+    """Note the bytes of one function's last reply: as computed, and as sent."""
 
-    def __init__(self, function: str) -> None:
-        self.function = function
-        self.computed = self.sent = 0
-
-    def __call__(self, door: Door, function: str, payload: Any, moment: Moment) -> Any:
-        reply = CALL(door, function, payload, moment)
-        if function == self.function:
-            arrays = [value for value in reply.values() if hasattr(value, "nbytes")]
-            self.computed = sum(value.nbytes for value in arrays)
-            self.sent = pack(reply).size
+    def call(door: Door, asked: str, payload: Any, moment: Moment) -> Any:
+        reply = CALL(door, asked, payload, moment)
+        if asked == function:
+            sizes[0] = sum(value.nbytes for value in reply.values() if hasattr(value, "nbytes"))
+            sizes[1] = pack(reply).size
         return reply
 
+    return call
 
-CALL = Door.call
+
+def clustered(
+    method: dict[str, Any], clients: dict[str, Corpus], policy: Policy, **how: Any
+) -> tuple[TopicModel, float]:
+    """Return a model, and the seconds of training."""
+    study = Study.make(method=method | {"coherence": "nothing"}, **how)
+    begun = time.perf_counter()
+    model = train(study, clients, policies=dict.fromkeys(clients, policy))
+    return model, time.perf_counter() - begun
 
 
 def spread(corpus: Corpus, method: str, split: str, least: int) -> tuple[NDArray[Any], list[str]]:
     """Return the documents' clusters, and a row's numbers."""
-    policy = Policy(min_documents=least)
-    clients = split_clients(corpus, **SPLITS[split], seed=1)
-    watched = Watched(METHODS[method])
-    Door.call = lambda *given: watched(*given)  # type: ignore[method-assign]
-    study = Study.make(method={"name": method, "n_components": 20, "coherence": "nothing"})
-    begun = time.perf_counter()
-    model = train(study, clients, policies=dict.fromkeys(clients, policy))
-    seconds = time.perf_counter() - begun
+    clients, sizes = split_clients(corpus, **SPLITS[split], seed=1), [0, 0]
+    Door.call = watched(METHODS[method], sizes)  # type: ignore[method-assign]
+    settings = {"name": method, "n_components": 20}
+    model, seconds = clustered(settings, clients, Policy(min_documents=least))
     Door.call = CALL  # type: ignore[method-assign]
     labels = model.main_topics(corpus)
-    accuracy = 100 * clustering_accuracy(labels_of(corpus), labels)
-    sizes = f"{watched.computed:,}", f"{watched.sent:,}"
-    return labels, [f"{accuracy:.1f}", str(model.info["rounds"]), *sizes, f"{seconds:.0f}"]
+    accuracy = f"{100 * clustering_accuracy(labels_of(corpus), labels):.1f}"
+    bytes_ = (f"{size:,}" for size in sizes)
+    return labels, [accuracy, str(model.info["rounds"]), *bytes_, f"{seconds:.0f}"]
 
 
 def labels_of(corpus: Corpus) -> list[Any]:
@@ -146,11 +148,8 @@ def small(corpus: Corpus, method: dict[str, Any], case: str, seed: int) -> list[
     n, policy, secure = CASES[case]
     truth = labels_of(corpus)
     clients = split_clients(corpus, by="even", n_clients=n, seed=seed)
-    clusters = {"n_components": len(set(truth)), "coherence": "nothing"}
-    study = Study.make(method=method | clusters, secure=secure, seed=seed)
-    begun = time.perf_counter()
-    model = train(study, clients, policies=dict.fromkeys(clients, policy))
-    seconds = time.perf_counter() - begun
+    settings = method | {"n_components": len(set(truth))}
+    model, seconds = clustered(settings, clients, policy, secure=secure, seed=seed)
     labels = model.main_topics(corpus)
     own = np.array([np.bincount(model.main_topics(each), minlength=model.n_topics)
                     for each in clients.values()])  # fmt: skip
@@ -171,13 +170,12 @@ def main() -> None:
     corpus, lines = embed(large), []
     for method in METHODS:
         pooled: NDArray[Any] | None = None
-        for least in bounds:
-            for split in splits:
-                labels, numbers = spread(corpus, method, split, least)
-                pooled = labels if pooled is None else pooled
-                other = f"{int((labels != pooled).sum()):,}"
-                lines.append([method, split, str(least), other, *numbers])
-                print(lines[-1], flush=True)
+        for least, split in product(bounds, splits):
+            labels, numbers = spread(corpus, method, split, least)
+            pooled = labels if pooled is None else pooled
+            other = f"{int((labels != pooled).sum()):,}"
+            lines.append([method, split, str(least), other, *numbers])
+            print(lines[-1], flush=True)
         if method == "kmeans":
             other = f"{int((from_scikit_learn(corpus) != pooled).sum()):,}"
             lines.append(["scikit-learn's k-means", "pooled", "", other, *[""] * 5])

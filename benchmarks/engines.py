@@ -57,9 +57,8 @@ def local(rounds: int) -> dict[str, Any]:
     before = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         names = names_of(CLIENTS)
-        clients = LocalClients(
-            {n: exchanges.echoing(n, Path(folder) / f"{n}.jsonl") for n in names}
-        )
+        place = Path(folder)
+        clients = LocalClients({n: exchanges.echoing(n, place / f"{n}.jsonl") for n in names})
         echo(clients, 1)
         start = time.perf_counter() - before
         return {"start": start, **latencies(clients, rounds)}
@@ -69,10 +68,8 @@ def grpc(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         exchanges.certify(Path(name), CLIENTS)
         before = time.perf_counter()
-        blocks: list[exchanges.Block] = [
-            (1, 1),
-            *((rounds, floats) for floats in exchanges.SIZES.values()),
-        ]
+        sizes = exchanges.SIZES.values()
+        blocks: list[exchanges.Block] = [(1, 1), *((rounds, floats) for floats in sizes)]
         contestant = start_contestant("ours", CLIENTS, blocks, Path(name))
         contestant.ask()
         found: dict[str, Any] = {"start": time.perf_counter() - before}
@@ -169,8 +166,7 @@ class Flower:
     """SuperLink and SuperNodes in a folder; runs in Flower's environment."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = free_port()
+        self.folder, self.port = folder, free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.environment = os.environ | {
             "FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
@@ -183,17 +179,15 @@ class Flower:
         """Start a process of its own group."""
         name = f"{Path(command[0]).name}-{len(self.processes)}.log"
         with (self.folder / name).open("wb") as log:
-            process = subprocess.Popen(
+            self.processes.append(subprocess.Popen(
                 command, cwd=self.folder, env=self.environment, stdout=log, stderr=log,
                 start_new_session=True,
-            )  # fmt: skip
-        self.processes.append(process)
+            ))  # fmt: skip
 
     def run(self, *command: str) -> None:
         """Run a command to its end."""
-        subprocess.run(
-            command, cwd=self.folder, env=self.environment, check=True, capture_output=True
-        )
+        how: dict[str, Any] = {"cwd": self.folder, "env": self.environment}
+        subprocess.run(command, check=True, capture_output=True, **how)
 
     def begin(self) -> None:
         """Start all, with certificates and keys."""
@@ -262,12 +256,9 @@ def flower(rounds: int) -> dict[str, Any]:
 def main() -> None:
     given = arguments(__doc__, rounds=20)
     rounds = 2 if given.quick else given.rounds
-    rows = {"local": local(rounds), "gRPC": grpc(rounds)}
-    missing = []
-    for name, measure, environment in (
-        ("NVIDIA FLARE", flare, ".venv-flare"), ("Flower", flower, ".venv-flower"),
-    ):  # fmt: skip
-        python = ROOT / environment / "bin/python"
+    rows, missing = {"local": local(rounds), "gRPC": grpc(rounds)}, []
+    for name, measure in {"NVIDIA FLARE": flare, "Flower": flower}.items():
+        python = ROOT / f".venv-{measure.__name__}" / "bin/python"
         if python.exists() and not given.quick:
             number = min(rounds, 5) if name == "Flower" else rounds
             rows[name] = apart(measure, number, python=str(python))

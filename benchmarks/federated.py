@@ -170,7 +170,7 @@ def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 def cells_of(row: dict[str, Any]) -> list[str]:
     server = f"{row['server'] * 1e3:.0f} ms ({row['server'] / row['round']:.0%})"
-    numbers = [f"{row['rounds']}", f"{row['seconds']:.1f}", f"{row['round'] * 1e3:.0f}", server]
+    numbers = [row["rounds"], f"{row['seconds']:.1f}", f"{row['round'] * 1e3:.0f}", server]
     sizes = [f"{row[part] / 1e6:.2f}" for part in ("sent", "received")]
     return [row["setting"], *numbers, *sizes, f"{row['loss']:.2f}"]
 

@@ -20,10 +20,7 @@ from scipy import sparse
 
 from benchmarks.common import apart, arguments, table, versions, write
 
-THREADS = 2
-TOPICS = 50
-BATCH = 1000
-N_CLIENTS = 5
+THREADS, TOPICS, BATCH, N_CLIENTS = 2, 50, 1000, 5
 Found = tuple[float, Any]  # seconds, topics (n_topics, n_words)
 
 
@@ -92,10 +89,9 @@ def tomotopy(counts: sparse.csr_array, seed: int) -> Found:
 
 
 CONTESTANTS: dict[str, Callable[[sparse.csr_array, int], Found]] = {
-    "fedtopics, five clients": ours,
-    "scikit-learn, online": scikit_learn,
+    "fedtopics, five clients": ours, "scikit-learn, online": scikit_learn,
     "tomotopy, Gibbs": tomotopy,
-}
+}  # fmt: skip
 
 
 def timed(name: str, corpus: str, out: str, seed: int) -> float:
@@ -124,17 +120,15 @@ def main() -> None:
                 how = {"python": pythons[name], "threads": THREADS}
                 speed = counts.shape[0] / apart(timed, name, corpus, str(out), turn, **how)
                 found[name].append((speed, topic_similarity(drawn.beta, np.load(out))))
-    medians = {
-        n: [statistics.median(each) for each in zip(*f, strict=True)] for n, f in found.items()
-    }
-    first = medians["fedtopics, five clients"][0]
+    medians = {n: map(statistics.median, zip(*f, strict=True)) for n, f in found.items()}
+    rows = [(name, *middle) for name, middle in medians.items()]  # ours first
     write(given, [
         f"{counts.shape[0]:,} documents, {counts.shape[1]:,} words, {TOPICS} topics, {THREADS} "
         f"threads, medians of {turns} turns; one look at each document. scikit-learn "
         f"{versions('scikit-learn')['scikit-learn']}. Command: `make bench NAME=lda`.", "",
         *table(" | documents/s | ours / theirs | TSS of 50", [
-            (name, f"{speed:,.0f}", f"{first / speed:.2g}", f"{tss:.2f}")
-            for name, (speed, tss) in medians.items()
+            (name, f"{speed:,.0f}", f"{rows[0][1] / speed:.2g}", f"{tss:.2f}")
+            for name, speed, tss in rows
         ]),
         "" if peers else "\nWithout tomotopy: the peers' environment is missing.",
     ])  # fmt: skip

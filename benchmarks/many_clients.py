@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from benchmarks.common import ROOT, apart, arguments, measured, memory_mb, table, write
+from benchmarks.common import ROOT, apart, arguments, grid, measured, memory_mb, table, write
 
 CLIENTS, QUICK = (10, 100, 1000), (3,)
 DRAWN = 20
@@ -35,20 +35,6 @@ METHODS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 EMBEDDED = ("k-means", "FSTC, 10 local steps")
 HEAD = "method | clients | in a round | until the first round, s | a round, s | peak MB"
-
-
-class Task(NamedTuple):
-    method: str
-    clients: int
-    drawn: int | None
-
-
-def tasks(clients: tuple[int, ...]) -> Iterator[Task]:
-    for n_clients in clients:
-        for method in METHODS:
-            yield Task(method, n_clients, None)
-            if n_clients > DRAWN:
-                yield Task(method, n_clients, DRAWN)
 
 
 def corpora(n_clients: int, embedded: bool) -> dict[str, Any]:
@@ -71,19 +57,14 @@ def corpora(n_clients: int, embedded: bool) -> dict[str, Any]:
     return found
 
 
-def run(*named: Any) -> dict[str, Any]:
+def run(clients: int, name: str, drawn: int | None) -> dict[str, Any]:
     from fedtopics import Study, train
 
-    task = Task(*named)
-    embedded = task.method in EMBEDDED
-    method = METHODS[task.method] | {
-        "n_components": N_TOPICS,
-        "coherence": "nothing",
-        "clients_per_round": task.drawn,
-    }
-    if embedded:
+    method = METHODS[name] | {"n_components": N_TOPICS, "coherence": "nothing"}
+    method |= {"clients_per_round": drawn}
+    if name in EMBEDDED:
         method["embedding"] = {"dimension": DIMENSION}
-    documents = corpora(task.clients, embedded)
+    documents = corpora(clients, name in EMBEDDED)
     before = memory_mb()
     starts: list[float] = []
     rounds: list[float] = []
@@ -96,12 +77,8 @@ def run(*named: Any) -> dict[str, Any]:
 
     begun = time.perf_counter()
     train(Study.make(method=method), documents, on_event=note)
-    return {
-        "start": starts[0] - begun,
-        "round": statistics.median(rounds),
-        "peak_mb": memory_mb(),
-        "documents_mb": before,
-    }
+    costs = {"start": starts[0] - begun, "round": statistics.median(rounds)}
+    return costs | {"peak_mb": memory_mb(), "documents_mb": before}
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
@@ -109,9 +86,8 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4))
-    for axis, value, title in (
-        (axes[0], "round", "seconds a round"), (axes[1], "peak_mb", "peak memory, MB"),
-    ):  # fmt: skip
+    titles = {"round": "seconds a round", "peak_mb": "peak memory, MB"}
+    for axis, (value, title) in zip(axes, titles.items(), strict=True):
         for colour, method in enumerate(METHODS):
             for drawn, style in ((None, "-"), (DRAWN, "--")):
                 own = [r for r in rows if r["method"] == method and r["drawn"] == drawn]
@@ -128,8 +104,10 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     given = arguments(__doc__)
-    todo = list(tasks(QUICK if given.quick else CLIENTS))
-    rows = measured(given, todo, lambda task: run(*task) if given.quick else apart(run, *task))
+    every = grid(clients=QUICK if given.quick else CLIENTS, method=METHODS, drawn=(None, DRAWN))
+    todo = [task for task in every if task["clients"] > (task["drawn"] or 0)]
+    how = partial(apart, run) if not given.quick else run
+    rows = measured(given, todo, lambda task: how(*task.values()))
     lines = [
         (row["method"], f"{row['clients']:,}", f"{row['drawn'] or row['clients']:,}",
          f"{row['start']:.1f}", f"{row['round']:.2f}", f"{row['peak_mb']:,.0f}")

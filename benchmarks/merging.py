@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,7 @@ class Bench:
         self, method: str, seed: int, clients: Mapping[str, Corpus], n_topics: int = N_TOPICS
     ) -> TopicModel:
         # The order of words is lost, hence coherence by document.
-        settings: dict[str, Any] = {"name": method, "n_components": n_topics}
-        settings |= {"coherence": "documents"}
+        settings = {"name": method, "n_components": n_topics, "coherence": "documents"}
         settings |= {} if self.rounds is None else {"max_rounds": self.rounds}
         limits = {"min_document_frequency": 5, "max_words": 5000}
         study = Study.make(method=settings, vocabulary=limits, seed=seed)
@@ -119,7 +119,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield INTRODUCTION
     for split in dict.fromkeys(row["data"] for row in rows):
         lines = []
-        for method, (scenario, title) in ((m, s) for m in METHODS for s in SCENARIOS.items()):
+        for method, (scenario, title) in product(METHODS, SCENARIOS.items()):
             wanted = {"data": split, "method": method, "scenario": scenario}.items()
             these = [row for row in rows if wanted <= row.items()]
             found = {name: [row[name] for row in these] for name in SCORES}
@@ -132,15 +132,11 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     given = common.arguments(__doc__, "20ng.parquet", seeds=3)
     data = None if given.quick else given.data
-    tasks = [
-        {"data": split, "method": method, "seed": seed, "scenario": scenario}
-        for split in [*SPLITS][: 1 if given.quick else None]
-        for seed in range(1 if given.quick else given.seeds)
-        for method in METHODS for scenario in SCENARIOS
-    ]  # fmt: skip
+    splits, seeds = ([*SPLITS][:1], 1) if given.quick else ([*SPLITS], given.seeds)
+    tasks = common.grid(data=splits, seed=range(seeds), method=METHODS, scenario=SCENARIOS)
 
     def measure(task: dict[str, Any]) -> Scores:
-        split, method, seed, scenario = task.values()
+        split, seed, method, scenario = task.values()
         return read(data, split, seed).measure(method, seed, scenario)
 
     common.write(given, tables(measured(given, tasks, measure)))

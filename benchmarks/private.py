@@ -11,7 +11,6 @@ document is clustered. What is in ``results/private.jsonl`` is not run again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,24 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common import arguments, kept_rows, measured, parquet, write
+from benchmarks.common import (
+    arguments,
+    each_group,
+    grid,
+    kept_rows,
+    measured,
+    parquet,
+    table,
+    topic_scores,
+    write,
+)
 from fedtopics import Corpus, Study, train
 from fedtopics.datasets import split_clients, synthetic_lda
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.bounded.estimates import centred_words, first_centres
-from fedtopics.metrics import (
-    clustering_accuracy,
-    coherence_of,
-    normalised_mutual_information,
-    topic_similarity,
-    unique_words,
-)
+from fedtopics.metrics import clustering_accuracy, normalised_mutual_information, topic_similarity
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
@@ -58,9 +61,6 @@ SETS: dict[str, tuple[str, dict[str, Any]]] = {
     for data, (path, n, more) in FILES.items() for name in (*BY_WORDS, *BY_EMBEDDINGS)
 }  # fmt: skip
 SCORES = "npmi", "different", "nmi", "accuracy", "similarity", "control"
-HEADER = f"""\
-| data | epsilon | {" | ".join(SCORES)} | refused | s |
-| --- | ---: | {"---: | " * len(SCORES)}---: | ---: |"""
 INTRODUCTION = """\
 Topics with differential privacy for each document (delta 1e-6): mean over seeds, by epsilon. The \
 budget's shares, numbers of rounds and the reading of topics were chosen by hand on 20ng, AgNews, \
@@ -73,8 +73,7 @@ Command: `make bench NAME=private DATA=folder`."""
 @cache
 def documents(path: Path, embedded: bool) -> tuple[Corpus, list[list[str]]]:
     """Return documents with labels, and their words."""
-    table = pq.read_table(path, columns=["text", "label"])
-    corpus = Corpus.of(table)
+    corpus = Corpus.of(pq.read_table(path, columns=["text", "label"]))
     words = [document for batch in tokens(corpus, TextRules()) for document in batch]
     if embedded:
         corpus = corpus.with_embeddings(document_embeddings(corpus, EmbeddingSettings()))
@@ -99,18 +98,14 @@ def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[s
     begun = time.perf_counter()
     model = made(spread(corpus, task["clients"]), method, task["epsilon"], task["seed"])
     seconds = time.perf_counter() - begun
-    shown, found = model.topics(SHOWN), model.main_topics(corpus)
-    assert corpus.labels is not None  # noqa: S101 - the files have them
-    labels = [str(label) for label in corpus.labels.to_pylist()]
-    scores = {
-        "npmi": float(np.nanmean(coherence_of(shown, words, "npmi", None))),
-        "different": unique_words(shown, SHOWN),
-        "nmi": normalised_mutual_information(labels, found),
-    }
+    found = model.main_topics(corpus)
+    labels = [str(label) for label in corpus.labels.to_pylist()]  # type: ignore[union-attr]
+    scores = topic_scores(model.topics(SHOWN), words)
+    scores["nmi"] = normalised_mutual_information(labels, found)
     if len(set(labels)) == model.n_topics:
         scores["accuracy"] = clustering_accuracy(labels, found)
     if embedded:
-        scores["control"] = float(np.nanmean(coherence_of(control(model), words, "npmi", None)))
+        scores["control"] = topic_scores(control(model), words)["npmi"]
     return scores | {"seconds": seconds}
 
 
@@ -139,11 +134,9 @@ def of_drawn(task: dict[str, Any], drawing: dict[str, Any]) -> dict[str, float]:
     return {"similarity": found, "seconds": seconds}
 
 
-def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield f"{INTRODUCTION}\n\n{HEADER}"
-    for case in dict.fromkeys((row["data"], row["epsilon"], row["clients"]) for row in rows):
-        data, epsilon, clients = case
-        same = [r for r in rows if (r["data"], r["epsilon"], r["clients"]) == case]
+def tables(rows: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for (data, epsilon, clients), same in each_group(rows, "data", "epsilon", "clients"):
         scored = [row for row in same if not row["refused"]]
         cells = []
         for name in SCORES:
@@ -154,7 +147,8 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
         seconds = f"{np.mean([row['seconds'] for row in scored]):.0f}" if scored else ""
         refused = f"{len(same) - len(scored)} of {len(same)}"
         bound = "none" if epsilon is None else f"{epsilon:g}"
-        yield f"| {data}{several} | {bound} | {' | '.join(cells)} | {refused} | {seconds} |"
+        lines.append([f"{data}{several}", bound, *cells, refused, seconds])
+    return [INTRODUCTION, "", *table(f"data | epsilon | {' | '.join(SCORES)} | refused | s", lines)]
 
 
 def main() -> None:
@@ -175,9 +169,5 @@ def main() -> None:
             return {"refused": True}
         return {"refused": False, **scores}
 
-    tasks = [
-        {"data": data, "epsilon": epsilon, "seed": seed, "clients": n}
-        for n in clients for data in sets for epsilon in epsilons for seed in seeds
-    ]  # fmt: skip
-    measured(given, tasks, work)
+    measured(given, grid(clients=clients, data=sets, epsilon=epsilons, seed=seeds), work)
     write(given, tables(kept_rows(given)))

@@ -8,6 +8,7 @@ run again, so that it can be done in pieces.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) ->
 
 def lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
     found = dict(common.each_group(rows, "data", "method"))
-    for data, method in ((data, method) for data in SETS for method in METHODS):
+    for data, method in product(SETS, METHODS):
         if these := found.get((data, method)):
             columns = "first_npmi", "coherent_npmi", "coherent_said", "coherent_there"
             means = {
@@ -145,14 +146,13 @@ def main() -> None:
         method |= {"max_rounds": 10} if given.quick else {}
         study = Study.make(seed=task["seed"], method=method)
         corpora = clients_of(data, task["data"], task["method"] == "discriminative")
-        folder = work / "-".join([*map(str, task.values()), study.fingerprint])
+        named = (task["data"], task["method"], str(task["seed"]), study.fingerprint)
+        folder = work / "-".join(named)
         return read_both_ways(study, corpora, folder)
 
-    tasks = [
-        {"data": name, "method": method, "seed": seed}
-        for seed in range(1 if given.quick else given.seeds)
-        for name in sets for method in methods if (name, method) not in UNFIT
-    ]  # fmt: skip
-    common.measured(given, tasks, measure)
-    rows = [(cells[0], *cells[1:]) for cells in lines(common.kept_rows(given))]
+    seeds = range(1 if given.quick else given.seeds)
+    tasks = common.grid(seed=seeds, data=sets, method=methods)
+    fit = [task for task in tasks if (task["data"], task["method"]) not in UNFIT]
+    common.measured(given, fit, measure)
+    rows = lines(common.kept_rows(given))
     common.write(given, [INTRODUCTION, "", *common.table(HEAD, rows)])

@@ -54,26 +54,25 @@ def picture_of(page: Page, view: str) -> Image.Image:
 
 
 def beside(pictures: list[Image.Image]) -> Image.Image:
-    """Put pictures side by side, on grey, smaller than they were."""
+    """Put pictures side by side, on grey."""
     width = sum(each.width for each in pictures) + GAP * (len(pictures) + 1)
     height = max(each.height for each in pictures) + 2 * GAP
     whole, x = Image.new("RGB", (width, height), "#8d95a3"), GAP
     for each in pictures:
         whole.paste(each, (x, GAP))
         x += each.width + GAP
-    return smaller(whole)
+    return whole
 
 
-def smaller(picture: Image.Image) -> Image.Image:
-    """Return a picture as documentation shows it."""
-    size = round(picture.width * SCALE), round(picture.height * SCALE)
-    return picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+def shot(page: Page) -> Image.Image:
+    return Image.open(io.BytesIO(page.screenshot()))
 
 
 def save(picture: Image.Image, folder: Path, name: str) -> None:
-    """Write a picture, and say how large it is."""
-    path = folder / f"report-{name}.webp"
-    picture.save(path, quality=QUALITY, method=6)
+    """Write a picture, smaller than it was, and say how large it is."""
+    path, size = folder / f"report-{name}.webp", [round(side * SCALE) for side in picture.size]
+    small = picture.convert("RGB").resize(tuple(size), Image.Resampling.LANCZOS)
+    small.save(path, quality=QUALITY, method=6)
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 
@@ -90,12 +89,8 @@ def main() -> None:
             save(beside([picture_of(each, selector) for each in pages]), out, view)
         first = opened(browser, page, 1280, "light")
         first.set_viewport_size({"width": 1280, "height": 1330})
-        save(smaller(Image.open(io.BytesIO(first.screenshot()))), out, "first")
+        save(shot(first), out, "first")
         first.emulate_media(media="print")
         first.set_viewport_size({"width": PAPER[0], "height": PAPER[1]})
-        save(smaller(Image.open(io.BytesIO(first.screenshot()))), out, "print")
+        save(shot(first), out, "print")
         browser.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from itertools import pairwise, product
@@ -163,9 +164,7 @@ def echo(clients: Clients, floats: int, exchanges: int = 1) -> list[float]:
 
 def latencies(clients: Clients, rounds: int) -> dict[str, Any]:
     """Return the median seconds of exchanges of each size, and a client's memory after them."""
-    found: dict[str, Any] = {
-        size: statistics.median(echo(clients, floats, rounds)) for size, floats in SIZES.items()
-    }
+    found = {size: statistics.median(echo(clients, n, rounds)) for size, n in SIZES.items()}
     memory = clients.call("memory")
     return found | {"client_mb": statistics.median(r["megabytes"] for r in memory.values())}
 
@@ -188,11 +187,8 @@ def our_clients(numbers: list[int], port: int, folder: str, n: int, blocks: list
         transport = GrpcTransport(None, [address], 1, lambda _: None)
         take_part(transport, name, n, place, program, Signer(identity))
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in numbers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        list(pool.map(client, numbers))
 
 
 def bare_clients(numbers: list[int], port: int, folder: str, *_: Any) -> None:
@@ -315,20 +311,18 @@ def compare(clients: int, floats: int, folder: Path, turns: int) -> dict[str, An
     blocks: list[Block] = [(WARMING, floats), *turns * [(EXCHANGES[clients], floats)]]
     contestants = {kind: start(kind, clients, blocks, folder) for kind in ("bare", "ours")}
     seconds: dict[str, list[float]] = {kind: [] for kind in contestants}
-    memory = {}
+    row: dict[str, Any] = {}
     for each in contestants.values():
         each.ask()
     for _ in range(turns):
         for kind, each in contestants.items():
             answer = each.ask()
             seconds[kind] += answer["seconds"]
-            memory[kind] = answer["start"], answer["megabytes"]
-    for each in contestants.values():
+            row[f"{kind} MB"] = answer["start"], answer["megabytes"]
+    for kind, each in contestants.items():
         each.close()
-    row: dict[str, Any] = {}
-    for kind, times in seconds.items():
+        times = seconds[kind]
         row[kind] = [1e3 * statistics.median(times), 1e3 * statistics.quantiles(times, n=10)[-1]]
-        row[f"{kind} MB"] = memory[kind]
     return row
 
 
@@ -339,12 +333,10 @@ def certify(folder: Path, clients: int) -> None:
 
 
 def cells_of(row: dict[str, Any]) -> list[object]:
-    names = {floats: name for name, floats in SIZES.items()}
-    ours, bare = row["ours"], row["bare"]
-    times = [f"{median:.1f} ({slow:.1f})" for median, slow in (ours, bare)]
-    memory = [*row["ours MB"], row["bare MB"][1]]
-    ratio = f"{ours[0] / bare[0]:.2f}"
-    return [row["clients"], names[row["floats"]], *times, ratio, *(f"{mb:.0f}" for mb in memory)]
+    (size,) = (name for name, floats in SIZES.items() if floats == row["floats"])
+    times = [f"{median:.1f} ({slow:.1f})" for median, slow in (row["ours"], row["bare"])]
+    memory = [f"{mb:.0f}" for mb in (*row["ours MB"], row["bare MB"][1])]
+    return [row["clients"], size, *times, f"{row['ours'][0] / row['bare'][0]:.2f}", *memory]
 
 
 def load(clients: int, rounds: int, folder: Path) -> list[list[object]]:
@@ -355,8 +347,8 @@ def load(clients: int, rounds: int, folder: Path) -> list[list[object]]:
     lines: list[list[object]] = []
     for done in range(block, rounds + 1, block):
         answer = worker.ask()
-        numbers = statistics.median(answer["seconds"]), answer["now"], answer["megabytes"]
-        lines.append([done, f"{numbers[0]:.2f}", *(f"{mb:.0f}" for mb in numbers[1:])])
+        memory = (f"{answer[kind]:.0f}" for kind in ("now", "megabytes"))
+        lines.append([done, f"{statistics.median(answer['seconds']):.2f}", *memory])
         print(lines[-1], flush=True)
     worker.close()
     return lines

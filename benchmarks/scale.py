@@ -142,9 +142,8 @@ def tomotopy(folder: Path) -> Found:
 
 
 PEERS: dict[str, Callable[[Path], Found]] = {
-    "scikit-learn, mini-batch NMF": scikit_learn,
-    "tomotopy, LDA": tomotopy,
-}
+    "scikit-learn, mini-batch NMF": scikit_learn, "tomotopy, LDA": tomotopy,
+}  # fmt: skip
 
 
 def answer(name: str, folder: str) -> Found:

@@ -10,11 +10,12 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.common import arguments, write
+from benchmarks.common import arguments, table, write
 from fedtopics.secure import field, keys, masks, shares
 from fedtopics.secure.check import challenge, digest, products
 
@@ -46,12 +47,11 @@ class Row(NamedTuple):
 def milliseconds(task: Callable[[], object]) -> float:
     """Return the median processor time of a few turns, after one that does not count."""
     task()
-    seconds = []
+    ends = [time.process_time()]
     for _ in range(TURNS):
-        begun = time.process_time()
         task()
-        seconds.append(time.process_time() - begun)
-    return 1000 * statistics.median(seconds)
+        ends.append(time.process_time())
+    return 1000 * statistics.median(after - before for before, after in pairwise(ends))
 
 
 def measured(n: int, size: int) -> Row:
@@ -83,11 +83,10 @@ def measured(n: int, size: int) -> Row:
     )
 
 
-def described(n: int, size: int, row: Row) -> str:
-    target = TARGETS.get((n, size))
-    numbers = " | ".join(f"{number:,.1f}" for number in (*row[:5], row.together))
-    rest = " | ".join(f"{number:,.1f}" for number in row[5:])
-    return f"| {n} | {size / 1e6:g} | {numbers} | {target or ''} | {rest} |"
+def cells_of(n: int, size: int) -> list[object]:
+    row = measured(n, size)
+    numbers = [f"{number:,.1f}" for number in (*row[:5], row.together, *row[5:])]
+    return [n, f"{size / 1e6:g}", *numbers[:6], TARGETS.get((n, size), ""), *numbers[6:]]
 
 
 HEAD = """# Masked sums: processor time
@@ -96,14 +95,13 @@ HEAD = """# Masked sums: processor time
 {turns} turns. *Together*: masking and checking, which are masks, digest, challenge and products. *Adding* is that of all
 replies, at who adds; *keys* are those of all pairs; a mask of one's own, *split* and *combine*, of one secret, are
 for exchanges in which members may be lost.
-
-| participants | million numbers | masks | own mask | digest | challenge | products | together | target | adding | keys | split | combine |
-| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """  # noqa: E501 - a line of the page
+COLUMNS = """participants | million numbers | masks | own mask | digest | challenge | products \
+| together | target | adding | keys | split | combine"""
 
 
 def main() -> None:
     given = arguments(__doc__)
     cases = [(5, 10_000)] if given.quick else CASES
-    lines = [described(*case, measured(*case)) for case in cases]
-    write(given, [HEAD.format(turns=TURNS).rstrip(), *lines])
+    lines = [cells_of(*case) for case in cases]
+    write(given, [HEAD.format(turns=TURNS), *table(COLUMNS, lines, left=0)])

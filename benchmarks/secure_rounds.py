@@ -10,20 +10,31 @@ far its weights are apart is said.
 from __future__ import annotations
 
 import os
+import queue
 import statistics
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import Worker, arguments, bag_of_words, measured, parquet, tokenised, write
+from benchmarks.common import (
+    Worker,
+    arguments,
+    bag_of_words,
+    measured,
+    parquet,
+    table,
+    tokenised,
+    write,
+)
 from benchmarks.federated import NAMES, free_port
 from fedtopics import Corpus, Study, TopicModel, pki
 from fedtopics.engines.node import Node
@@ -52,15 +63,10 @@ those between the server and one client, from one `round` event to the next. *Ap
 difference of a weight matrix after all rounds, relative to its norm; *furthest* that of a weight (LDA's are counts of
 words, up to thousands). Same topics: ten words of each. *Load* is the machine's, on {cores} cores, with what else ran.
 Command: `make bench NAME=secure-rounds DATA=folder`.
-
-| data | method | documents a round | plain, s | masked, s | ratio | client, plain, s | masked, s | up, plain, MB | masked, MB | ratio | down, plain, MB | masked, MB | ratio | apart | furthest | same topics | load |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |"""  # noqa: E501 - a line of the page
-
-
-class Task(NamedTuple):
-    data: str
-    method: str
-    batch: int | None  # documents a round
+"""  # noqa: E501 - a line of the page
+COLUMNS = """data | method | documents a round | plain, s | masked, s | ratio | client, plain, s \
+| masked, s | up, plain, MB | masked, MB | ratio | down, plain, MB | masked, MB | ratio | apart \
+| furthest | same topics | load"""
 
 
 class Side:
@@ -83,22 +89,15 @@ class Side:
         seconds = [client.answer() for client in self._clients]
         for client in self._clients:
             client.close()
-        middle = {
-            name: statistics.median(each[name] for each in self.rounds) for name in self.rounds[0]
-        }
+        names = self.rounds[0]
+        middle = {n: statistics.median(each[n] for each in self.rounds) for n in names}
         return {**middle, "client": statistics.mean(seconds)}
-
-    def model(self) -> TopicModel:
-        return TopicModel.from_pretrained(self.out / "model")
 
 
 def lead(
     address: str, folder: str, out: str, study: Any, block: int
 ) -> Generator[list[dict[str, float]], None, None]:
     """Be the server; yield what was measured in a block, for a line each."""
-    import queue
-    import threading
-
     plan = Study.make(**study).with_clients(dict.fromkeys(NAMES))
     blocks: queue.Queue[list[dict[str, float]]] = queue.Queue()
     wanted = threading.Semaphore(0)
@@ -156,10 +155,10 @@ def take_part(part: str, address: str, folder: str, out: str, study: Any, block:
     return statistics.mean(times[i] - times[i - 1] for i in within)
 
 
-def compared(task: Task, folder: Path, rounds: int, block: int) -> dict[str, Any]:
+def compared(task: dict[str, Any], folder: Path, rounds: int, block: int) -> dict[str, Any]:
     """Let a masked and a plain study take turns; return what both cost, and how they differ."""
-    method = METHODS[task.method] | {"max_rounds": rounds, "coherence": "nothing"}
-    method |= {"batch_size": task.batch} if task.batch else {}
+    method = METHODS[task["method"]] | {"max_rounds": rounds, "coherence": "nothing"}
+    method |= {"batch_size": task["batch"]} if task["batch"] else {}
     limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1.0}
     study = {
         "method": method, "vocabulary": limits, "checkpoint_every": 1_000_000,
@@ -172,7 +171,7 @@ def compared(task: Task, folder: Path, rounds: int, block: int) -> dict[str, Any
             side.run()
             loads.append(os.getloadavg()[0])
     row: dict[str, Any] = {name: side.finish() for name, side in sides.items()}
-    plain, masked = (side.model() for side in sides.values())
+    plain, masked = (TopicModel.from_pretrained(s.out / "model") for s in sides.values())
     weights = {name: np.asarray(weight) for name, weight in plain.weights.items()}
     matrices = [(w, np.asarray(masked.weights[name]) - w) for name, w in weights.items()]
     norm = np.linalg.norm
@@ -199,20 +198,15 @@ def prepare(folder: Path, data: Path | None, each: int) -> None:
         pq.write_table(pa.table({"tokens": own}), folder / f"{name}.parquet")
 
 
-def described(row: dict[str, Any]) -> str:
-    plain, masked = row["plain"], row["masked"]
-
-    def both(name: str) -> str:
-        two = f"{plain[name]:.3f} | {masked[name]:.3f}"
-        return two if name == "client" else f"{two} | {masked[name] / plain[name]:.2f}"
-
-    cells = " | ".join(both(name) for name in ("seconds", "client", "up", "down"))
-    same = "yes" if row["same"] else "no"
-    batch = f"{row['batch']:,}" if row["batch"] else "all"
-    return (
-        f"| {row['data']} | {row['method']} | {batch} | {cells} | {row['apart']:.1e} "
-        f"| {row['furthest']:.1e} | {same} | {row['load']:.1f} |"
-    )
+def cells_of(row: dict[str, Any]) -> Iterator[str]:
+    yield from (row["data"], row["method"], f"{row['batch']:,}" if row["batch"] else "all")
+    for name in ("seconds", "client", "up", "down"):
+        plain, masked = row["plain"][name], row["masked"][name]
+        yield from (f"{plain:.3f}", f"{masked:.3f}")
+        if name != "client":
+            yield f"{masked / plain:.2f}"
+    yield from (f"{row['apart']:.1e}", f"{row['furthest']:.1e}")
+    yield from ("yes" if row["same"] else "no", f"{row['load']:.1f}")
 
 
 def main() -> None:
@@ -220,14 +214,13 @@ def main() -> None:
     rounds, block = (2 * QUICK, QUICK) if given.quick else (ROUNDS, BLOCK)
     name = "made up" if given.data is None else "20ng"
     todo = [
-        Task(name, method, batch)
+        {"data": name, "method": method, "batch": batch}
         for method in (BOTH_KINDS if given.quick else given.methods)
         for batch in ((None,) if method == "NMF" else BATCHES[: 1 if given.quick else None])
     ]
     with tempfile.TemporaryDirectory() as here:
         prepare(Path(here), given.data, 100 if given.quick else EACH)
         rows = measured(given, todo, lambda task: compared(task, Path(here), rounds, block))
-    head = HEAD.format(
-        grpc=version("grpcio"), topics=TOPICS, block=block, rounds=rounds, cores=os.cpu_count()
-    )
-    write(given, [head, *map(described, rows)])
+    facts = {"grpc": version("grpcio"), "topics": TOPICS, "cores": os.cpu_count()}
+    head = HEAD.format(block=block, rounds=rounds, **facts)
+    write(given, [head, *table(COLUMNS, map(list, map(cells_of, rows)), left=2)])

@@ -16,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks.common import arguments, kept_rows, measured, table
+from benchmarks.common import arguments, grid, kept_rows, measured, table
 from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.datasets import package_documentation
 from fedtopics.metrics import normalised_mutual_information, purity, topic_similarity
 
-SETS = ("packages", "synthetic")
-SCENARIOS = ("centralised", "sync", "server", "local")
+SETS, SCENARIOS = ("packages", "synthetic"), ("centralised", "sync", "server", "local")
 N_TOPICS, N_CLIENTS = 20, 5
 SCORES = ("purity", "nmi", "tss")
 Scores = dict[str, float]
@@ -54,14 +53,11 @@ def fitted(scenario: str, corpora: Mapping[str, Corpus], seed: int, rounds: int)
     """Train on the pooled documents, or federated with one of the normalisations."""
     federated = scenario != "centralised"
     method = {
-        "n_components": N_TOPICS,
-        "norm": scenario if federated else "sync",
-        "batch_size": 320,
-        "learning_rate": 0.005,
-        "max_rounds": rounds,
-        "dropout_theta": 0.2,  # these two are stated so that the table outlives the defaults
-        "encoder_input": "counts",
-    }
+        "n_components": N_TOPICS, "norm": scenario if federated else "sync", "batch_size": 320,
+        "learning_rate": 0.005, "max_rounds": rounds,
+        # These two are stated so that the table outlives the defaults.
+        "dropout_theta": 0.2, "encoder_input": "counts",
+    }  # fmt: skip
     clients = corpora if federated else {"all": Corpus.pool(corpora.values())}
     return train(Study.make(method=method, seed=seed), clients)
 
@@ -95,7 +91,7 @@ def main() -> None:
     sets, seeds = (SETS[1:], 1) if given.quick else (SETS, given.seeds)
 
     def measure(task: dict[str, Any]) -> Scores:
-        data, seed, scenario = task.values()
+        seed, data, scenario = task.values()
         if data == "packages":
             corpora, beta, rounds = package_documentation(N_CLIENTS), None, 1000
         else:
@@ -103,10 +99,7 @@ def main() -> None:
             rounds = 5 if given.quick else 600
         return scores(fitted(scenario, corpora, seed, rounds), corpora, beta)
 
-    measured(given, [
-        {"data": data, "seed": seed, "scenario": scenario}
-        for seed in range(seeds) for data in sets for scenario in SCENARIOS
-    ], measure)  # fmt: skip
+    measured(given, grid(seed=range(seeds), data=sets, scenario=SCENARIOS), measure)
     for data in sets:
         rows = [row for row in kept_rows(given) if row["data"] == data]
         names = [name for name in SCORES if name in rows[0]]

@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from benchmarks.common import arguments, measured, table, versions, write
+from benchmarks.common import arguments, grid, measured, table, versions, write
 from fedtopics.threads import available
 
 CORES = available()
@@ -32,13 +32,6 @@ WAYS: dict[str, dict[str, str]] = {
 }
 SET_HERE = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
 PATIENCE = 1200  # seconds for a demo
-
-
-class Task(NamedTuple):
-    way: str
-    busy: int
-    rounds: int
-    turn: int
 
 
 @contextmanager
@@ -60,17 +53,17 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def demo(task: Task) -> dict[str, Any]:
+def demo(task: dict[str, Any]) -> dict[str, Any]:
     """Run a demo; return the seconds of its rounds and of the whole command."""
     environment = {name: value for name, value in os.environ.items() if name not in SET_HERE}
-    with tempfile.TemporaryDirectory() as folder, busy(task.busy):
+    with tempfile.TemporaryDirectory() as folder, busy(task["busy"]):
         out = Path(folder) / "run"
         command = [sys.executable, "-m", "fedtopics", "demo", "--out", str(out)]
-        command += ["--rounds", str(task.rounds)]
+        command += ["--rounds", str(task["rounds"])]
         load, begun = os.getloadavg()[0], time.perf_counter()
         before = processor_seconds()
         subprocess.run(
-            command, check=True, env=environment | WAYS[task.way], timeout=PATIENCE,
+            command, check=True, env=environment | WAYS[task["way"]], timeout=PATIENCE,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         whole, processor = time.perf_counter() - begun, processor_seconds() - before
@@ -94,10 +87,8 @@ def cells_of(rows: list[dict[str, Any]], way: str) -> list[str]:
 def main() -> None:
     given = arguments(__doc__, rounds=100, turns=3)
     rounds, turns = (10, 1) if given.quick else (given.rounds, given.turns)
-    rows = measured(given, [
-        Task(way, number, rounds, turn)
-        for turn in range(1, turns + 1) for way in WAYS for number in (0, CORES)
-    ], demo)  # fmt: skip
+    tasks = grid(turn=range(1, turns + 1), rounds=[rounds], way=WAYS, busy=(0, CORES))
+    rows = measured(given, tasks, demo)
     used = versions("fedtopics", "torch", "numpy")
     loads = [row["load"] for row in rows]
     head = """threads | rounds, alone | rounds, beside | times | all, alone | all, beside | times \

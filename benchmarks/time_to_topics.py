@@ -148,7 +148,7 @@ def main() -> None:
     data = None if given.quick else given.data
     name = "made-up documents" if given.quick else "20ng"
     seeds = range(1 if given.quick else given.seeds)
-    tasks = [{"data": name, "method": m, "seed": s} for s in seeds for m in given.methods]
+    tasks = common.grid(data=[name], seed=seeds, method=given.methods)
 
     def measure(task: dict[str, Any]) -> dict[str, Any]:
         if not given.quick:  # what is loaded or compiled once is

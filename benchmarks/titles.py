@@ -28,17 +28,15 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 
 SETS = ("m10", "agnews", "stackoverflow")
-STARTED = {"initialisation": "mixture"}
+STARTED: dict[str, Any] = {"initialisation": "mixture"}
 CONTESTANTS: dict[str, dict[str, Any]] = {
     "mixture": {"name": "mixture"},
     "kmeans": {"name": "kmeans"},
     "discriminative": {"name": "discriminative"},
     "zeroshottm, 300 rounds": {"network": "zeroshottm", "max_rounds": 300},
-    "zeroshottm from the mixture, 300 rounds": {
-        "network": "zeroshottm", "max_rounds": 300, **STARTED
-    },
-    "combinedtm from the mixture, 300 rounds": {
-        "network": "combinedtm", "max_rounds": 300, **STARTED
+    **{
+        f"{network} from the mixture, 300 rounds": STARTED | {"network": network, "max_rounds": 300}
+        for network in ("zeroshottm", "combinedtm")
     },
     "zeroshottm": {"network": "zeroshottm"},
     "zeroshottm from the mixture": {"network": "zeroshottm", **STARTED},
@@ -93,13 +91,9 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 def main() -> None:
     files = ", ".join(f"{name}.parquet" for name in SETS)
     given = common.arguments(__doc__, files, seeds=3, only=CONTESTANTS)
-    data, names, sets = given.data, given.only, list(SETS)
+    data, tasks = given.data, common.grid(name=given.only, seed=range(given.seeds), data=SETS)
     if given.quick:
-        data, names, sets = write_made_up(given.folder, ("m10",), 240), list(QUICK), [SETS[0]]
-    seeds = range(1 if given.quick else given.seeds)
-    tasks = [
-        {"data": name, "name": contestant, "seed": seed}
-        for contestant in names for seed in seeds for name in sets
-    ]  # fmt: skip
+        data = write_made_up(given.folder, ("m10",), 240)
+        tasks = common.grid(name=QUICK, seed=[0], data=SETS[:1])
     measured(given, tasks, lambda t: run(parquet(data, t["data"]), t["name"], t["seed"]))
     common.write(given, tables(common.kept_rows(given)))

@@ -33,45 +33,41 @@ ROUNDS = {"max_rounds": 3 * MINIBATCHES, "coherence": "nothing"}
 
 def federate(way: str, n_topics: int, n_words: int, batch: int, network: str = "prodlda") -> float:
     """Train on synthetic documents in one of the ways; five clients share the batch."""
-    from fedtopics import Corpus, Policy, Study
+    from fedtopics import Corpus, Study
 
     n_clients = 1 if way == "one process" else 5
     bag = bag_of_words(batch * MINIBATCHES, n_words)
     vectors = common.embedded(bag.shape[0])
-    clients = {
-        f"client{i}": Corpus.of(tokenised(bag[i::n_clients])).with_embeddings(vectors[i::n_clients])
-        for i in range(n_clients)
-    }
-    method = ROUNDS | {
-        "network": network, "n_components": n_topics, "hidden": [HIDDEN, HIDDEN],
-        "batch_size": batch,
-    }  # fmt: skip
+    parts = [slice(i, None, n_clients) for i in range(n_clients)]
+    clients = [Corpus.of(tokenised(bag[part])).with_embeddings(vectors[part]) for part in parts]
+    method = ROUNDS | {"network": network, "n_components": n_topics, "batch_size": batch}
+    method |= {"hidden": [HIDDEN, HIDDEN]}
     vocabulary = {"min_document_frequency": 1, "max_words": n_words, "max_document_share": 1}
     study = Study.make(method=method, vocabulary=vocabulary, checkpoint_every=10 * MINIBATCHES)
-    policies = dict.fromkeys(clients, Policy(min_documents=1, min_document_frequency=1))
-    return timed(way, study, clients, policies)
+    return timed(way, study, clients, min_documents=1)
 
 
 def nodes(way: str, path: str) -> float:
     """Train ProdLDA on a file of tokens; each of its nodes is a client. All name all words."""
     import pyarrow.parquet as pq
 
-    from fedtopics import Corpus, Policy, Study
+    from fedtopics import Corpus, Study
 
     file = pq.read_table(path)
     node = file["node"].to_numpy()
     parts = [node == name for name in sorted(set(node))]
     if way == "one process":
         parts = [node == node]
-    clients = {f"client{i}": Corpus.of(file["tokens"].filter(p)) for i, p in enumerate(parts)}
     study = Study.make(method=ROUNDS, vocabulary={"min_document_frequency": 1})
-    return timed(way, study, clients, dict.fromkeys(clients, Policy(min_document_frequency=1)))
+    return timed(way, study, [Corpus.of(file["tokens"].filter(part)) for part in parts])
 
 
-def timed(way: str, study: Any, clients: Any, policies: Any) -> float:
+def timed(way: str, study: Any, corpora: list[Any], **policy: int) -> float:
     """Train in this process; return documents per second, without those of the first pass."""
-    from fedtopics import train
+    from fedtopics import Policy, train
 
+    clients = {f"client{number}": corpus for number, corpus in enumerate(corpora)}
+    policies = dict.fromkeys(clients, Policy(min_document_frequency=1, **policy))
     rounds: list[dict[str, Any]] = []
 
     def note(event: dict[str, Any]) -> None:
@@ -83,10 +79,8 @@ def timed(way: str, study: Any, clients: Any, policies: Any) -> float:
             study, clients, policies=policies, on_event=note, at_once=way == "at once",
             out=f"{folder}/run" if way == "ledgers" else None,
         )  # fmt: skip
-    documents, seconds = (
-        sum(event[key] for event in rounds[MINIBATCHES:]) for key in ("documents", "seconds")
-    )
-    return float(documents / seconds)
+    later = rounds[MINIBATCHES:]
+    return float(sum(e["documents"] for e in later) / sum(e["seconds"] for e in later))
 
 
 def peer(kind: str, n_topics: int, n_words: int, batch: int) -> float:
