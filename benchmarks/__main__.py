@@ -93,7 +93,6 @@ def run_all() -> int:
 
 
 def main() -> None:
-    """Run a benchmark, or all of them, or name them."""
     known, (name, *rest) = benchmarks(), sys.argv[1:] or ["list"]
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # others, on cores in use, wait for each other
     os.environ["HF_HUB_OFFLINE"] = "1"

@@ -1,9 +1,7 @@
 """What a reply that cannot be, or should not, does to a study, for each method and rule of sums.
 
-Five clients with made-up documents, of which one lies, in this process: in each exchange before the
-first round, in all rounds, or at the end. Where nothing is wrong, a study ends with a model, all
-honest clients take part in it to the end, an event names the liar, and documents are as well
-divided as when the liar is away (purity of the honest clients' main topics).
+Where nothing is wrong, a study ends with a model, all honest clients take part in it to the end, an
+event names the liar, and documents are as well divided as when the liar is away.
 """
 
 from __future__ import annotations
@@ -135,7 +133,6 @@ def other_type(array: Any) -> Any:
 
 
 def other_form(value: Any) -> Any:
-    """Send dense for rows, and rows for what is dense."""
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return Rows(np.arange(len(value)), value, len(value))
     return value.dense() if isinstance(value, Rows) else value

@@ -1,14 +1,8 @@
 """Clusters of short texts: whether they depend on how texts are spread, and small ones.
 
-First, twenty thousand texts at 1 client (pooled), 2, 10 and 50 of even size, and at 10 whose labels
-are skewed (Dirichlet 0.1). Labels are compared with those of one client; k-means also with
-scikit-learn's from the same start. Policies require one document per sum, where the result is
-exact, and ten, as by default. Bytes are of one client's reply in a round: as computed from its
-shape, and as sent between machines, with all that is around it.
-
-Then many small clusters at four clients: 44 subjects (AgNews, Biomedical, StackOverflow), 28 texts
-of each on average, as in the set Tweet of 89, from 283 down to 7. Policies are those by default: a
-cluster needs ten documents, of one client, or with secure aggregation of all, which is simulated.
+Labels are compared with those of one client; k-means also with scikit-learn's from the same start.
+The second table has 44 subjects, 28 texts of each on average, as in the set Tweet of 89, from 283
+down to 7. A cluster needs ten documents, of one client, or with secure aggregation of all.
 """
 
 from __future__ import annotations
@@ -75,7 +69,6 @@ def watched(function: str, sizes: list[int]) -> Any:
 def clustered(
     method: dict[str, Any], clients: dict[str, Corpus], policy: Policy, **how: Any
 ) -> tuple[TopicModel, float]:
-    """Return a model, and the seconds of training."""
     study = Study.make(method=method | {"coherence": "nothing"}, **how)
     begun = time.perf_counter()
     model = train(study, clients, policies=dict.fromkeys(clients, policy))

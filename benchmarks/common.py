@@ -157,7 +157,6 @@ def write(given: argparse.Namespace, lines: Iterable[str], name: str = "") -> No
 
 
 def mean_and_range(values: Sequence[float], digits: int = 3) -> str:
-    """Write a mean with the smallest and largest value, if there are several."""
     mean = f"{np.mean(values):.{digits}f}"
     between = f" ({min(values):.{digits}f} to {max(values):.{digits}f})"
     return mean + between * (len(values) > 1)
@@ -203,7 +202,6 @@ class Worker:
         return self.answer()
 
     def answer(self) -> Any:
-        """Return the next answer."""
         line = cast("IO[str]", self.process.stdout).readline()
         if not line:
             raise SystemExit(f"A process of this benchmark ended with {self.process.wait()}.")

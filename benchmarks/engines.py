@@ -87,15 +87,12 @@ def children(process: int) -> list[str]:
 
 
 def led(carrier: Carrier, rounds: int, folder: Path) -> dict[str, Any]:
-    """Measure over an engine's carrier; return what it took."""
     with leading(CarriedTransport(carrier), CLIENTS, folder) as clients:
         echo(clients, 1)
         return {"began": time.time(), **latencies(clients, rounds)}
 
 
 def answering(name: str, rounds: int, folder: Path) -> Callable[[bytes], bytes]:
-    """Return what answers a client's bundles."""
-
     def program(clients: Exchange) -> None:
         echo(clients, 1)
         latencies(clients, rounds)

@@ -102,7 +102,6 @@ def answer(name: str) -> dict[str, Any]:
 
 
 def export(folder: Path, rounds: int) -> tuple[Any, list[list[str]]]:
-    """Train a model and export it; return it with its documents."""
     from fedtopics import LDA
     from fedtopics.datasets import synthetic_lda
 

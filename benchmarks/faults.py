@@ -1,11 +1,4 @@
-"""What happens when a process dies, sleeps, is asked to end, or cannot write: a row a fault.
-
-A server and three clients, or three participants without a server, are processes of this machine
-with mutual TLS and synthetic documents. A row is wrong if a process prints a traceback, hangs or
-ends otherwise than it should; if a line of events or ledgers is no JSON, a round is missing, or
-somebody has another model than the others; if weights differ from those without a fault although
-nobody missed a round.
-"""
+"""What happens when a process dies, sleeps, is asked to end, or cannot write: a row a fault."""
 
 # mypy: disable-error-code="func-returns-value"
 
@@ -152,7 +145,6 @@ class Stage:
             self.started[name].wait()
 
     def rounds(self) -> list[dict[str, Any]]:
-        """Return the rounds in whole lines of the teller's events."""
         place = self.folder / self.teller
         found = [*place.glob("events.jsonl"), *place.glob("state/events.jsonl")]
         whole = found[0].read_text("utf-8").rpartition("\n")[0] if found else ""
@@ -160,7 +152,6 @@ class Stage:
         return [event for event in events if event["event"] == "round"]
 
     def last(self) -> int:
-        """Return the last round that is done."""
         return max((event["round"] for event in self.rounds()), default=-1)
 
     def until_round(self, number: int) -> None:
@@ -180,7 +171,6 @@ class Stage:
             time.sleep(0.05)
 
     def finish(self) -> None:
-        """Wait until all have ended, and look at how."""
         for name in self.started:
             if (code := self.ended(name).returncode) != self.codes[name]:
                 self.wrong.append(f"{name} ended with {code}")
@@ -296,7 +286,6 @@ def sleep(process: Any) -> None:
 
 
 def fill(stage: Stage, who: str) -> None:
-    """Let a process write no more, and wait until it has ended."""
     resource.prlimit(stage.started[who].pid, resource.RLIMIT_FSIZE, (FULL, FULL))
     if (code := stage.ended(who).returncode) != 1:
         stage.wrong.append(f"{who}, which could not write, ended with {code}")

@@ -1,9 +1,7 @@
 """Real federated studies of five client processes: seconds, bytes, loss, by setting.
 
-A server and five clients, each a process with one thread, over mutual TLS: 5,000 words, 50 topics,
-hidden layers of 100, 64 documents a round. First where a round's time goes with each way to
-normalise, then what several local steps a round save, then the same through a relay that hands
-bytes over 25 ms later each way.
+First where a round's time goes with each way to normalise, then what several local steps a round
+save, then the same through a relay.
 """
 
 from __future__ import annotations
@@ -150,7 +148,6 @@ def events_of(out: Path) -> list[dict[str, Any]]:
 
 
 def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return medians of a round's parts, and totals."""
     rounds = [event for event in events if event["event"] == "round"]
     last = next(event for event in events if event["event"] == "validation")
 

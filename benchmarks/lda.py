@@ -1,8 +1,7 @@
 """Documents per second of LDA: ours over five clients, scikit-learn's and tomotopy's pooled.
 
-The corpus is the synthetic experiment's (50 topics, 5,000 words, 200 words a document). Contestants
-take turns, each in a process of its own with two threads; the table has medians. A document counts
-each time it is looked at; TSS says how far one look at each document brings the topics.
+Contestants take turns, each in a process of its own. A document counts each time it is looked at;
+TSS says how far one look at each document brings the topics.
 """
 
 from __future__ import annotations
@@ -95,7 +94,6 @@ CONTESTANTS: dict[str, Callable[[sparse.csr_array, int], Found]] = {
 
 
 def timed(name: str, corpus: str, out: str, seed: int) -> float:
-    """Run one contestant; keep its topics and return its seconds."""
     seconds, beta = CONTESTANTS[name](sparse.csr_array(sparse.load_npz(corpus)), seed)
     np.save(out, beta)
     return seconds

@@ -82,7 +82,6 @@ def run(clients: int, name: str, drawn: int | None) -> dict[str, Any]:
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw seconds a round and memory over the number of clients."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4))

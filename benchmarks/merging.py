@@ -1,10 +1,6 @@
 """Each client's own model, these models merged by similar topics, and one federated model.
 
-Twenty topics of 20ng, whose groups are spread unevenly over five clients (Dirichlet, alpha 0.3), or
-whose documents are spread evenly. A client alone is scored on all documents, as the others are;
-mean over the clients. NPMI (by document) and different words of the ten words that each model
-shows, which documents chose but of merged ones, and of ten words by a relevance that is the same
-for all; NMI of each document's main topic with its group.
+A client alone is scored on all documents, as the others are; mean over the clients.
 """
 
 from __future__ import annotations
@@ -56,8 +52,6 @@ documents. Command: `make bench NAME=merging DATA=folder`."""
 
 @dataclass(frozen=True)
 class Bench:
-    """Documents at clients, and how models are trained and scored."""
-
     clients: Mapping[str, Corpus]
     labels: Sequence[str]  # of all documents, client after client
     rounds: int | None  # the method's own, if None

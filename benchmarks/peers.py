@@ -56,7 +56,6 @@ class Prepared:
         return {"train_bow": self.bag[rows], "train_texts": texts, "vocab": self.words}
 
     def every(self, assigned: Any) -> Array:
-        """Add the documents without a word, for a peer that has nothing else to go by."""
         topics = np.full(len(self.texts), OUTLIER)
         topics[self.known] = assigned
         return topics

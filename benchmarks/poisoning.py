@@ -1,14 +1,7 @@
 """What clients that lie do to models, for each way to add up replies.
 
-Documents of 20ng, a newsgroup for each client, at one client a newsgroup or spread evenly; 1 of 5
-clients or 2 of 10 lie. They know all other replies and lie together, in every sum of a study, from
-the first on, with the attacks of ByzFL: what the other clients' documents add on average or by how
-much they differ, turned round or multiplied. Lies are brought within what a reply can hold; the
-largest number where there is no bound is 1e30. In place of exchanged labels, which topics do not
-need, liars exchange the words of their documents. Scores are of the honest clients' documents
-alone: purity of their main topics, NPMI of ten words of these, and how similar topics are to the
-documents' main topics when nobody lies in the same study and replies are just added up (TSS, a
-document).
+Lies are brought within what a reply can hold; the largest number where there is no bound is 1e30.
+In place of exchanged labels, which topics do not need, liars exchange their documents' words.
 
 References
 ----------
@@ -202,7 +195,6 @@ class Lies:
         self.refused = 0  # lies that were seen to be none
 
     def hear(self, event: dict[str, Any]) -> None:
-        """Count what was refused."""
         self.refused += event["event"] in REFUSED and event["client"].startswith("liar")
 
     def begin(self, function: str, template: Template | None) -> None:
@@ -292,7 +284,6 @@ class Bench:
         self._references: dict[Task, TopicModel] = {}
 
     def clients(self, task: Task) -> dict[str, Corpus]:
-        """Return the clients' documents; liars are the last ones by name."""
         n, liars = LIARS[task.liars]
         labels = np.array(self.documents.labels.to_pylist())  # type: ignore[union-attr]
         rng = np.random.default_rng(task.seed)
@@ -324,7 +315,6 @@ class Bench:
         return robustly(study, doors, task.rule, lies.hear, partial(Told, lies)), clients
 
     def measure(self, task: Task) -> dict[str, Any]:
-        """Train, and score the honest clients' topics."""
         reference, lies = self.reference(task), Lies(task)
         try:
             model, clients = self.train(task, lies)
@@ -348,7 +338,6 @@ class Bench:
         return found | {"refused": lies.refused}
 
     def reference(self, task: Task) -> TopicModel:
-        """Return the model of the same study when nobody lies and replies are added up."""
         honest = replace(task, attack=NOBODY, rule="none")
         if honest not in self._references:
             self._references = {honest: self.train(honest, Lies(honest))[0]}
@@ -371,7 +360,6 @@ def main_topics(model: TopicModel, corpora: list[Corpus]) -> NDArray[np.int64]:
 
 
 def shares(main: NDArray[np.int64]) -> Vectors:
-    """Return which share of documents has which main topic."""
     return np.bincount(main, minlength=N_TOPICS) / len(main)
 
 

@@ -1,11 +1,8 @@
 """Topics with differential privacy: how good they are, by epsilon, beside no document at all.
 
-NPMI (within documents) and different words of the ten words shown, NMI and accuracy of each
-document's main topic with its label; of drawn documents the similarity of topics with the true
-ones. All documents are at one client: sums do not depend on it, but of n clients a third may be
-missing, so when all are there the noise is up to 1.5 times the variance (--clients 3). The control
-are public words, clustered by their vectors and weighted by how often they occur, with noise: no
-document is clustered. What is in ``results/private.jsonl`` is not run again.
+All documents are at one client: sums do not depend on it, but of n clients a third may be missing,
+so when all are there the noise is up to 1.5 times the variance (--clients 3). The control are
+public words, clustered by their vectors and weighted by how often they occur, with noise.
 """
 
 from __future__ import annotations
@@ -81,14 +78,12 @@ def documents(path: Path, embedded: bool) -> tuple[Corpus, list[list[str]]]:
 
 
 def made(corpora: Any, method: dict[str, Any], epsilon: float | None, seed: int) -> Any:
-    """Train on documents of one client or more."""
     bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
     study = Study.make(seed=seed, method=method, secure=len(corpora) > 1, **bound)
     return train(study, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))
 
 
 def spread(corpus: Corpus, clients: int) -> dict[str, Corpus]:
-    """Give the documents to so many clients."""
     return {"one": corpus} if clients == 1 else split_clients(corpus, n_clients=clients, by="even")
 
 

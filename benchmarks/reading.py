@@ -1,9 +1,4 @@
-"""Which words of topics are shown: the ten first, or the most coherent ten of the fifteen first.
-
-Each trained model is read both ways by the library itself, at clients with the usual policy: one
-half of each client's documents chooses, the other is what the scores are of. What has a row is not
-run again, so that it can be done in pieces.
-"""
+"""Which words of topics are shown: the ten first, or the most coherent ten of the fifteen first."""
 
 from __future__ import annotations
 
@@ -95,7 +90,6 @@ def npmi(study: Study, corpora: Sequence[Corpus], words: list[list[str]]) -> flo
 
 
 def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) -> dict[str, Any]:
-    """Train a model, or take that in the folder, read it both ways, and score it."""
     if not folder.exists():
         train(study, corpora).save_pretrained(folder)
     model = TopicModel.from_pretrained(folder)

@@ -31,7 +31,6 @@ QUALITY = 50
 
 
 def opened(browser: Browser, page: Path, width: int, scheme: str) -> Page:
-    """Open the report; light up what is hovered over in the map, where there is room."""
     shown = browser.new_page(
         viewport={"width": width, "height": 900},
         color_scheme=scheme,  # type: ignore[arg-type]
@@ -71,7 +70,7 @@ def shot(page: Page) -> Image.Image:
 def save(picture: Image.Image, folder: Path, name: str) -> None:
     """Write a picture, smaller than it was, and say how large it is."""
     path, size = folder / f"report-{name}.webp", [round(side * SCALE) for side in picture.size]
-    small = picture.convert("RGB").resize(tuple(size), Image.Resampling.LANCZOS)
+    small = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
     small.save(path, quality=QUALITY, method=6)
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB", flush=True)
 

@@ -173,7 +173,6 @@ def latencies(clients: Clients, rounds: int) -> dict[str, Any]:
 
 
 def our_clients(numbers: list[int], port: int, folder: str, n: int, blocks: list[Block]) -> None:
-    """Be some of the clients, a thread each."""
     place = Path(folder)
 
     def program(clients: Exchange) -> None:
@@ -300,14 +299,12 @@ def contestant(
 
 
 def start(kind: str, n: int, blocks: list[Block], folder: Path) -> Worker:
-    """Start a contestant, with a folder for ledgers and a log, and the certificates."""
     own = Path(tempfile.mkdtemp(prefix=kind, dir=folder))
     (own / "pki").symlink_to(folder / "pki")
     return Worker(contestant, kind, n, blocks, str(own))
 
 
 def compare(clients: int, floats: int, folder: Path, turns: int) -> dict[str, Any]:
-    """Let the two take turns; fresh processes, so that their peak of memory is this size's."""
     blocks: list[Block] = [(WARMING, floats), *turns * [(EXCHANGES[clients], floats)]]
     contestants = {kind: start(kind, clients, blocks, folder) for kind in ("bare", "ours")}
     seconds: dict[str, list[float]] = {kind: [] for kind in contestants}

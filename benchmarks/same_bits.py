@@ -178,7 +178,6 @@ def local(place: Path, case: str, folder: Path) -> TopicModel:
 
 
 def resumed(place: Path, case: str, folder: Path) -> TopicModel:
-    """Train, break off in the third round, go on."""
     study = Study.read(study_file(place, folder, case))
 
     def break_off(event: dict[str, Any]) -> None:
@@ -340,7 +339,6 @@ def digest(model: TopicModel, corpus: Corpus) -> str:
 
 
 def measure(case: Callable[[Path], TopicModel], corpus: Corpus) -> str:
-    """Train a case; return the digest of the model after it was written and read, or an error."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             model = case(Path(folder)).save_pretrained(Path(folder) / "saved")

@@ -1,10 +1,7 @@
 """From 22 thousand to 2.2 million documents: speed and memory of whole federated runs and of peers.
 
-Five clients' Parquet files of 100-word texts are read, counted, agreed on and trained on (20,000
-words, 25 topics; the largest experiment of the gFedNTM paper has as many documents); words are
-those that five documents of a client have. Compared with scikit-learn's mini-batch NMF and
-tomotopy's LDA on all files at once, with the words of five documents. Each contestant runs in a
-process of its own, whose peak memory is what the operating system says.
+The largest experiment of the gFedNTM paper has as many documents. Each contestant runs in a process
+of its own, whose peak memory is what the operating system says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a participant computes for a masked sum: masks, digest, challenge, products, keys, shares.
 
-Processor time, one thread, the median of a few turns. The targets are those for masking and
-checking together at 0.8 million numbers.
+The targets are those for masking and checking together at 0.8 million numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ class Row(NamedTuple):
 
 
 def milliseconds(task: Callable[[], object]) -> float:
-    """Return the median processor time of a few turns, after one that does not count."""
     task()
     ends = [time.process_time()]
     for _ in range(TURNS):

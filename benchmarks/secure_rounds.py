@@ -1,10 +1,7 @@
 """What secure aggregation costs whole rounds: studies with and without, turn by turn, over TLS.
 
-A server and five clients, each a process with one thread, train on 20ng (or synthetic documents),
-once masked and once not, with the same minibatches. The two take turns in blocks of rounds: at the
-end of a block the server waits for the next one, so that a noisy machine disturbs both. The first
-round of a block is left out, as clients begin it while they wait. At the end both have a model: how
-far its weights are apart is said.
+At the end of a block the server waits for the next one, so that a noisy machine disturbs both. The
+first round of a block is left out, as clients begin it while they wait.
 """
 
 from __future__ import annotations
@@ -156,7 +153,6 @@ def take_part(part: str, address: str, folder: str, out: str, study: Any, block:
 
 
 def compared(task: dict[str, Any], folder: Path, rounds: int, block: int) -> dict[str, Any]:
-    """Let a masked and a plain study take turns; return what both cost, and how they differ."""
     method = METHODS[task["method"]] | {"max_rounds": rounds, "coherence": "nothing"}
     method |= {"batch_size": task["batch"]} if task["batch"] else {}
     limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1.0}
@@ -185,7 +181,6 @@ def compared(task: dict[str, Any], folder: Path, rounds: int, block: int) -> dic
 
 
 def prepare(folder: Path, data: Path | None, each: int) -> None:
-    """Write the clients' documents and certificates."""
     pki.create(folder / "pki", ["localhost"])
     if data is None:
         tokens = pa.chunked_array(tokenised(bag_of_words(each * len(NAMES), WORDS)))

@@ -65,7 +65,6 @@ def fitted(scenario: str, corpora: Mapping[str, Corpus], seed: int, rounds: int)
 def scores(
     model: TopicModel, corpora: Mapping[str, Corpus], beta: NDArray[np.float64] | None
 ) -> Scores:
-    """Score the documents' main topics, and the topics where the true ones are known."""
     main = np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora.values()])
     labels = np.repeat(np.arange(len(corpora)), [len(corpus) for corpus in corpora.values()])
     found = {"purity": purity(labels, main), "nmi": normalised_mutual_information(labels, main)}

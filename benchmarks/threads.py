@@ -1,8 +1,7 @@
 """What other processes do to `fedtopics demo`: alone, and beside as many busy ones as cores.
 
 Three ways take turns: as the command does it by itself; with a thread a core that wait asleep; and
-with a thread a core that wait in a busy loop, which is what torch does by itself. Busy processes
-count, a thread each.
+with a thread a core that wait in a busy loop, which is what torch does by itself.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ def demo(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def cells_of(rows: list[dict[str, Any]], way: str) -> list[str]:
-    """Return a line of the table: medians of turns, and ratios to those alone."""
     cells = [way]
     for what in ("training", "whole", "processor"):
         alone, busy = (

@@ -1,10 +1,8 @@
 """Seconds until topics are nearly as good as they will be: 95 % of the last NPMI.
 
-Five even clients in one process train on 20ng, 20 topics. States of some rounds are kept; once
-training is over, each becomes a model, as if training had ended there, whose ten first words a
-topic are scored on all documents. Seconds are those of counting, agreeing and training until the
-round, and of the last exchanges, without what keeping the states took; of the process, which has
-one thread and may have to share its computer.
+States of some rounds are kept; once training is over, each becomes a model, as if training had
+ended there. Seconds are those of counting, agreeing and training until the round, and of the last
+exchanges, without what keeping the states took.
 """
 
 from __future__ import annotations
@@ -93,7 +91,6 @@ class Bench:
         return {"points": points, "threads": int(os.environ["OMP_NUM_THREADS"])}
 
     def engine(self, study: Study) -> LocalClients:
-        """Return the clients, who have not yet counted their documents."""
         return LocalClients(common.doors_of(study, self.clients, OPEN_POLICY))
 
     def models(self, study: Study, run: Keeping) -> Iterator[TopicModel]:
@@ -107,7 +104,6 @@ class Bench:
             yield clients.round(kept.round + 1, work)[0]
 
     def scores(self, model: TopicModel) -> list[float]:
-        """Return NPMI of the words that the model shows, and of the most probable ones."""
         texts = [text for each in self.clients.values() for text in each.documents.to_pylist()]
         both = model.topics(SHOWN), model.topics(SHOWN, 1)
         return [round(common.topic_scores(words, texts)["npmi"], 4) for words in both]

@@ -1,8 +1,6 @@
 """Titles and questions: the mixture beside clusters and networks, with and without it as a start.
 
-Twenty topics of the titles of papers (m10), of news (AgNews) and of questions (Stack Overflow), all
-at one client: sums do not depend on it. Scores are those of ten words shown, as the model chooses
-them, and NMI of each document's main topic with its label. A run that has a row is not run again.
+All texts are at one client: sums do not depend on it. Words are shown as the model chooses them.
 """
 
 from __future__ import annotations

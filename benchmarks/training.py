@@ -63,7 +63,6 @@ def nodes(way: str, path: str) -> float:
 
 
 def timed(way: str, study: Any, corpora: list[Any], **policy: int) -> float:
-    """Train in this process; return documents per second, without those of the first pass."""
     from fedtopics import Policy, train
 
     clients = {f"client{number}": corpus for number, corpus in enumerate(corpora)}

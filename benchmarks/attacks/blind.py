@@ -90,7 +90,6 @@ def documents(counts: Bag, member: NDArray[np.float64]) -> Bag:
 
 
 def attack(counts: Bag, actual: Bag, share: float) -> tuple[int, int]:
-    """Return how many signals were found, and how many documents are right to the last count."""
     member = signals(counts, share)
     if not member.shape[1]:
         return 0, 0

@@ -119,13 +119,11 @@ def wholest(tried: list[Numbers]) -> Numbers:
 
 
 def exactly(found: Numbers, actual: Numbers) -> int:
-    """Count the documents that are found to the last count."""
     known = {row.tobytes() for row in found + 0.0}
     return sum(row.tobytes() in known for row in actual + 0.0)
 
 
 def near(found: Numbers, vectors: Numbers) -> int:
-    """Count the embeddings that something found points to."""
     cosine = np.abs(unit_rows(np.asarray(found, float)) @ unit_rows(vectors).T)
     return len({int(row.argmax()) for row in cosine if row.max() > NEAR})
 

@@ -1,11 +1,8 @@
 """Guess whether a document was there, from all that leaves with privacy: epsilon from below.
 
-Two corpora differ by one document. Studies are run on both, with new secrets each time: clients'
-halves, stages, budget, noise and fixed-point numbers are the real ones, later questions follow from
-earlier sums; two of three clients give their parts of the noise, which is enough. Masks and the
-network are left out: they cancel. The guess is the best one there is, the likelihood ratio; how
-often it is right and wrong bounds epsilon from below, with confidence (Clopper and Pearson). With
-noise made too small on purpose, the bound has to be above what is claimed.
+New secrets are drawn each time; later questions follow from earlier sums; two of three clients give
+their parts of the noise, which is enough. Masks and the network are left out: they cancel. The
+guess is the best one there is, the likelihood ratio.
 """
 
 from __future__ import annotations
@@ -146,7 +143,6 @@ def unit(rows: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def half_of(case: Case, name: str, texts: list[list[str]]) -> Half:
-    """Make a client's half, which has taken up the public words."""
     of_words = dict(zip(PUBLIC, vectors(), strict=True))
     found = np.array([np.sum([of_words[word] for word in text], axis=0) for text in texts])
     corpus = Corpus.of(texts).with_embeddings(unit(found))

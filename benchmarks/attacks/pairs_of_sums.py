@@ -63,7 +63,6 @@ def isolated(sums: Numbers, counts: Numbers) -> Numbers:
 
 
 def replies(tap: Tap) -> tuple[Numbers, Numbers]:
-    """Return all sums of clusters that left, and of how many documents they are."""
     found = [reply for _, reply in tap.replies("cluster_sums")]
     sums = np.concatenate([reply["sums"].reshape(-1, DIMENSION) for reply in found])
     return sums, np.concatenate([reply["counts"].ravel() for reply in found])
@@ -136,7 +135,6 @@ def read_few(n_clusters: int, policy: Policy, more: int, skewed: bool) -> str:
 
 
 def sums_of(tap: Tap) -> list[tuple[Any, Any]]:
-    """Return payloads and replies of sums, without those that count."""
     return [(asked, reply) for asked, reply in tap.replies("cluster_sums") if "sums" in reply]
 
 

@@ -58,13 +58,11 @@ def minibatch_counts(tap: Tap) -> Bag:
 
 
 def solve(member: NDArray[np.bool_], counts: Bag) -> Bag:
-    """Solve for documents by least squares, shape (n_documents, n_words)."""
     found: Bag = np.linalg.lstsq(member.astype(float), counts, rcond=1e-9)[0]
     return found
 
 
 def judge(found: Bag, actual: Bag) -> Found:
-    """Compare what was found with the documents, row by row."""
     rounded = np.round(found)
     sure = (np.abs(found - rounded) < CERTAIN).all(1)
     true = {row.tobytes() for row in actual}

@@ -65,7 +65,6 @@ class Summed:
         return self.counted(texts[:: -(-len(texts) // CANDIDATES)])
 
     def outside(self) -> Numbers:
-        """Return such documents that are in no sum."""
         return self.counted(tokens(self.others))
 
     def usual(self, n: int) -> Numbers:

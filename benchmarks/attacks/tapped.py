@@ -57,7 +57,6 @@ class Tap:
         return tapped
 
     def replies(self, function: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        """Yield payloads and replies of a function's calls."""
         for _, given, reply in self.calls:
             if given[0] == function and reply is not None:
                 yield given[1], reply
@@ -115,12 +114,10 @@ def membership(
 
 
 def vocabulary_of(calls: Sequence[tuple[str, tuple[Any, ...], Any]]) -> list[str]:
-    """Return the agreed words, which the client was told."""
     return next(list(given[1]["words"]) for _, given, _ in calls if given[0] == "adopt")
 
 
 def rows_of(reply: Mapping[str, Any]) -> Rows:
-    """Return the rows of words that a reply has."""
     found = reply.get("counts") or reply["weights"]["encoder_words"]
     if isinstance(found, Rows):
         return found
