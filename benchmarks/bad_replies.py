@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -166,7 +166,7 @@ def documents(number: int, reply: Reply) -> Reply:
 
 
 def theta(reply: Reply) -> Reply:
-    return reply | {name: first(-1000.0, part) for name, part in reply.items() if name == "theta"}
+    return reply | ({"theta": first(-1000.0, reply["theta"])} if "theta" in reply else {})
 
 
 AWAY, HONESTLY = "the liar is away", "nobody lies"
@@ -193,8 +193,7 @@ LIES = {
     "a billion documents": Lie((WORDS, NUMBERS), partial(documents, 10**9)),
     **{
         f"{title}, {when}": Lie((when,), change)
-        for title, change in ANYWHERE.items()
-        for when in (BEFORE, ROUNDS, END)
+        for (title, change), when in product(ANYWHERE.items(), (BEFORE, ROUNDS, END))
     },
     "a gradient is 1e30": Lie((GRADIENTS,), partial(arrays, partial(first, 1e30))),
     "gradients times -100": Lie((GRADIENTS,), partial(arrays, turned)),
@@ -227,18 +226,17 @@ class LyingDoor:
 
 
 @cache
-def corpora(more: Sequence[str] = ()) -> dict[str, Corpus]:
+def corpora() -> dict[str, Corpus]:
     """Draw each client's documents: of a theme each, whose words and point are its own."""
     rng = np.random.default_rng(7)
     centres = rng.standard_normal((THEMES, DIMENSION))
     found = {}
-    for name in [*sorted((*HONEST, LIAR)), *more]:
+    for name in sorted((*HONEST, LIAR)):
         themes = rng.integers(THEMES, size=DOCUMENTS)
         texts = [
             [f"theme{theme}word{number}" for number in rng.integers(20, size=15)]
-            + [f"common{number}" for number in rng.integers(20, size=5)]
-            for theme in themes
-        ]
+            + [f"common{number}" for number in rng.integers(20, size=5)] for theme in themes
+        ]  # fmt: skip
         vectors = centres[themes] + rng.normal(0, 0.5, (DOCUMENTS, DIMENSION))
         labelled = replace(Corpus.of(texts), labels=pa.chunked_array([themes.astype(str)]))
         found[name] = labelled.with_embeddings(vectors.astype(np.float32))

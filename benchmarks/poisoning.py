@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -78,8 +78,7 @@ purity of 0 and an NPMI of -1. Command: `make bench NAME=poisoning DATA=folder`.
 Vectors = NDArray[np.float64]  # (n_clients, n_numbers): what a document adds, on average
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     method: str
     split: str
     liars: str
@@ -206,11 +205,9 @@ class Lies:
             return own
         honest = np.stack([flat(each) / max(each["documents"], 1) for each in self.honest.values()])
         name = self._task.attack
-        if name in OPTIMAL:
-            vector = OPTIMAL[name](honest, self._factor(name, honest, own))
-        else:
-            vector = ATTACKS[name](honest, self._rng)
-        return self._said(own, vector)
+        if name in ATTACKS:
+            return self._said(own, ATTACKS[name](honest, self._rng))
+        return self._said(own, OPTIMAL[name](honest, self._factor(name, honest, own)))
 
     def _said(self, own: dict[str, Any], vector: Vectors) -> dict[str, Any]:
         if self._exchange[0] == "forward":
@@ -238,8 +235,7 @@ class Lies:
             for name, reply in {**self.honest, **liars}.items():
                 total.add(name, reply)
             found = total.total()
-            distance = np.linalg.norm(flat(found) / found["documents"] - honest.mean(0))
-            return float(distance)
+            return float(np.linalg.norm(flat(found) / found["documents"] - honest.mean(0)))
 
         return moved
 
@@ -273,21 +269,19 @@ class Between:
         return reply
 
 
-@dataclass
 class Bench:
     """Documents, and what was trained on them without lies."""
 
-    documents: Corpus
-    quick: bool
-
-    def __post_init__(self) -> None:
+    def __init__(self, documents: Corpus, quick: bool) -> None:
+        self.documents, self.quick = documents, quick
         self._references: dict[Task, TopicModel] = {}
 
     def clients(self, task: Task) -> dict[str, Corpus]:
         n, liars = LIARS[task.liars]
         labels = np.array(self.documents.labels.to_pylist())  # type: ignore[union-attr]
         rng = np.random.default_rng(task.seed)
-        groups = list(dict.fromkeys(sorted(labels, key=order_of)))[:n]
+        order = {group: number for number, group in enumerate(GROUPS)}
+        groups = list(dict.fromkeys(sorted(labels, key=lambda g: order.get(g, len(GROUPS)))))[:n]
         chosen = [rng.permutation(np.flatnonzero(labels == g))[: DOCUMENTS // n] for g in groups]
         if task.split == "even":
             chosen = np.array_split(rng.permutation(np.concatenate(chosen)), n)
@@ -328,17 +322,14 @@ class Bench:
         npmi = np.nan_to_num(coherence_of(model.topics(SHOWN, 1), texts, "npmi", None), nan=-1.0)
         words = reference.vocabulary.words, model.vocabulary.words
         beta = np.nan_to_num(model.beta)
-        scores = {
-            "purity": purity(labels, main),
-            "npmi": npmi[main].mean(),
-            "tss": shares(before)
-            @ [topic_similarity(t[None], beta, *words) for t in reference.beta],
-        }
+        similar = [topic_similarity(topic[None], beta, *words) for topic in reference.beta]
+        share = np.bincount(before, minlength=N_TOPICS) / len(before)
+        scores = {"purity": purity(labels, main), "npmi": npmi[main].mean(), "tss": share @ similar}
         found = {name: round(float(score), 4) for name, score in scores.items()}
         return found | {"refused": lies.refused}
 
     def reference(self, task: Task) -> TopicModel:
-        honest = replace(task, attack=NOBODY, rule="none")
+        honest = task._replace(attack=NOBODY, rule="none")
         if honest not in self._references:
             self._references = {honest: self.train(honest, Lies(honest))[0]}
         return self._references[honest]
@@ -357,14 +348,6 @@ def robustly(
 def main_topics(model: TopicModel, corpora: list[Corpus]) -> NDArray[np.int64]:
     """Return the largest topic of each document."""
     return np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora])
-
-
-def shares(main: NDArray[np.int64]) -> Vectors:
-    return np.bincount(main, minlength=N_TOPICS) / len(main)
-
-
-def order_of(label: str) -> int:
-    return GROUPS.index(label) if label in GROUPS else len(GROUPS)
 
 
 def exchanged(corpus: Corpus, seed: int) -> Corpus:
@@ -427,9 +410,8 @@ def against(
     usual = {row["seed"]: row for row in rows if (row["attack"], row["rule"]) == (attack, "none")}
     return [
         [row.get(score, WORST[score]) - usual[row["seed"]][score] for score in ("purity", "npmi")]
-        for row in found
-        if row["seed"] in usual
-    ]
+        for row in found if row["seed"] in usual
+    ]  # fmt: skip
 
 
 def of_all(lost: list[list[float]], choose: Callable[[list[float]], float]) -> str:
@@ -449,10 +431,8 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def cell(rows: list[dict[str, Any]]) -> str:
-    if not rows:
-        return "-"
-    if any("failed" in row for row in rows):
-        return "ended"
+    if not rows or any("failed" in row for row in rows):
+        return "ended" if rows else "-"
     return " / ".join(f"{statistics.mean(row[score] for row in rows):.3f}" for score in WORST)
 
 

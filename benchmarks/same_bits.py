@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -27,12 +26,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 
 import fedtopics
 from benchmarks.common import ROOT, arguments
+from benchmarks.federated import free_port
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 
 Cases = dict[str, Callable[[Path], TopicModel]]  # each has an empty folder of its own
@@ -133,20 +132,17 @@ def write_documents(place: Path) -> None:
             vector = (centres[theme] + rng.normal(0, 0.7, DIMENSION)).astype(np.float32)
             round_ = 1 + number * ROUNDS // size
             rows.append({"text": text, "embedding": vector, "round": round_})
-        schema = pa.schema(
-            {"text": pa.string(), "embedding": pa.list_(pa.float32()), "round": "i8"}
-        )
-        pq.write_table(pa.Table.from_pylist(rows, schema), place / f"{name}.parquet")
+        types = {"text": pa.string(), "embedding": pa.list_(pa.float32()), "round": "i8"}
+        file = pa.Table.from_pylist(rows, pa.schema(types))
+        pq.write_table(file, place / f"{name}.parquet")
 
 
 def documents(place: Path, rounds: tuple[int, ...] = (1, 2, 3)) -> dict[str, Corpus]:
     """Return the clients' documents of these rounds, which nothing says of them any more."""
+    wanted = [("round", "in", rounds)]
+    tables = {n: pq.read_table(place / f"{n}.parquet", filters=wanted) for n in CLIENTS}
     columns = Columns(text="text", embedding="embedding")
-    tables = {name: pq.read_table(place / f"{name}.parquet") for name in CLIENTS}
-    return {
-        name: Corpus.of(table.filter(pc.field("round").isin(rounds)), columns)
-        for name, table in tables.items()
-    }
+    return {name: Corpus.of(table, columns) for name, table in tables.items()}
 
 
 def study_file(place: Path, folder: Path, case: str) -> Path:
@@ -200,11 +196,10 @@ def started(place: Path, case: str, first: str, how: str, folder: Path) -> Topic
     return train(study, start=model, vocabulary="keep" if how == "keep" else "agree")
 
 
-def fedtopics_command(*arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """Begin a command; what it says goes nowhere unless asked for."""
+def fedtopics_command(*arguments: object) -> subprocess.Popen[bytes]:
+    """Begin a command; what it says goes nowhere."""
     command = [sys.executable, "-m", "fedtopics", *map(str, arguments)]
-    given = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True} | options
-    return subprocess.Popen(command, **given)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def command_line(place: Path, case: str, folder: Path) -> TopicModel:
@@ -220,75 +215,57 @@ def command_line(place: Path, case: str, folder: Path) -> TopicModel:
 
 def grpc(place: Path, case: str, folder: Path, start: str | None = None) -> TopicModel:
     """Train with a server and three clients, each a process."""
-    study, log = study_file(place, folder, case), folder / "server.log"
-    given: list[object] = ["--insecure", "--listen", "127.0.0.1:0", "--out", folder / "server"]
+    address, policy = f"127.0.0.1:{free_port()}", folder / "policy.toml"
+    server: list[object] = ["--insecure", "--listen", address, "--out", folder / "server"]
     if start is not None:
         local(place, start, folder).save_pretrained(folder / "first")
-        study = study_file(place, folder, case)
-        given += ["--start", folder / "first"]
-    with log.open("w", encoding="utf-8") as said:
-        processes = [fedtopics_command("server", study, *given, "--json", stdout=said)]
-        try:
-            join = ["--insecure", "--server", address(log), "--text", "text"]
-            policy = folder / "policy.toml"
-            policy.write_text("min_documents = 10\n", encoding="utf-8")  # as in one process
-            join += ["--embedding", "embedding", "--round", "round", "--policy", str(policy)]
-            for name in CLIENTS:
-                own = ["--name", name, "--data", place / f"{name}.parquet", "--out", folder / name]
-                processes.append(fedtopics_command("client", *join, *own))
-            if any(process.wait(PATIENCE) for process in processes):
-                raise RuntimeError("a server or client failed")
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
+        server += ["--start", folder / "first"]
+    policy.write_text("min_documents = 10\n", encoding="utf-8")  # as in one process
+    join = ["--insecure", "--server", address, "--text", "text", "--policy", policy]
+    join += ["--embedding", "embedding", "--round", "round"]
+    processes = [fedtopics_command("server", study_file(place, folder, case), *server)]
+    for name in CLIENTS:
+        own = ["--name", name, "--data", place / f"{name}.parquet", "--out", folder / name]
+        processes.append(fedtopics_command("client", *join, *own))
+    try:
+        if any(process.wait(PATIENCE) for process in processes):
+            raise RuntimeError("a server or client failed")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
     models = [TopicModel.from_pretrained(folder / who / "model") for who in ("server", *CLIENTS)]
     if len({digest(model, documents(place)["east"]) for model in models}) > 1:
         raise RuntimeError("server and clients have different models")
     return models[0]
 
 
-def address(log: Path) -> str:
-    """Wait until a server says where it listens."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        if found := re.search(r'"address": "127\.0\.0\.1:(\d+)"', log.read_text(encoding="utf-8")):
-            return f"127.0.0.1:{found[1]}"
-        time.sleep(0.05)
-    raise TimeoutError("the server does not listen")
-
-
 def estimators(place: Path) -> Iterator[tuple[str, Callable[[Path], TopicModel]]]:
     """Yield a case for each estimator and way to fit it."""
     seeds = [["w001", "w002"], ["w031", "w032"]]
-    sees: dict[str, Any] = {"embedding_dimension": DIMENSION, "max_rounds": 8}
-    made: dict[str, Callable[[], Any]] = {
-        "ProdLDA": partial(fedtopics.ProdLDA, max_rounds=8),
-        "NeuralLDA": partial(fedtopics.NeuralLDA, max_rounds=8),
-        "CombinedTM": partial(fedtopics.CombinedTM, **sees),
-        "ZeroShotTM": partial(fedtopics.ZeroShotTM, **sees),
-        "LDA": partial(fedtopics.LDA, max_rounds=8),
-        "FLDA": partial(fedtopics.FLDA, max_rounds=2, min_new_documents=20),
-        "GuidedLDA": partial(fedtopics.GuidedLDA, seeds),
-        "MixtureTM": partial(fedtopics.MixtureTM, **sees),
-        "ShortTextClustering": partial(fedtopics.ShortTextClustering, **sees),
-    }
+    briefly: dict[str, Any] = {"max_rounds": 8}
+    sees = briefly | {"embedding_dimension": DIMENSION}
+    settings = {
+        "ProdLDA": briefly, "NeuralLDA": briefly, "CombinedTM": sees, "ZeroShotTM": sees,
+        "LDA": briefly, "FLDA": {"max_rounds": 2, "min_new_documents": 20},
+        "GuidedLDA": {"seed_topics": seeds}, "MixtureTM": sees, "ShortTextClustering": sees,
+    }  # fmt: skip
 
-    def fit(name: str, _: Path) -> TopicModel:
-        found: TopicModel = made[name]().fit(documents(place)["east"]).model_
-        return found
+    def made(name: str) -> Any:
+        return getattr(fedtopics, name)(**settings[name])
 
-    def fit_clients(name: str, _: Path) -> TopicModel:
+    def fit(name: str, _: Path) -> Any:
+        return made(name).fit(documents(place)["east"]).model_
+
+    def fit_clients(name: str, _: Path) -> Any:
         policies = dict.fromkeys(CLIENTS, Policy(min_documents=5, min_document_frequency=6))
-        found: TopicModel = made[name]().fit_clients(documents(place), policies=policies).model_
-        return found
+        return made(name).fit_clients(documents(place), policies=policies).model_
 
-    def partial_fit(name: str, _: Path) -> TopicModel:
-        begun = made[name]().partial_fit_clients(documents(place, (1,)))
-        found: TopicModel = begun.partial_fit_clients(documents(place, (2, 3))).model_
-        return found
+    def partial_fit(name: str, _: Path) -> Any:
+        begun = made(name).partial_fit_clients(documents(place, (1,)))
+        return begun.partial_fit_clients(documents(place, (2, 3))).model_
 
-    for name in made:
+    for name in settings:
         yield f"{name}/fit", partial(fit, name)
         yield f"{name}/fit_clients", partial(fit_clients, name)
     for name in ("LDA", "FLDA", "MixtureTM"):
@@ -350,15 +327,13 @@ def measure(case: Callable[[Path], TopicModel], corpus: Corpus) -> str:
 
 def compare(found: Mapping[str, str], known: Mapping[str, str], complete: bool) -> int:
     """Print which digests differ; return how many. A case that failed is not the same."""
-    names = found.keys() | known.keys() if complete else found.keys()
-    differ = 0
-    for name in sorted(names):
-        before, after = known.get(name, "missing"), found.get(name, "missing")
-        if before != after or after.startswith("error"):
-            differ += 1
-            print(f"differs: {name}: {before[:24]} -> {after[:24]}")
-    print(f"{len(names) - differ} of {len(names)} are the same")
-    return differ
+    names = sorted(found.keys() | known.keys() if complete else found.keys())
+    both = {name: (known.get(name, "missing"), found.get(name, "missing")) for name in names}
+    differ = {n: (a, b) for n, (a, b) in both.items() if a != b or b.startswith("error")}
+    for name, (before, after) in differ.items():
+        print(f"differs: {name}: {before[:24]} -> {after[:24]}")
+    print(f"{len(names) - len(differ)} of {len(names)} are the same")
+    return len(differ)
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ No secret helps against this. It ends where the adder sees no single reply: with
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -129,13 +129,11 @@ def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, tappe
     planned = study.with_clients(corpora)
     member = tapped.membership(planned, name, tap.calls, len(corpus), function, **tap.site)
     bag = tapped.bag_of(corpus, tapped.vocabulary_of(tap.calls), 5 if lda else 1)
-    mean = Told()
-    for who, (payload, reply) in zip(member, tap.replies(function), strict=True):
-        one = of_lda(payload, reply, bag[who]) if lda else of_gradients(reply, bag[who])
-        mean.documents += one.documents / len(member)
-        mean.some += one.some / len(member)
-        mean.wholly += one.wholly / len(member)
-    return mean
+    told = [
+        astuple(of_lda(payload, reply, bag[who]) if lda else of_gradients(reply, bag[who]))
+        for who, (payload, reply) in zip(member, tap.replies(function), strict=True)
+    ]
+    return Told(*np.mean(told, axis=0).tolist())
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:

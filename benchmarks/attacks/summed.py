@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.attacks.tapped import Tap, federate, synthetic, vocabulary_of
+from benchmarks.attacks.tapped import Tap, counted, federate, synthetic, vocabulary_of
 from benchmarks.common import parquet
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
@@ -43,9 +43,8 @@ class Summed:
                 yield given[1], added([call[2] for call in calls])
 
     @cached_property
-    def words(self) -> dict[str, int]:
-        words = vocabulary_of(next(iter(self.taps.values())).calls)
-        return {word: i for i, word in enumerate(words)}
+    def words(self) -> list[str]:
+        return vocabulary_of(next(iter(self.taps.values())).calls)
 
     def bags(self, round_: int | None = None) -> Numbers:
         """Return the counts of words that are summed: of all documents, or those of a round."""
@@ -62,23 +61,14 @@ class Summed:
         texts = [
             text for half, rows in self._drawn(round_) for text in tokens(half._corpus.take(rows))
         ]
-        return self.counted(texts[:: -(-len(texts) // CANDIDATES)])
+        return counted(texts[:: -(-len(texts) // CANDIDATES)], self.words)
 
     def outside(self) -> Numbers:
-        return self.counted(tokens(self.others))
+        return counted(tokens(self.others), self.words)
 
     def usual(self, n: int) -> Numbers:
         """Return the counts of words to be expected of n documents."""
-        return np.asarray(n * self.counted(tokens(self.reference)).mean(0))
-
-    def counted(self, texts: Sequence[Sequence[str]]) -> Numbers:
-        """Count the agreed words of texts."""
-        found = np.zeros((len(texts), len(self.words)))
-        for row, text in zip(found, texts, strict=True):
-            for word in text:
-                if word in self.words:
-                    row[self.words[word]] += 1
-        return found
+        return np.asarray(n * counted(tokens(self.reference), self.words).mean(0))
 
     def _drawn(self, round_: int | None) -> list[tuple[Any, NDArray[np.int64]]]:
         """Return the clients' halves, and which documents are in the sum."""

@@ -127,13 +127,18 @@ def rows_of(reply: Mapping[str, Any]) -> Rows:
 
 def bag_of(corpus: Corpus, words: Sequence[str], least: int = RARE) -> NDArray[np.float64]:
     """Count the words that enough of a client's documents have: what there is to be found."""
-    column = {word: i for i, word in enumerate(words)}
-    bag = np.zeros((len(corpus), len(words)))
-    for row, document in enumerate(d for batch in corpus.batches() for d in batch):
-        for word in document:
-            if word in column:
-                bag[row, column[word]] += 1
+    bag = counted([document for batch in corpus.batches() for document in batch], words)
     bag[:, (bag > 0).sum(0) < least] = 0
+    return bag
+
+
+def counted(texts: Sequence[Sequence[str]], words: Sequence[str]) -> NDArray[np.float64]:
+    """Count words in texts, a row each."""
+    column, bag = {word: i for i, word in enumerate(words)}, np.zeros((len(texts), len(words)))
+    for row, text in zip(bag, texts, strict=True):
+        for word in text:
+            if word in column:
+                row[column[word]] += 1
     return bag
 
 
