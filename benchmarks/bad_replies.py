@@ -85,15 +85,12 @@ class Lie(NamedTuple):
 
 
 def parts(change: Change, value: Any) -> Any:
-    """Change the parts of a reply, however deep."""
     if isinstance(value, Mapping):
         return {name: parts(change, part) for name, part in value.items()}
     return change(value)
 
 
 def arrays(change: Change, reply: Any) -> Any:
-    """Change the arrays of a reply."""
-
     def changed(value: Any) -> Any:
         if isinstance(value, Rows):
             return replace(value, values=change(value.values))
@@ -204,8 +201,6 @@ LIES = {
 
 
 class LyingDoor:
-    """A door whose replies are made worse."""
-
     def __init__(self, door: Door, lie: Lie) -> None:
         self._door, self._lie = door, lie
         self._trained = False

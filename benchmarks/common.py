@@ -22,9 +22,8 @@ from typing import IO, Any, cast
 import numpy as np
 from scipy import sparse
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-RESULTS = HERE / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 QUICK = ROOT / "build" / "quick"
 WORK = ROOT / ".bench"  # prepared documents: they are not ours to keep in the repository
 Row = dict[str, Any]
@@ -35,17 +34,9 @@ def arguments(
 ) -> argparse.Namespace:
     """Read the options of a benchmark; ``folder`` is where its results go.
 
-    Parameters
-    ----------
-    doc : str
-        The module's docstring, whose first line is the help.
-    data : str
-        Names of the files that it reads; `optional` if it has synthetic documents instead.
-    peers : bool
-        Whether it starts other libraries.
-    **more
-        Further options with their defaults: a number, a string, a path or None, or several names
-        of which some can be chosen.
+    `doc` is the module's docstring, whose first line is the help; `data` are names of files that it
+    reads, `optional` if it has synthetic documents instead; `peers` are other libraries. `more` are
+    options with defaults: a number, a string, a path or None, or names of which some can be chosen.
     """
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="see that it runs; results are lost")
@@ -70,18 +61,11 @@ def arguments(
     given.name = sys.argv[0].split()[-1].replace("-", "_")
     if data and not optional and not given.quick and given.data is None:
         parser.error(f"say with --data which folder has {data}; --quick needs no file")
-    given.folder = results_of(given.name, given.quick)
+    given.folder = QUICK / given.name if given.quick else RESULTS
+    if given.quick:
+        shutil.rmtree(given.folder, ignore_errors=True)
+        given.folder.mkdir(parents=True)
     return given
-
-
-def results_of(name: str, quick: bool) -> Path:
-    """Return the folder of a benchmark's results; of a quick run, an empty one below build."""
-    if not quick:
-        return RESULTS
-    folder = QUICK / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
 
 
 def parquet(data: Path, name: str) -> Path:
@@ -163,7 +147,6 @@ def mean_and_range(values: Sequence[float], digits: int = 3) -> str:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of packages, and of Python."""
     return {name: version(name) for name in packages} | {"Python": platform.python_version()}
 
 
@@ -195,7 +178,6 @@ class Worker:
         )  # fmt: skip
 
     def ask(self, job: Any = None) -> Any:
-        """Send a line of JSON; return the next answer."""
         stdin = cast("IO[str]", self.process.stdin)
         stdin.write(json.dumps(job) + "\n")
         stdin.flush()
@@ -236,12 +218,7 @@ def made_up_clients(n_clients: int = 5, n_documents: int = 60) -> dict[str, Any]
 
 
 def bag_of_words(n_documents: int, n_words: int, seed: int = 0) -> sparse.csr_array:
-    """Draw documents of 100 words in which every word of a Zipf-like vocabulary occurs.
-
-    Returns
-    -------
-    float32 CSR array of shape (n_documents, n_words)
-    """
+    """Draw float32 counts of 100 words a row; every word of a Zipf-like vocabulary occurs."""
     rng, length = np.random.default_rng(seed), 100
     cumulative = np.cumsum(1 / (np.arange(1, n_words + 1) + 10.0))
     words = np.searchsorted(cumulative, rng.random((n_documents, length)) * cumulative[-1])

@@ -1,9 +1,7 @@
 """What a topic model costs in rounds and bytes until it is so good: LDA and networks, federated.
 
-The synthetic experiment's corpus (K' = 10, eta = 0.01), a server and five client processes over
-mutual TLS. Each model is trained with more and more rounds until its topics have the wanted
-similarity to the true ones (TSS). Bytes are a client's: those that left by its ledger, and those
-that the server sent it.
+Each model is trained with more and more rounds until its topics have the wanted similarity to the
+true ones (TSS). Bytes are those that left by a client's ledger, and those that the server sent it.
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ def study(model: str, rounds: int) -> str:
 
 
 def summarise(out: Path, drawn: SyntheticClients) -> dict[str, Any]:
-    """Return TSS, and one client's bytes."""
     model = TopicModel.from_pretrained(out / "model")
     words = [f"w{number}" for number in range(len(drawn.words))]  # as `tokenised` calls them
     tss = topic_similarity(drawn.beta, model.beta, words, model.vocabulary.words)
@@ -59,13 +56,9 @@ def summarise(out: Path, drawn: SyntheticClients) -> dict[str, Any]:
     once = sum(ledger.get(name, 0) for name in ("vocabulary", "counted", "projections"))
     end = sum(ledger.get(name, 0) for name in ("shares", "word_sums", "pairs"))
     rounds = [event for event in events_of(out) if event["event"] == "round"]
-    return {
-        "tss": tss,
-        "once": once,
-        "rounds_out": sum(ledger.values()) - once - end,
-        "rounds_in": sum(event["bytes_sent"] for event in rounds) / len(NAMES),
-        "end": end,
-    }
+    received = sum(event["bytes_sent"] for event in rounds) / len(NAMES)
+    sent = sum(ledger.values()) - once - end
+    return {"tss": tss, "once": once, "rounds_out": sent, "rounds_in": received, "end": end}
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks import rounds as exchanges
 from benchmarks.common import ROOT, apart, arguments, memory_mb, table, write
 from benchmarks.federated import free_port
-from benchmarks.rounds import echo, latencies, leading, name_of, names_of
+from benchmarks.rounds import echo, latencies, leading, names_of
 from benchmarks.rounds import start as start_contestant
 from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport, Carrier
@@ -154,7 +154,6 @@ def client_app() -> Any:
 
 
 def be_a_client(folder: str, rounds: int) -> None:
-    """Be the resident process of a SuperNode."""
     place = Path(folder)
     answer_messages(place, answering(place.name, rounds, place), lambda: 30.0)
 
@@ -182,20 +181,18 @@ class Flower:
             ))  # fmt: skip
 
     def run(self, *command: str) -> None:
-        """Run a command to its end."""
         how: dict[str, Any] = {"cwd": self.folder, "env": self.environment}
         subprocess.run(command, check=True, capture_output=True, **how)
 
     def begin(self) -> None:
         """Start all, with certificates and keys."""
-        address = f"127.0.0.1:{self.port}"
+        address, own = f"127.0.0.1:{self.port}", "pki/server/"
         self.run("fedtopics", "pki", "create", "pki", "--server", "127.0.0.1")
         (self.folder / "flwr").mkdir()
         (self.folder / "flwr/config.toml").write_text(
             f'[superlink.ours]\naddress = "{address}"\n'
             f'root-certificates = "{self.folder}/pki/ca.crt"\n'
         )
-        own = "pki/server/"
         self.start(
             "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port),
             "--ssl-ca-certfile", f"{own}ca.crt", "--ssl-certfile", f"{own}server.crt",
@@ -203,7 +200,7 @@ class Flower:
             "--disable-runtime-dependency-installation",
         )  # fmt: skip
         for number in range(CLIENTS):
-            key, place = f"key-{number}", self.folder / name_of(number)
+            key, place = f"key-{number}", self.folder / names_of(CLIENTS)[number]
             self.run("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", key)
             self.run("flwr", "supernode", "register", f"{key}.pub", "ours")
             self.start(

@@ -1,7 +1,8 @@
-"""What pyLDAvis, OCTIS and gensim make of a model's exports, beside what fedtopics says itself.
+"""What pyLDAvis and OCTIS make of a model's exports, beside what fedtopics says itself.
 
 LDA of three clients' synthetic documents is exported; the libraries, which run in the peers'
-environment, are handed the exports alone, and for coherence the documents. A line a score.
+environment, are handed the exports alone, and for coherence the documents. A line a score. That
+coherence is gensim's is a test.
 """
 
 from __future__ import annotations
@@ -31,18 +32,17 @@ def pyldavis(exported: Any) -> Scores:
     drawn = pyLDAvis.prepare(**exported["pyldavis"], n_jobs=1, sort_topics=False, start_index=0)
     json.loads(drawn.to_json(), parse_constant=_refuse)
     frames = drawn.topic_coordinates, drawn.topic_info, drawn.token_table
+
+    def first(topic: int, lambda_: float) -> Any:
+        return drawn.sorted_terms(topic, lambda_)["Term"].head(WORDS).tolist()
+
     numbers = [frame.select_dtypes("number").to_numpy() for frame in frames]
     return {
         "sizes": (drawn.topic_coordinates["Freq"] / 100).sort_index().tolist(),
         "finite": all(bool(np.isfinite(array).all()) for array in numbers),
-        "read": {
-            str(lambda_): [
-                drawn.sorted_terms(topic, lambda_)["Term"].head(WORDS).tolist()
-                for topic in range(TOPICS)
-            ]
-            for lambda_ in (1, SEEN)
-        },
-    }
+        "read": {str(lambda_): [first(topic, lambda_) for topic in range(TOPICS)]
+                 for lambda_ in (1, SEEN)},
+    }  # fmt: skip
 
 
 def _refuse(constant: str) -> None:
@@ -50,7 +50,6 @@ def _refuse(constant: str) -> None:
 
 
 def octis(exported: Any) -> Scores:
-    """Score by OCTIS' metrics: of words, of both matrices."""
     from octis.evaluation_metrics.coherence_metrics import Coherence
     from octis.evaluation_metrics.diversity_metrics import InvertedRBO, TopicDiversity
     from octis.evaluation_metrics.topic_significance_metrics import KL_background
@@ -64,25 +63,7 @@ def octis(exported: Any) -> Scores:
     return {name: float(metric.score(exported["octis"])) for name, metric in metrics.items()}
 
 
-def gensim(exported: Any) -> Scores:
-    """Score by gensim's coherence."""
-    from gensim.corpora import Dictionary
-    from gensim.models import CoherenceModel
-
-    texts = exported["texts"]
-    topics = [[word for word, _ in words] for _, words in exported["gensim"]]
-    given: dict[str, Any] = {"topics": topics, "texts": texts, "dictionary": Dictionary(texts)}
-    scores = {
-        measure: float(CoherenceModel(**given, coherence=measure, processes=1).get_coherence())
-        for measure in ("c_v", "u_mass")
-    }
-    shares = [[share for _, share in words] for _, words in exported["gensim"]]
-    return {**scores, "falls": all(each == sorted(each, reverse=True) for each in shares)}
-
-
-LIBRARIES: dict[str, Callable[[Any], Scores]] = {
-    "pyLDAvis": pyldavis, "octis": octis, "gensim": gensim,
-}  # fmt: skip
+LIBRARIES: dict[str, Callable[[Any], Scores]] = {"pyLDAvis": pyldavis, "octis": octis}
 
 
 def answer(name: str) -> dict[str, Any]:
@@ -117,11 +98,8 @@ def export(folder: Path, rounds: int) -> tuple[Any, list[list[str]]]:
     words, topics = pictured.pop("vocab"), output.pop("topics")
     np.savez(folder / "exports.npz", **pictured, **output)
     exported = {
-        "pyldavis": {"vocab": words},
-        "octis": {"topics": topics},
-        "gensim": model.to_gensim(WORDS, lambda_=1),
-        "texts": texts,
-    }
+        "pyldavis": {"vocab": words}, "octis": {"topics": topics}, "texts": texts,
+    }  # fmt: skip
     (folder / "exports.json").write_text(json.dumps(exported))
     return model, texts
 
@@ -130,13 +108,11 @@ def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> Iterator[
     """Say what each library says, beside what fedtopics says."""
     from fedtopics.metrics import coherence_of, inverted_rank_biased_overlap, unique_words
 
-    many, by_probability = model.topics(MANY), model.topics(WORDS, 1)
+    many = model.topics(MANY)
     ours = {
         "diversity": unique_words(many, MANY),
         "inverted_rbo": inverted_rank_biased_overlap(many, n_words=MANY),
         "npmi": float(coherence_of(model.topics(WORDS), texts, "npmi").mean()),
-        "c_v": float(coherence_of(by_probability, texts, "c_v").mean()),
-        "u_mass": float(coherence_of(by_probability, texts, "u_mass").mean()),
     }
     for library, scores in said.items():
         if "missing" in scores:
@@ -146,9 +122,6 @@ def lines(model: Any, texts: list[list[str]], said: dict[str, Any]) -> Iterator[
         if library == "pyLDAvis":
             yield from (f"{name}: {line}" for line in picture(model, scores))
             continue
-        if library == "gensim":
-            falls = "falls" if scores.pop("falls") else "does NOT fall"
-            yield f"{name}: probability within each topic at lambda 1 {falls}"
         for score, theirs in scores.items():
             own = f"ours {ours[score]:.6f}" if score in ours else "we have none"
             yield f"{name}: {score} {theirs:.6f}, {own}"

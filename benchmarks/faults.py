@@ -104,11 +104,8 @@ class Stage:
         return process
 
     def server(self, *more: str) -> Process:
-        address = f"localhost:{self.port}"
-        return self.start(
-            "server", "server", "study.toml", "--pki", "pki", "--listen", address,
-            "--out", "server", *more,
-        )  # fmt: skip
+        listening = ("--listen", f"localhost:{self.port}", "--out", "server", *more)
+        return self.start("server", "server", "study.toml", "--pki", "pki", *listening)
 
     def take_part(self, name: str, *words: str) -> Process:
         return self.start(
@@ -131,7 +128,6 @@ class Stage:
         self.until_round(EARLY)
 
     def begin_peers(self) -> None:
-        """Start all participants without a server, and let them train for a while."""
         self.study(of="peers")
         self.teller = "north"
         for name in SIZES:
@@ -158,7 +154,6 @@ class Stage:
         self.until(lambda: self.last() >= number, f"round {number}")
 
     def ended(self, who: str) -> Process:
-        """Wait until a process has ended, and return it."""
         process = self.started[who]
         self.until(lambda: process.poll() is not None, f"the end of {who}")
         return process
@@ -279,7 +274,6 @@ def interrupt(stage: Stage, who: str, again: Callable[[], Process]) -> None:
 
 
 def sleep(process: Any) -> None:
-    """Stop a process for a while."""
     process.send_signal(signal.SIGSTOP)
     time.sleep(15)
     process.send_signal(signal.SIGCONT)

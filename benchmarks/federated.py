@@ -61,7 +61,6 @@ HEAD = """setting | rounds | seconds | ms a round | server computes | sent, MB a
 
 
 def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
-    """Write the clients' documents, certificates, a policy."""
     pki.create(folder / "pki", ["localhost"])
     (folder / "policy.toml").write_text("min_documents = 10\nmin_document_frequency = 1\n")
     for name, bag in bags.items():
@@ -136,9 +135,8 @@ def relayed(port: int, one_way: float) -> Generator[int, None, None]:
 
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
-    server = asyncio.run_coroutine_threadsafe(
-        asyncio.start_server(connect, "localhost", 0), loop
-    ).result()
+    started = asyncio.start_server(connect, "localhost", 0)
+    server = asyncio.run_coroutine_threadsafe(started, loop).result()
     yield server.sockets[0].getsockname()[1]
     sys.stdin.read()
 
@@ -155,14 +153,12 @@ def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
         return float(statistics.median(part(event) for event in rounds[1:]))
 
     return {
-        "rounds": len(rounds),
-        "seconds": sum(event["seconds"] for event in rounds),
+        "rounds": len(rounds), "seconds": sum(event["seconds"] for event in rounds),
         "round": median(lambda e: e["seconds"]),
         "server": median(lambda e: e["seconds"] - e["waiting"]),
         "sent": median(lambda e: e["bytes_sent"]) / len(NAMES),
-        "received": median(lambda e: e["bytes_received"]) / len(NAMES),
-        "loss": last["loss"],
-    }
+        "received": median(lambda e: e["bytes_received"]) / len(NAMES), "loss": last["loss"],
+    }  # fmt: skip
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
@@ -187,10 +183,8 @@ def main() -> None:
             name, delayed = task["setting"].removesuffix(", delayed"), "delayed" in task["setting"]
             method, local_steps = SETTINGS[name]
             steps = STEPS_QUICK if given.quick else STEPS_DELAYED if delayed else STEPS
-            study = STUDY.format(
-                topics=TOPICS, hidden=HIDDEN, method=method, words=WORDS,
-                rounds=steps // local_steps,
-            )  # fmt: skip
+            sizes = {"topics": TOPICS, "hidden": HIDDEN, "words": WORDS}
+            study = STUDY.format(method=method, rounds=steps // local_steps, **sizes)
             return summarise(events_of(run(Path(folder), study, delayed)))
 
         rows = measured(given, tasks, measure)

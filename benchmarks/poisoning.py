@@ -170,7 +170,6 @@ def with_arrays(value: Any, template: Any, numbers: Iterator[Vectors], documents
 
 
 def fitting(array: Vectors, field: Field, documents: int) -> Vectors:
-    """Bring numbers within what a field can hold."""
     bound = min(field.each * documents, LARGEST)
     fits = np.clip(array, np.maximum(field.least, -bound), np.minimum(field.most, bound))
     if field.adds_up:
@@ -346,7 +345,6 @@ def robustly(
 
 
 def main_topics(model: TopicModel, corpora: list[Corpus]) -> NDArray[np.int64]:
-    """Return the largest topic of each document."""
     return np.concatenate([model.transform(corpus).argmax(1) for corpus in corpora])
 
 

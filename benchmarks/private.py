@@ -69,7 +69,6 @@ Command: `make bench NAME=private DATA=folder`."""
 
 @cache
 def documents(path: Path, embedded: bool) -> tuple[Corpus, list[list[str]]]:
-    """Return documents with labels, and their words."""
     corpus = Corpus.of(pq.read_table(path, columns=["text", "label"]))
     words = [document for batch in tokens(corpus, TextRules()) for document in batch]
     if embedded:

@@ -53,7 +53,6 @@ def picture_of(page: Page, view: str) -> Image.Image:
 
 
 def beside(pictures: list[Image.Image]) -> Image.Image:
-    """Put pictures side by side, on grey."""
     width = sum(each.width for each in pictures) + GAP * (len(pictures) + 1)
     height = max(each.height for each in pictures) + 2 * GAP
     whole, x = Image.new("RGB", (width, height), "#8d95a3"), GAP

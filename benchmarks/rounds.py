@@ -1,11 +1,9 @@
 """What an exchange costs: our engine beside a bare gRPC stream, and a hundred clients at once.
 
-An exchange gets so many bytes from every client and brings as many to it, over mutual TLS on
-loopback. Ours is the whole engine without a method: all execute one program; clients' replies pass
-door and ledger and are signed, the server sums in float64 in the order of the names, and keeps each
-total in its log on disk. The bare stream looks at nothing. The two take turns in blocks of
-exchanges, so that a noisy machine disturbs both. Of a hundred clients, ten a process, each of 200
-rounds checks that the sum holds each client once.
+An exchange gets so many bytes from every client and brings as many to it. Ours is the whole engine
+without a method: all execute one program; clients' replies pass door and ledger and are signed, the
+server sums in float64 in the order of the names, and keeps each total in its log on disk. The bare
+stream looks at nothing. The two take turns in blocks, so that a noisy machine disturbs both.
 """
 
 from __future__ import annotations
@@ -87,7 +85,6 @@ class Forgetting(Exchange):
     """A server's, which forgets decisions as one with checkpoints does."""
 
     def round(self, number: int, *rest: Any) -> Any:
-        """Do a round; forget those before."""
         self._node.cut(self.index)
         return super().round(number, *rest)
 
@@ -115,7 +112,6 @@ def take_part(
     transport: Transport, name: str, n_clients: int, folder: Path,
     program: Callable[[Exchange], Any], signatures: Signatures | None = None,
 ) -> None:  # fmt: skip
-    """Execute the program as a client."""
     signed = signatures or Unsigned()
     unknown = Introduction(name, PROPOSAL, b"", signed)
     node = Node(name, (), transport, unknown, lambda _: None, keeps=False)
@@ -133,12 +129,8 @@ def take_part(
         node.stop()
 
 
-def name_of(number: int) -> str:
-    return f"client-{number:03d}"
-
-
 def names_of(n_clients: int) -> list[str]:
-    return [name_of(number) for number in range(n_clients)]
+    return [f"client-{number:03d}" for number in range(n_clients)]
 
 
 def echo(clients: Clients, floats: int, exchanges: int = 1) -> list[float]:
@@ -180,7 +172,7 @@ def our_clients(numbers: list[int], port: int, folder: str, n: int, blocks: list
             echo(clients, floats, exchanges)
 
     def client(number: int) -> None:
-        name = name_of(number)
+        name = names_of(n)[number]
         identity = Identity.load(place / "pki" / "clients" / name)
         address = Address(f"localhost:{port}", channel_credentials(identity), "")
         transport = GrpcTransport(None, [address], 1, lambda _: None)
@@ -190,11 +182,11 @@ def our_clients(numbers: list[int], port: int, folder: str, n: int, blocks: list
         list(pool.map(client, numbers))
 
 
-def bare_clients(numbers: list[int], port: int, folder: str, *_: Any) -> None:
+def bare_clients(numbers: list[int], port: int, folder: str, n: int, _: Any) -> None:
     """Be some of the clients: send back what comes."""
 
     async def talk(number: int) -> None:
-        identity = Identity.load(Path(folder) / "pki" / "clients" / name_of(number))
+        identity = Identity.load(Path(folder) / "pki" / "clients" / names_of(n)[number])
         credentials = channel_credentials(identity)
         async with grpc.aio.secure_channel(f"localhost:{port}", credentials) as channel:
             stream = channel.stream_stream(PATH)()
@@ -216,7 +208,7 @@ def start_clients(
 ) -> list[Worker]:
     """Start the clients, several a process where there are many."""
     each = A_PROCESS if n > A_PROCESS else 1
-    groups = [list(range(first, min(first + each, n))) for first in range(0, n, each)]
+    groups = [list(range(n))[first : first + each] for first in range(0, n, each)]
     return [Worker(be, group, port, str(folder), n, blocks) for group in groups]
 
 

@@ -1,13 +1,12 @@
 """Whether models are the same, bit for bit, before and after a change that is to change none.
 
-Trains a small study for each method, network, norm, start and engine on documents drawn from a
-seed, and writes the SHA-256 of each model: of its numbers, words and info, and of the topics that
-it finds in documents. It imports names of ``fedtopics.__all__`` alone and calls the command line,
-so that it runs on any layout of modules. Compare digests of one computer only: another processor
-or version of torch may round otherwise.
+Trains a small study for each method, network, norm and start on documents drawn from a seed, and
+writes the SHA-256 of each model: of its numbers, words and info, and of the topics that it finds in
+documents. It imports names of ``fedtopics.__all__`` alone and calls the command line, so that it
+runs on any layout of modules. Compare digests of one computer only: another processor or version of
+torch may round otherwise. That engines give these bits as well is ``tests/federation``'s to show.
 
-The first run keeps the digests in build/same_bits.json; later ones, after a change of the code, are
-compared with these. Delete the file to begin anew.
+The first run keeps the digests in build/same_bits.json; later ones are compared with these.
 """
 
 from __future__ import annotations
@@ -31,12 +30,10 @@ import torch
 
 import fedtopics
 from benchmarks.common import ROOT, arguments
-from benchmarks.federated import free_port
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 
 Cases = dict[str, Callable[[Path], TopicModel]]  # each has an empty folder of its own
 
-PATIENCE = 120  # seconds for a federation
 FIRST = (
     "lda/stochastic", "flda/default", "mixture/default", "kmeans/default", "discriminative/default",
 )  # fmt: skip
@@ -44,10 +41,9 @@ LAST = ("fstc/default", "fsccl/default")
 SYNC, AVERAGING = "gfedntm/prodlda sync", "gfedntm/fedavg"
 NORMS = (SYNC, "gfedntm/prodlda server", "gfedntm/prodlda local")
 EACH = (*NORMS, AVERAGING, "gfedntm/combinedtm sync", *FIRST, *LAST)  # a case for each method
-OVER_GRPC = (*EACH, "gfedntm/anchors")
 RESUMED = (SYNC, "gfedntm/fedadam", *FIRST, *LAST)
 STARTED = (SYNC, "gfedntm/combinedtm server", AVERAGING, *FIRST[:3])
-QUICK = (*EACH, f"grpc/{SYNC}", f"resumed/{FIRST[0]}", f"start keep/{FIRST[0]}")
+QUICK = (*EACH, f"resumed/{FIRST[0]}", f"start keep/{FIRST[0]}")
 CLIENTS = {"east": 240, "north": 210, "west": 180}  # documents
 DIMENSION, THEMES, ROUNDS = 16, 6, 3
 BASES = {  # TOML, as all below, with ; for a new line
@@ -155,10 +151,9 @@ def study_file(place: Path, folder: Path, case: str) -> Path:
     lines += [f"{key} = {json.dumps(value)}" for key, value in method.items()]
     if name not in ("lda", "flda", "nmf"):
         lines.append(f"embedding.dimension = {DIMENSION}")
-    # Who is late is waited for: a round without a client gives other bits.
     least = method.get("clients_per_round", len(CLIENTS))
     lines += ["[federation]", f"min_clients = {least}", "gather = 60", "wait = 60"]
-    lines.append('robust = "none"  # sums, as in one process')
+    lines.append('robust = "none"')
     columns = 'text = "text"\nembedding = "embedding"'
     if "documents_per_round" not in method:
         columns += '\nround = "round"'
@@ -196,52 +191,18 @@ def started(place: Path, case: str, first: str, how: str, folder: Path) -> Topic
     return train(study, start=model, vocabulary="keep" if how == "keep" else "agree")
 
 
-def fedtopics_command(*arguments: object) -> subprocess.Popen[bytes]:
-    """Begin a command; what it says goes nowhere."""
-    command = [sys.executable, "-m", "fedtopics", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def command_line(place: Path, case: str, folder: Path) -> TopicModel:
     """Train by `fedtopics run`, then further by `fedtopics continue`."""
     study = study_file(place, folder, case)
     first = ["run", study, "--out", folder / "first"]
     then = ["continue", folder / "first/model", "--study", study, "--out", folder / "then"]
     for order in (first, then):
-        if fedtopics_command(*order).wait(PATIENCE):
-            raise RuntimeError(f"fedtopics {order[0]} failed")
+        command = [sys.executable, "-m", "fedtopics", *map(str, order)]
+        subprocess.run(command, check=True, capture_output=True)
     return TopicModel.from_pretrained(folder / "then" / "model")
 
 
-def grpc(place: Path, case: str, folder: Path, start: str | None = None) -> TopicModel:
-    """Train with a server and three clients, each a process."""
-    address, policy = f"127.0.0.1:{free_port()}", folder / "policy.toml"
-    server: list[object] = ["--insecure", "--listen", address, "--out", folder / "server"]
-    if start is not None:
-        local(place, start, folder).save_pretrained(folder / "first")
-        server += ["--start", folder / "first"]
-    policy.write_text("min_documents = 10\n", encoding="utf-8")  # as in one process
-    join = ["--insecure", "--server", address, "--text", "text", "--policy", policy]
-    join += ["--embedding", "embedding", "--round", "round"]
-    processes = [fedtopics_command("server", study_file(place, folder, case), *server)]
-    for name in CLIENTS:
-        own = ["--name", name, "--data", place / f"{name}.parquet", "--out", folder / name]
-        processes.append(fedtopics_command("client", *join, *own))
-    try:
-        if any(process.wait(PATIENCE) for process in processes):
-            raise RuntimeError("a server or client failed")
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    models = [TopicModel.from_pretrained(folder / who / "model") for who in ("server", *CLIENTS)]
-    if len({digest(model, documents(place)["east"]) for model in models}) > 1:
-        raise RuntimeError("server and clients have different models")
-    return models[0]
-
-
 def estimators(place: Path) -> Iterator[tuple[str, Callable[[Path], TopicModel]]]:
-    """Yield a case for each estimator and way to fit it."""
     seeds = [["w001", "w002"], ["w031", "w032"]]
     briefly: dict[str, Any] = {"max_rounds": 8}
     sees = briefly | {"embedding_dimension": DIMENSION}
@@ -283,8 +244,6 @@ def all_cases(place: Path) -> Cases:
         cases[f"start of {first}/{case}"] = partial(started, place, case, first, "agree")
     cases |= dict(estimators(place))
     cases |= {f"run, continue/{case}": partial(command_line, place, case) for case in (SYNC, lda)}
-    cases |= {f"grpc/{case}": partial(grpc, place, case) for case in OVER_GRPC}
-    cases["grpc, start keep/lda/stochastic"] = partial(grpc, place, lda, start=lda)
     return cases
 
 

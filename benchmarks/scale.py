@@ -88,10 +88,9 @@ def ours(method: str, folder: Path) -> Found:
     train(study, on_event=note)
     documents = found["documents"]
     return found | {
-        "reading": documents / (seen["vocabulary"] - start),
-        "training": looks / seconds,
+        "reading": documents / (seen["vocabulary"] - start), "training": looks / seconds,
         "inference": documents / (seen["finished"] - seen["round"]),
-    }
+    }  # fmt: skip
 
 
 def texts_of(folder: Path) -> list[str]:

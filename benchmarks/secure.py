@@ -10,7 +10,6 @@ import statistics
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,25 +23,6 @@ CONTEXT = bytes(32)
 TURNS = 9
 
 
-class Row(NamedTuple):
-    """Milliseconds of one participant, and of who adds."""
-
-    masks: float  # of all pairs
-    own: float  # a mask of its own, where members may be lost
-    digest: float  # of its masked reply
-    challenge: float  # from the total
-    products: float  # of the challenge with its masked reply, and with the total
-    adding: float  # of all replies, at who adds
-    keys: float  # what all pairs have in common
-    split: float  # a secret, where members may be lost
-    combine: float  # its shares
-
-    @property
-    def together(self) -> float:
-        """Masking and checking: what each exchange costs a participant."""
-        return self.masks + self.digest + self.challenge + self.products
-
-
 def milliseconds(task: Callable[[], object]) -> float:
     task()
     ends = [time.process_time()]
@@ -52,7 +32,8 @@ def milliseconds(task: Callable[[], object]) -> float:
     return 1000 * statistics.median(after - before for before, after in pairwise(ends))
 
 
-def measured(n: int, size: int) -> Row:
+def cells_of(n: int, size: int) -> list[object]:
+    """Time each step of one exchange of n participants: milliseconds of one, and of who adds."""
     rng = np.random.default_rng(0)
     names = [f"client {number:02}" for number in range(n)]
     own, others = names[n // 2], [name for name in names if name != names[n // 2]]
@@ -68,23 +49,23 @@ def measured(n: int, size: int) -> Row:
         for _ in names:
             field.add(total, values)
 
-    return Row(
-        masks=milliseconds(lambda: masks.mask(values, own, seeds)),
-        own=milliseconds(lambda: masks.add_self_mask(values, seed)),
-        digest=milliseconds(lambda: digest(values, CONTEXT)),
-        challenge=milliseconds(lambda: challenge(CONTEXT, total, digests)),
-        products=milliseconds(lambda: products(seed, values) + products(seed, total)),
-        adding=milliseconds(add_all),
-        keys=milliseconds(lambda: [pair.secret_with(public, CONTEXT) for _ in others]),
-        split=milliseconds(lambda: shares.split(secret, names, enough)),
-        combine=milliseconds(lambda: shares.combine(parts, names, enough)),
-    )
-
-
-def cells_of(n: int, size: int) -> list[object]:
-    row = measured(n, size)
-    numbers = [f"{number:,.1f}" for number in (*row[:5], row.together, *row[5:])]
-    return [n, f"{size / 1e6:g}", *numbers[:6], TARGETS.get((n, size), ""), *numbers[6:]]
+    masking = milliseconds(lambda: masks.mask(values, own, seeds))  # of all pairs
+    self_mask = milliseconds(lambda: masks.add_self_mask(values, seed))
+    checking = [
+        milliseconds(lambda: digest(values, CONTEXT)),  # of its masked reply
+        milliseconds(lambda: challenge(CONTEXT, total, digests)),
+        # Of the challenge with its masked reply, and with the total.
+        milliseconds(lambda: products(seed, values) + products(seed, total)),
+    ]
+    rest = [
+        milliseconds(add_all),
+        milliseconds(lambda: [pair.secret_with(public, CONTEXT) for _ in others]),
+        milliseconds(lambda: shares.split(secret, names, enough)),
+        milliseconds(lambda: shares.combine(parts, names, enough)),
+    ]
+    each = [f"{x:,.1f}" for x in (masking, self_mask, *checking, masking + sum(checking))]
+    target = TARGETS.get((n, size), "")
+    return [n, f"{size / 1e6:g}", *each, target, *(f"{number:,.1f}" for number in rest)]
 
 
 HEAD = """# Masked sums: processor time

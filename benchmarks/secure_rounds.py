@@ -108,11 +108,8 @@ def lead(
             return
         # Not those of the event: a total may still be on its way when its round is over.
         sent, received = after = nodes[0].traffic()
-        rounds.append({
-            "seconds": event["seconds"],
-            "up": (received - before[1]) / 1e6 / len(NAMES),
-            "down": (sent - before[0]) / 1e6 / len(NAMES),
-        })  # fmt: skip
+        up, down = (each / 1e6 / len(NAMES) for each in (received - before[1], sent - before[0]))
+        rounds.append({"seconds": event["seconds"], "up": up, "down": down})
         before = after
         if len(rounds) == block:
             blocks.put(rounds.copy())
@@ -156,10 +153,8 @@ def compared(task: dict[str, Any], folder: Path, rounds: int, block: int) -> dic
     method = METHODS[task["method"]] | {"max_rounds": rounds, "coherence": "nothing"}
     method |= {"batch_size": task["batch"]} if task["batch"] else {}
     limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1.0}
-    study = {
-        "method": method, "vocabulary": limits, "checkpoint_every": 1_000_000,
-        "federation": {"robust": "none"},
-    }  # fmt: skip
+    study = {"method": method, "vocabulary": limits, "checkpoint_every": 1_000_000}
+    study |= {"federation": {"robust": "none"}}
     sides = {name: Side(folder, study, name == "masked", block) for name in ("plain", "masked")}
     loads = []
     for _ in range(rounds // block):
@@ -172,12 +167,10 @@ def compared(task: dict[str, Any], folder: Path, rounds: int, block: int) -> dic
     matrices = [(w, np.asarray(masked.weights[name]) - w) for name, w in weights.items()]
     norm = np.linalg.norm
     return {
-        **row,
+        **row, "load": statistics.median(loads), "same": plain.topics(10) == masked.topics(10),
         "apart": max(float(norm(between) / norm(weight)) for weight, between in matrices),
         "furthest": max(float(np.abs(between).max()) for _, between in matrices),
-        "same": plain.topics(10) == masked.topics(10),
-        "load": statistics.median(loads),
-    }
+    }  # fmt: skip
 
 
 def prepare(folder: Path, data: Path | None, each: int) -> None:

@@ -1,9 +1,7 @@
 """What clients that write about different things do to each way of normalising.
 
-Two sets of clients with nothing in common but the language: the documentation of five Python
-packages, and a synthetic corpus in which each client has topics of its own. For each
-normalisation: purity and mutual information of the documents' main topics against the client
-they come from, and for the synthetic corpus the similarity to the true topics.
+The documentation of five Python packages, and a synthetic corpus in which each client has topics
+of its own. Purity and mutual information are those of main topics with the client they come from.
 """
 
 from __future__ import annotations

@@ -53,7 +53,6 @@ def processor_seconds() -> float:
 
 
 def demo(task: dict[str, Any]) -> dict[str, Any]:
-    """Run a demo; return the seconds of its rounds and of the whole command."""
     environment = {name: value for name, value in os.environ.items() if name not in SET_HERE}
     with tempfile.TemporaryDirectory() as folder, busy(task["busy"]):
         out = Path(folder) / "run"

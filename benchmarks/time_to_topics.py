@@ -11,10 +11,9 @@ import os
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -72,8 +71,7 @@ class Keeping(RunFolder):
         self.keeping += time.process_time() - before
 
 
-@dataclass
-class Bench:
+class Bench(NamedTuple):
     clients: Mapping[str, Corpus]
 
     def measure(self, name: str, seed: int, quick: bool) -> dict[str, Any]:
@@ -94,7 +92,6 @@ class Bench:
         return LocalClients(common.doors_of(study, self.clients, OPEN_POLICY))
 
     def models(self, study: Study, run: Keeping) -> Iterator[TopicModel]:
-        """Make the model of each kept state."""
         program = cast("Program[Any, Any]", study.server_half(None))
         clients, silent = self.engine(study), Keeping(study)
         agreement = program.agree(clients, silent)

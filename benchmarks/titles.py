@@ -50,7 +50,6 @@ Command: `make bench NAME=titles DATA=folder`."""
 
 @cache
 def documents(path: Path) -> tuple[Corpus, list[list[str]], list[str]]:
-    """Return documents with embeddings, their words, and their labels."""
     file = pq.read_table(path)
     split = "tokens" if "tokens" in file.column_names else None
     corpus = Corpus.of(file, Columns(text="text", tokens=split, label="label"))

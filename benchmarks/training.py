@@ -1,10 +1,8 @@
 """Documents per second in training: ours, contextualized-topic-models, and the bare products.
 
 Same documents, network, batch size, optimiser (Adam) and threads. The contestants take turns in
-long-lived processes, several times round, so that a machine whose speed drifts drifts for all of
-them; tables show medians. Then clients with synchronised normalisation beside one process with the
-same total batch: "at once" computes sums over all minibatches, "ledgers" has a folder. Last, where
-the time of a step goes.
+long-lived processes, so that a machine whose speed drifts drifts for all of them. Then clients
+beside one process: "at once" computes sums over all minibatches, "ledgers" has a folder.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from importlib.metadata import version
 from itertools import product
 from typing import Any
@@ -150,6 +148,10 @@ def speeds(busy: bool) -> Generator[float, None, None]:
         yield contestants[name](*given)
 
 
+def medians(turns: Sequence[Sequence[float]]) -> list[float]:
+    return [statistics.median(column) for column in zip(*turns, strict=True)]
+
+
 def single(us: Worker, them: Worker | None, repeats: int, topics: int, sizes: Any) -> list[str]:
     """Hold ProdLDA in one process against the peer and the bare products."""
     rows = []
@@ -160,7 +162,7 @@ def single(us: Worker, them: Worker | None, repeats: int, topics: int, sizes: An
             row.append(them.ask(["peer", "ZeroShotTM", topics, *size]) if them else float("nan"))
             row += [us.ask(["floor", first, topics, *size]) for first in (True, False)]
             turns.append(row)
-        middle = [statistics.median(column) for column in zip(*turns, strict=True)]
+        middle = medians(turns)
         ratio = [statistics.median(turn[0] / turn[i] for turn in turns) for i in (1, 2, 3)]
         cells = [f"{middle[i]:,.0f} | {r:.{1 + (i > 1)}f}" for i, r in enumerate(ratio, 1)]
         rows.append((f"{size[0]:,}", size[1], f"{middle[0]:,.0f}", *cells))
@@ -181,7 +183,7 @@ def combined(us: Worker, them: Worker, repeats: int, topics: int) -> list[str]:
             )
             for _ in range(repeats)
         ]
-        theirs, *ours = (statistics.median(column) for column in zip(*turns, strict=True))
+        theirs, *ours = medians(turns)
         ratios = [statistics.median(turn[i] / turn[0] for turn in turns) for i in (1, 2)]
         cells = [f"{o:,.0f} | {r:.1f}" for o, r in zip(ours, ratios, strict=True)]
         rows.append((f"{n_words:,}", f"{theirs:,.0f}", *cells))
@@ -199,7 +201,7 @@ def federated(us: Worker, repeats: int, topics: int, path: str) -> list[str]:
     rows = []
     for label, (name, *given) in jobs:
         turns = [[us.ask([name, way, *given]) for way in WAYS] for _ in range(repeats)]
-        one, *several = (statistics.median(column) for column in zip(*turns, strict=True))
+        one, *several = medians(turns)
         longer = [statistics.median(turn[0] / turn[i] for turn in turns) for i in (1, 2, 3)]
         cells = [f"{f:,.0f} | {t:.2f}" for f, t in zip(several, longer, strict=True)]
         rows.append((label, f"{one:,.0f}", *cells))

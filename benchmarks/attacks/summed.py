@@ -67,7 +67,6 @@ class Summed:
         return counted(tokens(self.others), self.words)
 
     def usual(self, n: int) -> Numbers:
-        """Return the counts of words to be expected of n documents."""
         return np.asarray(n * counted(tokens(self.reference), self.words).mean(0))
 
     def _drawn(self, round_: int | None) -> list[tuple[Any, NDArray[np.int64]]]:

@@ -90,7 +90,6 @@ METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
 
 
 def facts() -> dict[str, Any]:
-    """Return what a row says of how it came about."""
     return {"seed": SEED, "versions": versions("fedtopics", "numpy", "scipy", "torch")}
 
 
@@ -192,7 +191,6 @@ def of_counts(summed: Summed, case: Case) -> dict[str, Any]:
 
 
 def put_together(fragments: Iterable[set[int]]) -> list[set[int]]:
-    """Join sets of words that have some in common."""
     joined: list[set[int]] = []
     for fragment in fragments:
         near = [each for each in joined if len(each & fragment) >= ALIKE]

@@ -45,9 +45,8 @@ def parts(
 ) -> list[Numbers]:
     """Find the vectors of a space that are nowhere negative and mostly zero, at most n, and read.
 
-    They are corners of what is not negative and sums to 1. One looks for the furthest corner in a
-    direction that no part points to that is found. `read` returns the counts that a part has: if
-    they are no whole numbers, it is none.
+    They are the furthest corners of what is not negative and sums to 1, in directions that no part
+    points to that is found. What `read` returns of a part are counts, if they are whole numbers.
     """
     rng, rank = np.random.default_rng(seed), space.shape[1]
     found: dict[bytes, Numbers] = {}
