@@ -21,12 +21,9 @@ FIRST = ("same-bits", "cost", "faults", "federated", "rounds")  # the longest
 ALONE = {"threads"}  # keeps all cores busy on purpose
 COMMON = {"__init__", "__main__", "common", "worker"}
 EXPERIMENTS = {
-    "gfedntm-figure3": ["--model", "lda"],
-    "gfedntm-amwmd": ["--network", "prodlda"],
-    "flda": [],
-    "flda-thresholds": [],
-    "fstc": ["--only", "table2"],
-}
+    "gfedntm-figure3": ["--model", "lda"], "gfedntm-amwmd": ["--network", "prodlda"],
+    "flda": [], "flda-thresholds": [], "fstc": ["--only", "table2"],
+}  # fmt: skip
 
 
 def benchmarks() -> dict[str, tuple[str, str]]:

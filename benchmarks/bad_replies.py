@@ -43,20 +43,16 @@ NETWORK = {
 AVERAGED = {"norm": "server", "optimizer": "fedavg", "local_steps": 3, "initialisation": "anchors"}
 TRAINED = {"max_rounds": 4, "local_steps": 20, "batch_size": 50} | EMBEDDED
 METHODS: dict[str, dict[str, Any]] = {
-    "auto": {"max_rounds": 10} | EMBEDDED,
-    "discriminative": CLUSTERS,
+    "auto": {"max_rounds": 10} | EMBEDDED, "discriminative": CLUSTERS,
     "flda": {"max_rounds": 3, "iterations": 60, "min_new_documents": 20},
-    "fsccl": TRAINED | {"deletion": 0},
-    "fstc": TRAINED | {"learning_rate": 0.01},
+    "fsccl": TRAINED | {"deletion": 0}, "fstc": TRAINED | {"learning_rate": 0.01},
     **{f"gfedntm {n}": NETWORK | {"network": n} for n in ("prodlda", "neurallda", "combinedtm")},
     "gfedntm zeroshottm": NETWORK | {"network": "zeroshottm", "initialisation": "mixture"},
     "gfedntm averaged": NETWORK | AVERAGED,
-    "kmeans": CLUSTERS,
-    "kmeans k-fed": CLUSTERS | {"algorithm": "k-fed"},
+    "kmeans": CLUSTERS, "kmeans k-fed": CLUSTERS | {"algorithm": "k-fed"},
     "lda": {"max_rounds": 10, "batch_size": 200},
-    "mixture": {"max_rounds": 10} | EMBEDDED,
-    "nmf": {"max_rounds": 10},
-}
+    "mixture": {"max_rounds": 10} | EMBEDDED, "nmf": {"max_rounds": 10},
+}  # fmt: skip
 INTRODUCTION = f"""\
 Studies of five clients with {DOCUMENTS} made-up documents each, of which one sends bad replies: \
 about the vocabulary, in each exchange before the first round, in all rounds, or at the end. Of \
@@ -113,7 +109,6 @@ def count(value: Any) -> int:
 
 
 def first(number: float, array: Any) -> Any:
-    """Change the first number, if it can be this one."""
     if array.dtype.kind != "f" or not array.size:
         return array
     changed = array.copy()
@@ -181,8 +176,7 @@ ANYWHERE: dict[str, Callable[[Reply], Reply]] = {
     "2 MB of empty values": lambda reply: reply | {"more": [[]] * 2_000_000},
 }
 LIES = {
-    AWAY: Lie((), dict),
-    HONESTLY: Lie((), dict),
+    **dict.fromkeys((AWAY, HONESTLY), Lie((), dict)),
     "5,000 junk words, 1e9 times each": Lie((WORDS,), partial(junk, False)),
     "5,000 junk words, as often as can be": Lie((WORDS,), partial(junk, True)),
     "words of -100000 documents": Lie((WORDS,), partial(documents, -100_000)),
@@ -269,7 +263,6 @@ def measure(task: Task) -> dict[str, Any]:
 
 
 def said(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return whom events name and why, and who was not in a round."""
     of_clients = [e for e in events if e["event"] in (*REFUSED, "clipped")]
     named = {e["event"]: e.get("reason", "") for e in of_clients if e["client"] == LIAR}
     rounds = [e for e in events if e["event"] in ("round", "left out")]

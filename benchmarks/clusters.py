@@ -76,7 +76,6 @@ def clustered(
 
 
 def spread(corpus: Corpus, method: str, split: str, least: int) -> tuple[NDArray[Any], list[str]]:
-    """Return the documents' clusters, and a row's numbers."""
     clients, sizes = split_clients(corpus, **SPLITS[split], seed=1), [0, 0]
     Door.call = watched(METHODS[method], sizes)  # type: ignore[method-assign]
     settings = {"name": method, "n_components": 20}

@@ -30,12 +30,10 @@ QUICK = {"lda": (1,)}
 SMALL = {"n_words": 400, "n_documents": 60, "lengths": (30, 60)}
 STUDY = """name = "cost"
 checkpoint_every = 1000000
-
 [method]
 n_components = 50
 coherence = "nothing"
 {method}
-
 [vocabulary]
 max_document_share = 1.0
 min_document_frequency = 1

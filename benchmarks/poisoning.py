@@ -45,8 +45,7 @@ GROUPS = (
 DOCUMENTS = 1200  # of all clients
 SEEDS = 3  # where nobody lies; else one
 CLOSE = 0.03  # of purity and of NPMI
-N_TOPICS = 10
-SHOWN = 10
+N_TOPICS = SHOWN = 10
 LARGEST, MOST = 1e30, 1e12  # where there is no bound; of what there are squares of
 REFUSED = "bad reply", "excluded"  # events
 AGAIN = 20  # rounds for which an optimal attack keeps its factor

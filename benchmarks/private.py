@@ -15,17 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common import (
-    arguments,
-    each_group,
-    grid,
-    kept_rows,
-    measured,
-    parquet,
-    table,
-    topic_scores,
-    write,
-)
+from benchmarks import common
+from benchmarks.common import grid, measured, parquet, table, topic_scores
 from fedtopics import Corpus, Study, train
 from fedtopics.datasets import split_clients, synthetic_lda
 from fedtopics.errors import StudyError
@@ -130,7 +121,7 @@ def of_drawn(task: dict[str, Any], drawing: dict[str, Any]) -> dict[str, float]:
 
 def tables(rows: list[dict[str, Any]]) -> list[str]:
     lines = []
-    for (data, epsilon, clients), same in each_group(rows, "data", "epsilon", "clients"):
+    for (data, epsilon, clients), same in common.each_group(rows, "data", "epsilon", "clients"):
         scored = [row for row in same if not row["refused"]]
         cells = []
         for name in SCORES:
@@ -147,7 +138,7 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     every = [*SETS, DRAWN]
-    given = arguments(__doc__, "the Parquet files", seeds=3, clients=(1, 3), sets=every)
+    given = common.arguments(__doc__, "the Parquet files", seeds=3, clients=(1, 3), sets=every)
     sets, epsilons, seeds, clients = given.sets, EPSILONS, range(given.seeds), given.clients
     if given.quick:
         sets, epsilons, seeds, clients = [DRAWN], (None, 100.0), range(1), [1]
@@ -164,4 +155,4 @@ def main() -> None:
         return {"refused": False, **scores}
 
     measured(given, grid(clients=clients, data=sets, epsilon=epsilons, seed=seeds), work)
-    write(given, tables(kept_rows(given)))
+    common.write(given, tables(common.kept_rows(given)))

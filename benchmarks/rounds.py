@@ -206,7 +206,6 @@ def bare_clients(numbers: list[int], port: int, folder: str, n: int, _: Any) -> 
 def start_clients(
     be: Callable[..., None], n: int, blocks: list[Block], port: int, folder: Path
 ) -> list[Worker]:
-    """Start the clients, several a process where there are many."""
     each = A_PROCESS if n > A_PROCESS else 1
     groups = [list(range(n))[first : first + each] for first in range(0, n, each)]
     return [Worker(be, group, port, str(folder), n, blocks) for group in groups]

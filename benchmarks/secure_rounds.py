@@ -22,16 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import (
-    Worker,
-    arguments,
-    bag_of_words,
-    measured,
-    parquet,
-    table,
-    tokenised,
-    write,
-)
+from benchmarks import common
+from benchmarks.common import Worker, measured, table
 from benchmarks.federated import NAMES, free_port
 from fedtopics import Corpus, Study, TopicModel, pki
 from fedtopics.engines.node import Node
@@ -176,9 +168,9 @@ def compared(task: dict[str, Any], folder: Path, rounds: int, block: int) -> dic
 def prepare(folder: Path, data: Path | None, each: int) -> None:
     pki.create(folder / "pki", ["localhost"])
     if data is None:
-        tokens = pa.chunked_array(tokenised(bag_of_words(each * len(NAMES), WORDS)))
+        tokens = pa.chunked_array(common.tokenised(common.bag_of_words(each * len(NAMES), WORDS)))
     else:
-        tokens = pq.read_table(parquet(data, "20ng"))["tokens"]
+        tokens = pq.read_table(common.parquet(data, "20ng"))["tokens"]
     owner = np.random.default_rng(0).permutation(len(tokens)) % len(NAMES)
     for number, name in enumerate(NAMES):
         pki.issue(folder / "pki", name)
@@ -198,17 +190,17 @@ def cells_of(row: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    given = arguments(__doc__, "20ng.parquet", optional=True, methods=METHODS)
+    given = common.arguments(__doc__, "20ng.parquet", optional=True, methods=METHODS)
     rounds, block = (2 * QUICK, QUICK) if given.quick else (ROUNDS, BLOCK)
     name = "made up" if given.data is None else "20ng"
+    methods, sizes = (BOTH_KINDS, BATCHES[:1]) if given.quick else (given.methods, BATCHES)
     todo = [
         {"data": name, "method": method, "batch": batch}
-        for method in (BOTH_KINDS if given.quick else given.methods)
-        for batch in ((None,) if method == "NMF" else BATCHES[: 1 if given.quick else None])
-    ]
+        for method in methods for batch in ((None,) if method == "NMF" else sizes)
+    ]  # fmt: skip
     with tempfile.TemporaryDirectory() as here:
         prepare(Path(here), given.data, 100 if given.quick else EACH)
         rows = measured(given, todo, lambda task: compared(task, Path(here), rounds, block))
     facts = {"grpc": version("grpcio"), "topics": TOPICS, "cores": os.cpu_count()}
     head = HEAD.format(block=block, rounds=rounds, **facts)
-    write(given, [head, *table(COLUMNS, map(list, map(cells_of, rows)), left=2)])
+    common.write(given, [head, *table(COLUMNS, map(list, map(cells_of, rows)), left=2)])

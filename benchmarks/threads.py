@@ -72,11 +72,9 @@ def demo(task: dict[str, Any]) -> dict[str, Any]:
 
 def cells_of(rows: list[dict[str, Any]], way: str) -> list[str]:
     cells = [way]
+    alike = [[r for r in rows if (r["way"], r["busy"]) == (way, number)] for number in (0, CORES)]
     for what in ("training", "whole", "processor"):
-        alone, busy = (
-            statistics.median(r[what] for r in rows if r["way"] == way and r["busy"] == number)
-            for number in (0, CORES)
-        )
+        alone, busy = (statistics.median(row[what] for row in these) for these in alike)
         cells += [f"{alone:.1f}", f"{busy:.1f}", f"{busy / alone:.1f}"]
     return cells
 

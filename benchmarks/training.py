@@ -175,14 +175,11 @@ def combined(us: Worker, them: Worker, repeats: int, topics: int) -> list[str]:
     small, large = BATCHES
     rows = []
     for n_words in WORDS:
-        turns = [
-            (
-                them.ask(["peer", "CombinedTM", topics, n_words, small]),
-                us.ask(["federate", "one process", topics, n_words, small, "combinedtm"]),
-                us.ask(["federate", "one process", topics, n_words, large, "combinedtm"]),
-            )
-            for _ in range(repeats)
-        ]
+        turns = []
+        for _ in range(repeats):
+            theirs = them.ask(["peer", "CombinedTM", topics, n_words, small])
+            sizes = (["one process", topics, n_words, batch, "combinedtm"] for batch in BATCHES)
+            turns.append((theirs, *(us.ask(["federate", *size]) for size in sizes)))
         theirs, *ours = medians(turns)
         ratios = [statistics.median(turn[i] / turn[0] for turn in turns) for i in (1, 2)]
         cells = [f"{o:,.0f} | {r:.1f}" for o, r in zip(ours, ratios, strict=True)]

@@ -13,13 +13,12 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import count_words
 
 RULES: dict[str, dict[str, Any]] = {
-    "HTML and addresses stay": {"html": False, "addresses": "keep"},
-    "default": {},
+    "HTML and addresses stay": {"html": False, "addresses": "keep"}, "default": {},
     'languages = "en"': {"languages": "en"},
     'languages = "en", lemmas': {"languages": "en", "lemmas": True},
     'languages = "detect"': {"languages": "detect"},
     'languages = "detect", lemmas': {"languages": "detect", "lemmas": True},
-}
+}  # fmt: skip
 RUNS = 3  # that take turns; the least counts
 
 

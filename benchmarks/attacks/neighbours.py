@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from benchmarks.common import arguments, table, write
+from benchmarks.common import arguments, each_group, table, write
 from fedtopics import Corpus, Study
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
@@ -247,19 +247,15 @@ def main() -> None:
     given = arguments(__doc__, times=TIMES, at_once=os.cpu_count(), show=False)
     times, size = (40, 20) if given.quick else (given.times, PART)
     kept = RowFile(given.folder / "neighbours.jsonl")
-    tasks = {
-        case: [
-            {**case._asdict(), "there": there, "part": part, "times": size}
-            for part in range(max(times // (1 if case.noise == 1 else FEWER) // size, 1))
-            for there in (True, False)
-        ]
-        for case in CASES
-    }
-    every = [task for of_case in tasks.values() for task in of_case]
-    todo = [task for task in every if not (given.show or kept.find(task))]
+    tasks = [
+        case._asdict() | {"there": there, "part": part, "times": size} for case in CASES
+        for part in range(max(times // (1 if case.noise == 1 else FEWER) // size, 1))
+        for there in (True, False)
+    ]  # fmt: skip
+    todo = [task for task in tasks if not (given.show or kept.find(task))]
     with ProcessPoolExecutor(given.at_once) as pool:
-        for task, found in zip(todo, pool.map(counted, todo), strict=True):
-            kept.keep(task | found)
-    rows = {case: [row for task in tasks[case] if (row := kept.find(task))] for case in CASES}
+        for task, answer in zip(todo, pool.map(counted, todo), strict=True):
+            kept.keep(task | answer)
+    found = each_group([row for task in tasks if (row := kept.find(task))], *Case._fields)
     head = "method | noise | claimed epsilon | at least | runs | refused"
-    write(given, [HEAD, *table(head, (cells_of(*found) for found in rows.items() if found[1]))])
+    write(given, [HEAD, *table(head, (cells_of(Case(*case), rows) for case, rows in found))])

@@ -35,7 +35,6 @@ NEAR = 1 - 1e-9  # cosine of what is read and a document's point
 
 
 def documents(n_clients: int, groups: int = 8, seed: int = 5) -> dict[str, Corpus]:
-    """Return clients with embeddings in overlapping groups."""
     rng = np.random.default_rng(seed)
     middles = 0.6 * rng.normal(size=(groups, DIMENSION))
     corpora = {}

@@ -76,7 +76,6 @@ def told(solved: int, scores: Bag, actual: Bag) -> Found:
 
 
 def recall(scores: Bag, actual: Bag) -> float:
-    """Mean share of a document's words among as many with the highest scores."""
     shares = []
     for score, row in zip(scores, actual > 0, strict=True):
         n = int(row.sum())

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.attacks.tapped import Tap, counted, federate, synthetic, vocabulary_of
@@ -36,7 +38,6 @@ class Summed:
     others: Corpus
 
     def sums(self, *functions: str) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
-        """Yield payloads and the sums of replies of some functions."""
         for calls in zip(*(tap.calls for tap in self.taps.values()), strict=True):
             _, given, reply = calls[0]
             if given[0] in functions and reply is not None:
@@ -96,7 +97,6 @@ def added(replies: Sequence[Any]) -> Any:
 
 
 def rounded(values: NDArray[Any]) -> Numbers:
-    """Round numbers as they are before they are masked."""
     return np.asarray(np.round(values.astype(float) * MASKED) / MASKED)
 
 
@@ -108,9 +108,6 @@ def texts(data: Path | None) -> tuple[list[list[str]], Any]:
         words = synthetic(400, seed=SEED)
         middles = rng.normal(size=(8, DIMENSION))[rng.integers(8, size=len(words))]
         return words, (middles + rng.normal(size=middles.shape)).astype(np.float32)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     table = pq.read_table(parquet(data, "20ng"), columns=["text", "tokens"])
     table = table.take(pa.array(rng.permutation(len(table))))
     embeddings = document_embeddings(Corpus.of(table["text"]), EmbeddingSettings())

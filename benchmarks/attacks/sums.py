@@ -124,15 +124,13 @@ def tables(rows: list[Row]) -> Iterator[str]:
 
 NOTHING = "", "-", "0", "0 (0)"
 SHOWN: dict[str, Callable[[Row], str]] = {
-    "Words that are known to occur, % of those that do": (
-        lambda row: f"{100 * row['words']:.3g}{' =' if row['counts'] else ''}"
-    ),
-    "Documents to the last count (in brackets: those of which some words are told)": (
-        lambda row: f"{row['wholly']:.3g} ({row['some']:.3g})"
-    ),
+    "Words that are known to occur, % of those that do":
+        lambda row: f"{100 * row['words']:.3g}{' =' if row['counts'] else ''}",
+    "Documents to the last count (in brackets: those of which some words are told)":
+        lambda row: f"{row['wholly']:.3g} ({row['some']:.3g})",
     "Embeddings": lambda row: f"{row['embeddings']:.3g}",
     "Membership": lambda row: f"{row['member']:.2f}",
-}
+}  # fmt: skip
 
 
 # Many rounds: LDA's sums are exact counts, so that `blind` finds in which rounds a document was,
@@ -157,10 +155,8 @@ class Case(NamedTuple):
 CASES = [
     Case("LDA", 1, 100, 10, 600),  # one client's replies: the control
     *(Case("LDA", n, 300 // n, 10, rounds) for n in CLIENTS for rounds in (600, 3000)),
-    Case("LDA", 3, 1000, 52, 600),
-    Case(PRODLDA, 3, 200, 52, 60),
-    Case(PRODLDA, 3, 1000, 52, 60),
-]
+    Case("LDA", 3, 1000, 52, 600), Case(PRODLDA, 3, 200, 52, 60), Case(PRODLDA, 3, 1000, 52, 60),
+]  # fmt: skip
 QUICK_CASES = [Case("LDA", 3, 24, 10, 100), Case(PRODLDA, 3, 20, 12, 5)]
 
 

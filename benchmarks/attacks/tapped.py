@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.common import parquet
@@ -41,7 +42,6 @@ class Tap:
 
     @property
     def half(self) -> Any:
-        """The client's half, to judge attacks."""
         return self.door._client
 
     def __getattr__(self, name: str) -> Any:
@@ -133,7 +133,6 @@ def bag_of(corpus: Corpus, words: Sequence[str], least: int = RARE) -> NDArray[n
 
 
 def counted(texts: Sequence[Sequence[str]], words: Sequence[str]) -> NDArray[np.float64]:
-    """Count words in texts, a row each."""
     column, bag = {word: i for i, word in enumerate(words)}, np.zeros((len(texts), len(words)))
     for row, text in zip(bag, texts, strict=True):
         for word in text:
@@ -146,8 +145,6 @@ def documents_of(data: Path | None, n_clients: int, size: int, seed: int = 0) ->
     """Return clients' tokenised documents: 20ng's, or synthetic ones where there is no data."""
     rng = np.random.default_rng(seed)
     if data is not None:
-        import pyarrow.parquet as pq
-
         texts = pq.read_table(parquet(data, "20ng"))["tokens"].to_pylist()
         texts = [texts[i] for i in rng.permutation(len(texts))[: n_clients * size]]
     else:
