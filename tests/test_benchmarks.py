@@ -58,12 +58,12 @@ def test_a_benchmark_takes_the_options_of_all(name: str) -> None:
     assert re.search(r"arguments\(\s*__doc__", path.read_text("utf-8"))
 
 
-def test_all_runs_each_in_its_quick_way() -> None:
+def test_ci_runs_all_in_their_quick_way() -> None:
     commands = entry.commands()
-    assert {name for name in commands if not name.startswith("experiment ")} == (
-        KNOWN.keys() - entry.ALONE
-    )
+    every = {name for name in commands if not name.startswith("experiment ")}
+    assert every == KNOWN.keys() - entry.ALONE
     assert all("--quick" in words for words in commands.values())
+    assert "make bench NAME=all QUICK=1" in (ROOT / ".ci/run").read_text("utf-8").splitlines()
 
 
 def test_a_failure_is_a_line_and_what_went_well_is_not_run_again(
@@ -84,17 +84,9 @@ def test_a_failure_is_a_line_and_what_went_well_is_not_run_again(
 def test_experiments() -> None:
     assert entry.EXPERIMENTS.keys() == group.commands.keys() - {"pages"}  # which trains nothing
     for name in entry.EXPERIMENTS:
-        options = [option for each in group.commands[name].params for option in each.opts]
-        assert "--quick" in options
-
-
-def test_an_experiment_on_files_asks_for_them() -> None:
+        assert "--quick" in [option for each in group.commands[name].params for option in each.opts]
     with pytest.raises(click.UsageError, match="Missing option '--data'; --quick does without"):
         group.main(["flda"], standalone_mode=False)
-
-
-def test_ci_runs_them_all() -> None:
-    assert "make bench NAME=all QUICK=1" in (ROOT / ".ci/run").read_text("utf-8").splitlines()
 
 
 def options(monkeypatch: pytest.MonkeyPatch, *words: str, **more: Any) -> argparse.Namespace:
@@ -150,7 +142,10 @@ def test_what_has_a_row_is_not_measured_again(
     assert [row["n"] for row in common.kept_rows(given)] == [2, 3, 4]
 
 
-def test_a_table() -> None:
+def test_tasks_and_a_table() -> None:
+    assert [[*task.values()] for task in common.grid(a="xy", b=range(2))] == [
+        ["x", 0], ["x", 1], ["y", 0], ["y", 1],
+    ]  # fmt: skip
     lines = common.table("name | ms", [("a", 1), ("b", 2.5)])
     assert lines == ["| name | ms |", "| --- | ---: |", "| a | 1 |", "| b | 2.5 |"]
     assert common.mean_and_range([0.1, 0.3], 1) == "0.2 (0.1 to 0.3)"
