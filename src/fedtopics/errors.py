@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
+from math import inf
+from numbers import Integral
 from typing import Any
 
 MOST_NAMES = 30  # that a message lists
@@ -83,6 +85,14 @@ def nearest(name: object, known: Iterable[object]) -> str:
         return f"did you mean {names[close[0]]!r}?"
     shown = ", ".join(str(each) for each in [*names.values()][:MOST_NAMES])
     return f"known: {shown}{', ...' if len(names) > MOST_NAMES else '.'}"
+
+
+def check_number(value: Any, name: str, least: int = 1, most: float = inf) -> None:
+    """Raise a StudyError if a parameter is no whole number, or not between these."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not least <= value <= most:
+        upto = f"{least} or more" if most == inf else f"{least} to {most:.0f}"
+        raise StudyError(f"{name}={value!r:.40} cannot be used; give a whole number, {upto}.")
 
 
 def check_keys(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import DataError, StudyError
 from fedtopics.estimators import inputs
 from fedtopics.estimators.fitted import SavedEstimator
 from fedtopics.estimators.inputs import Clients, Given, columns_of, corpus_of, stop_word_settings
@@ -276,7 +276,7 @@ class TopicEstimator(
         read = partial(corpus_of, columns=columns, analyse=analyse, text=found.text)
         corpora = corpora_by_name(found.documents, read)
         called = checked_names(found.called(names), corpora)
-        folder = None if out is None else Path(out)
+        folder = None if out is None else Path(out).expanduser()
         given = corpora, found.by_name(policies), columns, found.keys, called, folder
         return Given(*given, text=text)
 
@@ -324,6 +324,11 @@ class TopicEstimator(
         columns = columns_of(documents, words)
         if columns is not None and words is None:
             columns = getattr(self, "counted_words_", columns)
+            if not {*columns} & {*self._fitted().vocabulary.words}:  # as after load
+                raise DataError(
+                    "The documents are counts of words that the model does not know; give the word "
+                    "of each column, as in words=vectorizer.get_feature_names_out()."
+                )
         return corpus_of(documents, columns, self._analyser(self._fitted().text), text)
 
     def _analyser(self, rules: TextRules) -> Splitter | None:

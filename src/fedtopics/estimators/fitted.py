@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fedtopics.errors import ModelError
+from fedtopics.errors import ModelError, check_number
 from fedtopics.federation.sweep import SMALLEST, held_out_loss
 from fedtopics.files import read_text, write_durably
 from fedtopics.harmless import as_json
@@ -78,6 +78,8 @@ class FittedTopics:
         With `topic`, the row of that one alone.
         """
         info = self._fitted().to_pandas(n_words)
+        if topic is not None:
+            check_number(topic, "topic", 0, len(info) - 1)
         return info if topic is None else info[info["Topic"] == topic].reset_index(drop=True)
 
     def get_document_info(
@@ -149,18 +151,20 @@ class FittedTopics:
         """
         rows, names = self._fitted().hierarchy(), _names(self._fitted())
         names |= {row["parent"]: row["name"] for row in rows}
+        sides = [
+            (row["left"], names[row["left"]], row["right"], names[row["right"]]) for row in rows
+        ]
         return data_frame(
             {
-                "Parent_ID": row["parent"],
-                "Parent_Name": row["name"],
-                "Topics": row["topics"],
-                "Child_Left_ID": row["left"],
-                "Child_Left_Name": names[row["left"]],
-                "Child_Right_ID": row["right"],
-                "Child_Right_Name": names[row["right"]],
-                "Distance": row["distance"],
+                "Parent_ID": [row["parent"] for row in rows],
+                "Parent_Name": [row["name"] for row in rows],
+                "Topics": [row["topics"] for row in rows],
+                "Child_Left_ID": [side[0] for side in sides],
+                "Child_Left_Name": [side[1] for side in sides],
+                "Child_Right_ID": [side[2] for side in sides],
+                "Child_Right_Name": [side[3] for side in sides],
+                "Distance": [row["distance"] for row in rows],
             }
-            for row in rows
         )
 
     def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
@@ -310,16 +314,15 @@ def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     names, words = _names(model), [", ".join(topic) for topic in model.topics(5)]
     frame = data_frame(
         {
-            "Topic": row["topic"],
-            "Words": words[row["topic"]],
-            "Frequency": row["count"],
-            title: row[group],
-            "Name": names[row["topic"]],
-            "Share": row["share"],
-            "Documents": row["documents"],
-            "Clients": row["clients"],
+            "Topic": [row["topic"] for row in found.rows],
+            "Words": [words[row["topic"]] for row in found.rows],
+            "Frequency": [row["count"] for row in found.rows],
+            title: [row[group] for row in found.rows],
+            "Name": [names[row["topic"]] for row in found.rows],
+            "Share": [row["share"] for row in found.rows],
+            "Documents": [row["documents"] for row in found.rows],
+            "Clients": [row["clients"] for row in found.rows],
         }
-        for row in found.rows
     )
     frame.attrs |= {"without": found.without, "few": found.few, "unknown": found.unknown}
     return frame

@@ -99,7 +99,7 @@ def train(
     rules = policies_of(study, documents, policies)
     simulation = _Simulation(study.with_clients(documents), documents, rules, on_event, at_once)
     warm_start = None if start is None else WarmStart.of(start, vocabulary)
-    return simulation.train(None if out is None else Path(out), resume, warm_start)
+    return simulation.train(None if out is None else Path(out).expanduser(), resume, warm_start)
 
 
 def policies_of(study: Study, clients: Collection[str], given: Any = None) -> dict[str, Policy]:

@@ -222,7 +222,9 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
-        problem = f"{where!r:.80} is {first['input']!r:.80}: {reason}" if where else reason
+        value = first["input"]
+        is_ = "" if isinstance(value, (dict, list)) else f" is {value!r:.80}"
+        problem = f"{where!r:.80}{is_}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
             problem = f"there is no key {where!r:.80}; "
             keys = [] if model is None else _keys(model, content, first["loc"][:-1])

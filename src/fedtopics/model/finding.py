@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, StudyError, check_number
 from fedtopics.files import check_output, write_output
 from fedtopics.harmless import for_csv
 from fedtopics.inference import READOUTS, Readout
@@ -221,8 +221,7 @@ class Finder(Topics):
         StudyError
             If there is no such topic, or `n_documents` is less than 1.
         """
-        if n_documents < 1:
-            raise StudyError(f"n_documents={n_documents} cannot be used; ask for one or more.")
+        check_number(n_documents, "n_documents")
         by_client = documents if isinstance(documents, Mapping) else {None: documents}
         corpora = {client: Corpus.of(each) for client, each in by_client.items()}
         found = [self.theta_and_seen(corpus) for corpus in corpora.values()]

@@ -128,7 +128,8 @@ def write_labels(model: Topics, folder: Path) -> None:
 
 def model_folder(place: str | Path) -> Path:
     """Return a model's folder, given that or its run's; ModelError if there is no model."""
-    for folder in (Path(place), Path(place) / "model"):
+    home = Path(place).expanduser()
+    for folder in (home, home / "model"):
         if (folder / "config.json").is_file():
             return folder
     raise ModelError(
@@ -152,13 +153,21 @@ def read_model(folder: Path) -> dict[str, Any]:
         fields = _fields(config, _read(folder / "vocabulary.json"), folder)
     except ModelError:
         raise
-    except _DAMAGES:
+    except _DAMAGES as error:
+        _refuse_closed(error, folder)
         raise ModelError(
             f"The model in {folder} is damaged or incomplete; copy it again."
         ) from None
     n_topics = fields["inference"].settings.n_components
     labels, suggested = read_labels(folder / "topics.json", n_topics)
     return fields | {"labels": labels, "suggested": suggested}
+
+
+def _refuse_closed(error: Exception, path: Path) -> None:
+    """Say that what cannot be opened is so: it need not be damaged."""
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, FileNotFoundError):
+        where = error.filename or path
+        raise ModelError(f"{where} cannot be opened: {error.strerror}.") from None
 
 
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
@@ -248,7 +257,8 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
             f"{path} is no JSON from line {error.lineno} on; mend it, or delete it, which loses "
             "the labels of topics and nothing else."
         ) from None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        _refuse_closed(error, path)
         rows = None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ModelError(
@@ -394,5 +404,6 @@ def _read(path: Path) -> Any:
         if not isinstance(content, dict):
             raise ValueError
         return content
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        _refuse_closed(error, path)
         raise ModelError(f"{path} is missing or damaged; copy the model's folder again.") from None

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import StudyError, check_number
 from fedtopics.inference.merged import PARTS, Merged
 from fedtopics.model.topics import NAME_WORDS, Topics
 
@@ -107,9 +107,9 @@ def merge_topics(model: Model, topics_to_merge: Sequence[int] | Sequence[Sequenc
     StudyError
         If a topic is not there, or is to be in two.
     """
-    one = all(isinstance(each, Integral) for each in topics_to_merge)
-    groups: Any = [topics_to_merge] if one else topics_to_merge
     try:
+        one = all(isinstance(each, Integral) for each in topics_to_merge)
+        groups: Any = [topics_to_merge] if one else topics_to_merge
         return _grouped(model, [[*map(index, group)] for group in groups])
     except TypeError:
         raise StudyError(
@@ -122,11 +122,7 @@ def reduce_topics(model: Model, n_topics: int) -> Model:
 
     StudyError if that is none, or more than there are.
     """
-    if not 1 <= n_topics <= model.n_topics:
-        raise StudyError(
-            f"n_topics={n_topics} cannot be had of {model.n_topics} topics; ask for 1 to "
-            f"{model.n_topics}."
-        )
+    check_number(n_topics, "n_topics", 1, model.n_topics)
     rows = hierarchy(model)[: model.n_topics - n_topics]
     inner = {row[side] for row in rows for side in ("left", "right")}
     return _grouped(model, [row["topics"] for row in rows if row["parent"] not in inner])

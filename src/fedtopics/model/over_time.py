@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError, check_keys
+from fedtopics.errors import DataError, StudyError, check_keys, check_number
 from fedtopics.model.finding import Finder
 from fedtopics.text.columns import Column, is_missing
 from fedtopics.text.corpus import Corpus, column_of
@@ -101,11 +101,9 @@ def grouped_by_time(
                 "over_time in its [method]."
             )
         return Grouped([*model.periods.rows()], 0, 0, 0)
-    if by not in (None, *get_args(Unit)) or (nr_bins is not None and nr_bins < 1):
-        raise StudyError(
-            f"by={by!r}, nr_bins={nr_bins!r} cannot be used; choose by from "
-            f"{', '.join(get_args(Unit))}, or one or more nr_bins."
-        )
+    if by not in (None, *get_args(Unit)):
+        raise StudyError(f"by={by!r} cannot be used; choose from {', '.join(get_args(Unit))}.")
+    check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, given = _by_client(documents, timestamps)
     times = {client: times_of(values[~missing(values)]) for client, values in given.items()}
     timed = [each for each in times.values() if len(each)]

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, StudyError
+from fedtopics.errors import DataError, StudyError, check_number
 from fedtopics.files import read_toml
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
@@ -66,6 +66,9 @@ def find_topics(
         If the model knows no word of the query, or `by` is unknown.
     """
     _check(by)
+    check_number(top_n, "top_n")
+    if not query or not all(isinstance(word, str) for word in query):
+        raise StudyError("A query is a text, or a list of words.")
     texts = [query if isinstance(query, str) else " ".join(query)]
     near = _by_words(model, query) if by == "words" else nearness(model, texts, embedding_model)[0]
     order = np.argsort(-near, kind="stable")[:top_n]

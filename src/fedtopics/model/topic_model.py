@@ -108,8 +108,9 @@ class TopicModel(Finder):
 
         Labels are in its ``topics.json``, which is there to be edited.
         """
-        write_model(self, Path(path))
-        return Path(path)
+        folder = Path(path).expanduser()
+        write_model(self, folder)
+        return folder
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Self:
@@ -121,4 +122,4 @@ class TopicModel(Finder):
             If there is none, it is of another format, or it is damaged; if ``topics.json`` was
             edited into something else than labelled topics.
         """
-        return cls(**read_model(Path(path)))
+        return cls(**read_model(Path(path).expanduser()))

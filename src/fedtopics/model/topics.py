@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import check_number
 from fedtopics.inference import Inference, Shared, Weights
 from fedtopics.model.shown_words import USUAL, Reading
 from fedtopics.text.rules import TextRules
@@ -249,8 +249,7 @@ class Topics:
 
     def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
         """Return the words of each topic under a reading."""
-        if n_words < 1:
-            raise StudyError(f"n_words={n_words} cannot be used; ask for one word or more.")
+        check_number(n_words, "n_words")
         columns = self.columns(reading, n_words)
         return [[self.vocabulary.words[i] for i in row] for row in columns]
 

@@ -314,7 +314,7 @@ def column_of(data: Any, name: str) -> list[Any]:
 
     DataError if data are neither, or there is no such column.
     """
-    if isinstance(data, (str, Path)) and Path(data).exists():
+    if isinstance(data, (str, Path)) and Path(data).expanduser().exists():
         data = read_table(Path(data))
     if not is_table(data):
         raise DataError(

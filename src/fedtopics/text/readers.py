@@ -44,6 +44,7 @@ T = TypeVar("T")
 
 def read_table(path: Path, kind: str = "") -> Table:
     """Read a file by its suffix, which may be followed by .gz, or a folder; see `Corpus.read`."""
+    path = path.expanduser()
     require_file(path, DataError)
     if not path.exists():
         raise DataError(f"There is no file or folder {path}; check the path.")
