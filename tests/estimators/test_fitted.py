@@ -54,7 +54,7 @@ def test_topics_are_the_same_by_every_name(model: LDA) -> None:
     shares = model.model_.word_shares
     for word, share in model.get_topic(0):
         assert share == shares[0, model.model_.vocabulary.index[word]]
-    with pytest.raises(StudyError, match="no topic 2; the model has topics 0 to 1"):
+    with pytest.raises(StudyError, match="topic=2 cannot be used; give a whole number, 0 to 1"):
         model.get_topic(2)
 
 

@@ -36,7 +36,7 @@ def test_documents_of_several_clients(model: LDA) -> None:
 
 
 def test_refusals(model: LDA) -> None:
-    with pytest.raises(StudyError, match="no topic 2; the model has topics 0 to 1"):
+    with pytest.raises(StudyError, match="topic=2 cannot be used; give a whole number, 0 to 1"):
         model.representative_documents(ALL, 2)
     with pytest.raises(StudyError, match="n_documents=0 cannot be used"):
         model.representative_documents(ALL, n_documents=0)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import ModelError, StudyError
+from fedtopics.errors import ModelError, check_number
 from fedtopics.extras import require
 from fedtopics.harmless import for_csv, for_markdown, for_scripts
 from fedtopics.model.figures import environment
@@ -76,12 +76,8 @@ def get_topic(
     model: Topics, topic: int, n_words: int = 10, lambda_: float | None = None
 ) -> list[tuple[str, float]]:
     """Return the words of a topic, as `get_topics` has them; StudyError if there is none such."""
-    topics = get_topics(model, n_words, lambda_)
-    if topic not in topics:
-        raise StudyError(
-            f"There is no topic {topic!r}; the model has topics 0 to {model.n_topics - 1}."
-        )
-    return topics[topic]
+    check_number(topic, "topic", 0, model.n_topics - 1)
+    return get_topics(model, n_words, lambda_)[topic]
 
 
 def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:

@@ -222,12 +222,11 @@ class Finder(Topics):
             If there is no such topic, or `n_documents` is less than 1.
         """
         check_number(n_documents, "n_documents")
+        check_number(0 if topic is None else topic, "topic", 0, self.n_topics - 1)
         by_client = documents if isinstance(documents, Mapping) else {None: documents}
         corpora = {client: Corpus.of(each) for client, each in by_client.items()}
         found = [self.theta_and_seen(corpus) for corpus in corpora.values()]
         theta, seen = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        if topic is not None and not 0 <= topic < (n := self.n_topics):
-            raise StudyError(f"There is no topic {topic!r}; the model has topics 0 to {n - 1}.")
         rows = [(client, row) for client, corpus in corpora.items() for row in range(len(corpus))]
         texts = [text for corpus in corpora.values() for batch in corpus.texts() for text in batch]
         best = representatives(theta, seen, n_documents)

@@ -193,6 +193,7 @@ def _summed(
     The groups are of those documents for which something is given.
     """
     thetas: dict[Any, list[NDArray[np.float32]]] = {}  # by group, of each client with a part
+    check_number(min_documents, "min_documents", 0)
     without = few = unknown = 0
     for client, corpus in corpora.items():
         there = ~missing(given[client])

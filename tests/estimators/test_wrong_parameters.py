@@ -1,0 +1,88 @@
+"""What nobody can mean is refused in a sentence, and empty tables have their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+
+from fedtopics import NMF, TopicEstimator
+from fedtopics.errors import DataError, InputError, ModelError
+
+TEXTS = ["oak and beech and fir in a wood", "a ketch and a sloop and a yawl at sea"] * 20
+
+
+@pytest.fixture(scope="module")
+def model() -> NMF:
+    return NMF(2, max_rounds=3).fit(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.reduce_topics("auto"), "n_topics='auto' cannot be used; give a whole number"),
+        (lambda m: m.reduce_topics(1.5), "n_topics=1.5 cannot"),
+        (lambda m: m.merge_topics(0), "Topics to merge are a list"),
+        (lambda m: m.get_topic(0, "5"), "n_words='5' cannot"),
+        (lambda m: m.get_topics(2.5), "n_words=2.5 cannot"),
+        (lambda m: m.get_topic_info(99), "topic=99 cannot be used; give a whole number, 0 to 1"),
+        (lambda m: m.find_topics("oak", -1), "top_n=-1 cannot"),
+        (lambda m: m.find_topics(None), "A query is a text, or a list of words"),
+        (lambda m: m.representative_documents(TEXTS, topic="0"), "topic='0' cannot"),
+        (lambda m: m.representative_documents(TEXTS, n_documents="3"), "n_documents='3' cannot"),
+        (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),
+        (lambda m: m.topics_per_class(TEXTS, ["a"] * 40, min_documents="5"), "min_documents='5'"),
+        (lambda m: m.set_topic_labels(["a", "b"]), "Give a mapping of topic to value, not list"),
+    ],
+)
+def test_a_parameter_that_nobody_can_mean(
+    call: Callable[[NMF], Any], message: str, model: NMF
+) -> None:
+    with pytest.raises(InputError, match=message):
+        call(model)
+
+
+def test_tables_without_rows_have_their_columns(model: NMF) -> None:
+    none = model.topics_over_time(TEXTS[:3], ["2024-01-01"] * 3)
+    assert len(none) == 0
+    assert {"Topic", "Timestamp", "Share"} <= {*none}
+    assert {"Topic", "Class"} <= {*model.topics_per_class(TEXTS[:3], ["a"] * 3)}
+    one = copy(model).reduce_topics(1).hierarchical_topics()
+    assert (len(one), [*one][:3]) == (0, ["Parent_ID", "Parent_Name", "Topics"])
+
+
+def test_counts_need_their_words_where_the_model_has_others(tmp_path: Path) -> None:
+    """Else each document had an even theta, without a word."""
+    vectorizer = CountVectorizer()
+    counts = vectorizer.fit_transform(TEXTS)
+    words = vectorizer.get_feature_names_out()
+    fitted = NMF(2, max_rounds=3).fit(counts, words=words)
+    loaded = TopicEstimator.load(fitted.save(tmp_path))
+    assert (loaded.transform(counts, words=words) == fitted.transform(counts)).all()
+    for model in (loaded, NMF(2, max_rounds=3).fit(TEXTS)):
+        with pytest.raises(DataError, match="counts of words that the model does not know; give"):
+            model.transform(counts)
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "letters.csv").write_text("text\n" + "\n".join(TEXTS))
+    fitted = NMF(2, max_rounds=3).fit("~/letters.csv")
+    assert fitted.save("~/model") == tmp_path / "model"
+    assert NMF.load("~/model").topics_ == fitted.topics_
+
+
+def test_a_model_that_may_not_be_opened_is_not_damaged(
+    tmp_path: Path, model: NMF, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(path: Path, *_: Any) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    model.save(tmp_path)
+    monkeypatch.setattr("fedtopics.model.folder.read_text", closed)
+    with pytest.raises(ModelError, match=r"config\.json cannot be opened: Permission denied"):
+        NMF.load(tmp_path)
