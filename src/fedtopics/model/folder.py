@@ -31,7 +31,7 @@ from fedtopics.model.card import card
 from fedtopics.model.labels import LONGEST_LABEL
 from fedtopics.model.over_time import Unit
 from fedtopics.model.shown_words import Reading
-from fedtopics.model.topics import ROW, Count, PastRound, Periods, Topics, TrainingInfo
+from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
@@ -268,9 +268,10 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     labels: dict[int, str] = {}
     suggested: set[int] = set()
     for place, row in enumerate(rows, 1):
-        if strange := [key for key in row if key not in ROW]:
-            what = f"Row {place} of {path} has a key {strange[0]!r:.40}"
-            raise ModelError(f"{what}; {nearest(strange[0], ROW)}")
+        read = {"topic", "label"}
+        if misspelt := [key for key in row.keys() - read if "?" in nearest(key, read)]:
+            what = f"Row {place} of {path} has a key {misspelt[0]!r:.40}"
+            raise ModelError(f"{what}; {nearest(misspelt[0], read)}")
         topic = row.get("topic")
         if not _is_topic(topic, n_topics):
             raise ModelError(

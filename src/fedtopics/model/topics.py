@@ -19,9 +19,6 @@ from fedtopics.model.shown_words import USUAL, Reading
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
-ROW = (  # keys of a row of `get_topic_info`
-    "topic", "label", "suggested", "share", "count", "name", "words", "coherence", "clients",
-)  # fmt: skip
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
 TOGETHER = ""  # of all clients together, where none is told by itself

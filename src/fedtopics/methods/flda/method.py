@@ -231,8 +231,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
         topics = state.topics[: self.settings.n_components]
         if not topics:
             raise StudyError(
-                "No topic is left: no two clients have similar ones, or none has enough "
-                "documents. Lower threshold or min_new_documents, or keep unmatched topics."
+                "No topic is left: no two clients have similar ones, or none has enough documents "
+                "with words. Lower threshold or min_new_documents, keep unmatched topics, or give "
+                "more documents."
             )
         known = {word for topic in state.topics if topic.clients for word in topic.words}
         unmet = {t.id: [*t.words] for t in state.topics if t.seed and not t.clients}
