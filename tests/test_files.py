@@ -41,7 +41,7 @@ from fedtopics.methods.flda.labelled_pairs import read_pairs
 from fedtopics.model.folder import read_labels
 from fedtopics.model.search import read_terms
 from fedtopics.pki.files import read_certificate
-from fedtopics.privacy.account import Account
+from fedtopics.privacy.accounting import Account
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import column_of
 from tests.helpers.private import open_to_others, open_umask

@@ -9,7 +9,7 @@ import pytest
 
 from fedtopics import Corpus, Study, train
 from fedtopics.privacy import Privacy
-from fedtopics.privacy.account import Account
+from fedtopics.privacy.accounting import Account
 from tests.helpers.command_line import Typed, typist
 
 STUDY = """

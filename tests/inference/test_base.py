@@ -18,7 +18,7 @@ from fedtopics.inference import INFERENCES, Inference, Weights, find, register
 from fedtopics.inference.base import Layout
 from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods import registry
-from fedtopics.methods.lda import METHOD
+from fedtopics.methods.lda.method import METHOD
 from fedtopics.networks.topic_networks import ProdLDA
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary

@@ -11,7 +11,7 @@ from fedtopics.errors import DataError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.auto.settings import AutoSettings
+from fedtopics.methods.auto.method import AutoSettings
 from fedtopics.methods.registry import find_method
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import DIMENSION, embedded, subjects, tokens_of

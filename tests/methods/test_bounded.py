@@ -20,7 +20,7 @@ from fedtopics.inference.points import Discriminant
 from fedtopics.methods.bounded import contributions
 from fedtopics.methods.core.plan import Site
 from fedtopics.privacy import Budget, Noise, Privacy
-from fedtopics.privacy.account import Account
+from fedtopics.privacy.accounting import Account
 from fedtopics.report import find_run, summarise
 from fedtopics.text.corpus import Corpus
 from tests.helpers.bounded import (

@@ -17,8 +17,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.methods.bounded import contributions
 from fedtopics.methods.bounded.contributions import counted_once
 from fedtopics.privacy import Budget, Privacy
-from fedtopics.privacy.account import Account, together
-from fedtopics.privacy.accounting import delta_of, mu_of
+from fedtopics.privacy.accounting import Account, delta_of, mu_of, together
 from fedtopics.text.corpus import Corpus
 
 THREE = Privacy(epsilon=3)

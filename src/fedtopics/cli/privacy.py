@@ -28,7 +28,7 @@ def budget(policy: Path, as_json: bool) -> None:
     POLICY is the client's policy, whose max_epsilon is the most that all studies may say together.
     """
     from fedtopics import Policy
-    from fedtopics.privacy.account import Account
+    from fedtopics.privacy.accounting import Account
 
     rules = Policy.read(policy)
     if rules.max_epsilon is None or rules.account is None:

@@ -22,7 +22,7 @@ from fedtopics.federation.study import Study, plan_of
 from fedtopics.methods.core.aggregation import flat_fields
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.core.plan import Secret, Site
-from fedtopics.privacy.account import together
+from fedtopics.privacy.accounting import together
 from fedtopics.secure.door import MaskedDoor
 from fedtopics.secure.said import STAGES, WORD_STAGES
 from fedtopics.secure.sum import SecureClients

@@ -12,7 +12,7 @@ from fedtopics.errors import PolicyError
 from fedtopics.federation.study_tables import explained
 from fedtopics.files import read_toml
 from fedtopics.privacy import Privacy
-from fedtopics.privacy.account import Account
+from fedtopics.privacy.accounting import Account
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 

@@ -100,7 +100,7 @@ OURS = (
 METHODS: Registry[Method] = Registry(
     "method",
     "fedtopics.methods",
-    {name: f"fedtopics.methods.{name}:METHOD" for name in OURS},
+    {name: f"fedtopics.methods.{name}.method:METHOD" for name in OURS},
     maker=lambda method: method.server,
 )
 

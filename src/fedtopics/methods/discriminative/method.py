@@ -9,7 +9,7 @@ clusters do not depend on how documents are spread over clients.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,55 @@ import numpy as np
 
 from fedtopics.inference.clusters import Discriminants
 from fedtopics.inference.points import Moments
+from fedtopics.methods.clusters.client import ClusterClient
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, Step, below, prefixed
-from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split, with_number
+from fedtopics.methods.discriminative.noisy import NoisyDiscriminative, NoisyDiscriminativeClient
+from fedtopics.methods.discriminative.separation import (
+    MOST_ROUNDS,
+    TRIAL,
+    Separation,
+    Split,
+    with_number,
+)
 from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
-from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
+from fedtopics.methods.kmeans.lloyd import arrays_of, calls_of_start, start_with_kmeans
+from fedtopics.methods.registry import Method
+
+
+class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
+    """The client's half."""
+
+    inference = Discriminants
+
+    @staticmethod
+    def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
+        return with_call(calls_before_separation(settings), "class_sums", "each round")
+
+
+def calls_before_separation(settings: SeparationSettings) -> dict[str, str]:
+    """Return how often which functions are called before clusters are moved apart."""
+    calls = calls_of_start(settings)
+    if not settings.candidates:
+        return calls
+    candidates, halves = len(settings.candidates), 2 * len(settings.candidates)
+    return {
+        "means": calls["means"],
+        "moments": "three times, before the first round",
+        "cluster_sums": f"{calls['cluster_sums']}, and {halves} times as often to choose the "
+        "number of clusters",
+        "class_sums": f"at most {halves * MOST_ROUNDS} times, before the first round",
+        "agreeing_pairs": f"{candidates} times, before the first round",
+    }
+
+
+def with_call(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
+    """Return how often functions are called, with more calls of one."""
+    before = calls.get(function)
+    return {**calls, function: f"{before}, and {often}" if before else often}
 
 
 @dataclass(frozen=True)
@@ -80,3 +121,10 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         """Return projection, directions and biases of the clusters furthest apart."""
         directed = state.separation.direct(state.split.best())
         return {"origin": state.separation.origin, **directed.weights()}
+
+
+METHOD = Method(
+    "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
+    DiscriminativeClient, version=3, shows="clusters", inferences=(Discriminants,),
+    noisy=NoisyDiscriminative, noisy_client=NoisyDiscriminativeClient,
+)  # fmt: skip

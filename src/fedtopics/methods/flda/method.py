@@ -36,6 +36,7 @@ from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.replies import LONGEST, Template, counts
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
     FLDAInfo,
@@ -54,6 +55,7 @@ from fedtopics.methods.flda.topic_lists import (
     pack_topics,
     sent_topics,
 )
+from fedtopics.methods.registry import Method
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
 from fedtopics.model.coherence import federated_coherence
@@ -294,3 +296,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
             "seeds": sum(topic.seed for topic in topics), "next_id": state.next_id,
             "history": state.history,
         }  # fmt: skip
+
+
+METHOD = Method(
+    "flda", "F-LDA", FLDASettings, FLDA, FLDAClient, starts_from_models=True,
+    takes_new_documents=True, inferences=(VariationalLDA,),
+)  # fmt: skip

@@ -6,25 +6,51 @@ It trains on contrastive views of texts, and on clusters.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from fedtopics.inference.points import Numbers
 from fedtopics.inference.trained_clusters import Contrastive, log_student_t
 from fedtopics.methods.clusters.client import ClusterClient
-from fedtopics.methods.clusters.views import embedded_views
+from fedtopics.methods.clusters.settings import EmbeddedSettings, NetworkTraining
+from fedtopics.methods.clusters.views import ViewSettings, embedded_views
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.plan import Plan, Secret, Site
-from fedtopics.methods.fsccl.settings import FSCCLSettings
+from fedtopics.methods.core.settings import MethodName
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.lda.minibatches import Minibatches
 from fedtopics.networks.adapter import Adapter, represent, score
 from fedtopics.networks.base import Tensors
+
+
+class FSCCLSettings(EmbeddedSettings, NetworkTraining, ViewSettings, MethodName):
+    """All parameters of FSCCL, as a study names them."""
+
+    UNBOUNDED: ClassVar[str] = "its network is trained on pairs of documents"
+
+    name: Literal["fsccl"] = Field("fsccl", description="the method")
+    max_rounds: int = Field(40, ge=1, description="rounds")
+    deletion: float = Field(
+        0.2, ge=0, lt=1,
+        description="share of a text's words that a view of it does without; it needs the model of "
+        "the embeddings; with 0, and no synonyms, there is dropout alone",
+    )  # fmt: skip
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="share of an embedding's numbers that a view does without"
+    )
+    contrast_temperature: float = Field(
+        0.5, gt=0, description="of the likeness of views: the lower, the more the nearest count"
+    )
+    contrastive_weight: float = Field(
+        10.0, ge=0, description="of the contrastive loss, beside that of clustering: eta"
+    )
+
 
 FEATURES = 128  # numbers by which views are compared
 

@@ -27,9 +27,9 @@ from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field
 from fedtopics.methods.core.training import Arrays, Step
-from fedtopics.methods.fsccl.client import Trained, network
-from fedtopics.methods.fsccl.settings import FSCCLSettings
+from fedtopics.methods.fsccl.client import FSCCLClient, FSCCLSettings, Trained, network
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.registry import Method
 
 
 class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
@@ -69,3 +69,9 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
 
     def shape(self, settings: FSCCLSettings) -> AdapterShape:
         return AdapterShape(**settings.model_dump(include=set(AdapterShape.model_fields)))
+
+
+METHOD = Method(
+    "fsccl", "FSCCL", FSCCLSettings, FSCCL, FSCCLClient, version=2, shows="clusters",
+    inferences=[Contrastive],
+)  # fmt: skip

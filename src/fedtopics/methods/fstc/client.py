@@ -22,7 +22,7 @@ from fedtopics.methods.clusters.views import embedded_views, text_views
 from fedtopics.methods.core.client import ALL, Documents, leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many, is_count
 from fedtopics.methods.core.plan import Plan, Site
-from fedtopics.methods.discriminative.client import calls_before_separation, with_call
+from fedtopics.methods.discriminative.method import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import (
     Broadcast,

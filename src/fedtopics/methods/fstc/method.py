@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Numbers
-from fedtopics.inference.trained_clusters import Adapted, AdapterShape
+from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned
 from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
@@ -40,9 +40,10 @@ from fedtopics.methods.core.replies import LONGEST, Field, Template, UpTo, count
 from fedtopics.methods.core.training import Step, below, iterate, prefixed
 from fedtopics.methods.discriminative.method import start_separation
 from fedtopics.methods.discriminative.separation import with_number
-from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS
+from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS, FSTCClient
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.registry import Method
 from fedtopics.networks.adapter import Adapter
 from fedtopics.networks.trained_encoder import Shapes
 
@@ -194,3 +195,9 @@ def _centres(reply: Mapping[str, Any]) -> Arrays:
     counts: Numbers = reply["counts"]
     check_enough(counts)
     return {"centres": reply["sums"] / np.maximum(counts, 1)[:, None], "counts": counts}
+
+
+METHOD = Method(
+    "fstc", "FSTC", FSTCSettings, FSTC, FSTCClient, version=3, shows="clusters",
+    inferences=(Adapted, FineTuned),
+)  # fmt: skip

@@ -26,6 +26,7 @@ from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.gfedntm.exchange import add_up_gradients, client_weights, first_sums
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import (
@@ -36,6 +37,7 @@ from fedtopics.methods.gfedntm.state import (
     check_fits,
     topics_in,
 )
+from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.base import to_arrays
 from fedtopics.networks.passes import finish_all, shapes_of
@@ -143,3 +145,9 @@ def _for_evaluation(state: NetworkState) -> dict[str, Any]:
         "weights": client_weights(state.network, state.weights),
         "shared": {stage: to_arrays(values) for stage, values in shared.items()},
     }
+
+
+METHOD = Method(
+    "gfedntm", "gFedNTM", GFedNTMSettings, GFedNTM, GFedNTMClient, version=4,
+    starts_from_models=True,
+)  # fmt: skip

@@ -25,6 +25,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Clients, Run
 from fedtopics.methods.core.replies import LIMIT, Field, Template, UpTo, sums
 from fedtopics.methods.core.training import Arrays, Step
+from fedtopics.methods.kmeans.client import KMeansClient, KMeansSettings
 from fedtopics.methods.kmeans.lloyd import (
     AT_REST,
     TRIAL,
@@ -33,7 +34,8 @@ from fedtopics.methods.kmeans.lloyd import (
     arrays_of,
     draw_centres,
 )
-from fedtopics.methods.kmeans.settings import KMeansSettings
+from fedtopics.methods.kmeans.noisy import NoisyKMeans, NoisyKMeansClient
+from fedtopics.methods.registry import Method
 
 
 @dataclass(frozen=True)
@@ -156,3 +158,10 @@ def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> 
     sums, _ = sums_by_label(centres * counts[:, None], labels, n_clusters)
     weights = np.bincount(labels, counts, n_clusters)[:, None]
     return np.where(weights > 0, sums / np.maximum(weights, 1), centres[chosen])
+
+
+METHOD = Method(
+    "kmeans", "k-means", KMeansSettings, KMeans, KMeansClient, shows="clusters",
+    inferences=(Centres,),
+    noisy=NoisyKMeans, noisy_client=NoisyKMeansClient,
+)  # fmt: skip

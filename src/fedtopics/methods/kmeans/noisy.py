@@ -17,7 +17,7 @@ from fedtopics.methods.bounded.stages import Stage, WordsOfClusters
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
-from fedtopics.methods.kmeans.settings import KMeansSettings
+from fedtopics.methods.kmeans.client import KMeansSettings
 
 DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
 

@@ -26,8 +26,11 @@ from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.replies import Field, Template
 from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.lda.client import LDAClient
 from fedtopics.methods.lda.first_topics import find_first_topics
+from fedtopics.methods.lda.noisy import NoisyLDA, NoisyLDAClient
 from fedtopics.methods.lda.settings import LDASettings
+from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
 PseudoCounts = NDArray[np.float64]
@@ -112,3 +115,10 @@ class LDA(Program[LDASettings, PseudoCounts]):
         )  # fmt: skip
         trained = {"topics": topic_weights(state)}
         return describe(agreement, self.settings, trained, make, self.plan.start)
+
+
+METHOD = Method(
+    "lda", "federated LDA", LDASettings, LDA, LDAClient, starts_from_models=True,
+    inferences=(VariationalLDA,),
+    noisy=NoisyLDA, noisy_client=NoisyLDAClient,
+)  # fmt: skip

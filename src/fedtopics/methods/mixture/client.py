@@ -7,19 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from fedtopics.inference.mixture import Evidence
+from fedtopics.inference.mixture import Evidence, MixtureShape
 from fedtopics.inference.points import Numbers, Points
 from fedtopics.methods.clusters.client import PointClient
+from fedtopics.methods.clusters.settings import KMeansStart
 from fedtopics.methods.core.client import ContinuedClient, Documents, leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many
-from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.core.settings import MethodName, TopicSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
-from fedtopics.methods.mixture.settings import MixtureSettings
+from fedtopics.text.embeddings import EmbeddingSettings
+
+
+class MixtureSettings(KMeansStart, MixtureShape, MethodName):
+    """All parameters of the mixture of embeddings and words, as a study names them."""
+
+    name: Literal["mixture"] = Field("mixture", description="the method")
+    n_components: int = Field(20, ge=2, description="number of topics")
+    start_rounds: int = Field(20, ge=1, description="most rounds of k-means before what follows")
+    max_rounds: int = Field(50, ge=1, description="most rounds")
+    tolerance: float = Field(
+        1e-3, ge=0, description="stop when the topics' sums change by less, relative to them"
+    )
+
+    @property
+    def needed_embedding(self) -> EmbeddingSettings | None:
+        return self.embedding
+
+    @property
+    def stops(self) -> dict[str, float]:
+        return {"tolerance": self.tolerance}
+
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 

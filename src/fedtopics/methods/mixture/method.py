@@ -27,7 +27,8 @@ from fedtopics.methods.core.plan import Plan, WarmStart
 from fedtopics.methods.core.replies import LONGEST, Field, Template, sums
 from fedtopics.methods.core.training import Arrays, Program, Step, iterate
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
-from fedtopics.methods.mixture.settings import MixtureSettings
+from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
+from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
 Sums = Mapping[str, Numbers]
@@ -157,3 +158,9 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 def shape_of(settings: MixtureSettings) -> MixtureShape:
     """Return the part of the settings that a model has."""
     return MixtureShape(**settings.model_dump(include=set(MixtureShape.model_fields)))
+
+
+METHOD = Method(
+    "mixture", "mixture of embeddings and words", MixtureSettings, MixtureProgram, MixtureClient,
+    starts_from_models=True, inferences=(Mixture,),
+)  # fmt: skip

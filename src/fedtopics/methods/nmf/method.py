@@ -16,6 +16,7 @@ from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.nmf.client import NMFClient
 from fedtopics.methods.nmf.factorisation import (
     Factorisation,
     NMFState,
@@ -23,7 +24,9 @@ from fedtopics.methods.nmf.factorisation import (
     pulls,
     put_first,
 )
+from fedtopics.methods.nmf.noisy import NoisyNMF, NoisyNMFClient
 from fedtopics.methods.nmf.settings import NMFSettings
+from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
 
@@ -96,3 +99,10 @@ class NMF(Program[NMFSettings, NMFState]):
             info={"method": "nmf", "rounds": rounds, "seed": self.plan.seed},
         )  # fmt: skip
         return describe(agreement, self.settings, {"weights": weights}, make)
+
+
+METHOD = Method(
+    "nmf", "federated NMF", NMFSettings, NMF, NMFClient, starts_from_models=True,
+    inferences=(Factors,),
+    noisy=NoisyNMF, noisy_client=NoisyNMFClient,
+)  # fmt: skip
