@@ -185,7 +185,7 @@ def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
     state: dict[str, Any] = {}
     try:
         for stage in program.stages:
-            state |= stage.step(agreement, state, stage.exchange(agreement, state))
+            state |= stage(agreement, state)
     except StudyError:  # follows from noisy sums, so it says nothing more
         return sums.guess, True
     return sums.guess, False

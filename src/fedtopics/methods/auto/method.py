@@ -22,7 +22,7 @@ from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import LONGEST, Announced, Template, counts
 from fedtopics.methods.core.settings import MethodName, TopicSettings
-from fedtopics.methods.mixture.method import MixtureClient
+from fedtopics.methods.mixture.client import MixtureClient
 from fedtopics.methods.nmf.client import NMFClient
 from fedtopics.methods.registry import Method, find_method
 from fedtopics.model.topic_model import TopicModel

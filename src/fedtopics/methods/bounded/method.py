@@ -8,9 +8,9 @@ most 1, with noise; all of them share one budget. What follows from a sum costs 
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,14 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.bounded.settings import Bounded
-from fedtopics.methods.bounded.stages import KeyWords, Stage, WordsOfClusters, WordVectors, noisy
+from fedtopics.methods.bounded.stages import (
+    Releases,
+    Stage,
+    key_words,
+    noisy,
+    word_vectors,
+    words_of_clusters,
+)
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan
@@ -33,33 +40,32 @@ EVERYBODY = "all"  # in place of clients, none of which says something alone
 
 
 class BoundedProgram(Program[Bounded, Arrays]):
-    """The program of a study with [privacy]; a method says what its stages are.
+    """The program of a study with [privacy]: the stages of a method, of which one is repeated.
 
-    Raise StudyError if the plan starts from a model: what it says has no part of the budget.
+    `inferred` returns what finds the topics of new documents, and its weights, by the model's
+    names, of the settings, the state, and how often words are of topics, (n_topics, n_words).
+    Where the state is by words, they are in the order of these counts. Raise StudyError if the plan
+    starts from a model: what it says has no part of the budget.
     """
-
-    FIRST: ClassVar[tuple[type[Stage], ...]]
-    REPEATED: ClassVar[type[Stage]]
-    LAST: ClassVar[tuple[type[Stage], ...]] = ()
 
     saves_every_round = True  # there are few, and each has cost a part of the budget
 
-    def __init__(self, plan: Plan[Any]) -> None:
+    def __init__(
+        self, plan: Plan[Any], first: Sequence[Stage], repeated: Stage,
+        inferred: Callable[[Any, Arrays, Numbers], dict[str, Any]], last: Sequence[Stage] = (),
+    ) -> None:  # fmt: skip
         super().__init__(plan)
         if plan.start is not None:
             raise StudyError(
                 "A study with privacy begins with public words alone, not with a model; leave out "
                 "one of both."
             )
-        budget = Budget(plan.privacy, plan.settings.shares)
-        again = range(1, plan.settings.repeats + 1)
-        numbered = [
-            *((stage, 1) for stage in self.FIRST),
-            *((self.REPEATED, number) for number in again),
-            *((stage, 1) for stage in self.LAST),
-        ]
+        self._inferred = inferred
+        budget, repeats = Budget(plan.privacy, plan.settings.shares), plan.settings.repeats
         usual = plan.settings, budget, plan.seed, plan.limits.max_words
-        self.stages = [stage(*usual, number) for stage, number in numbered]
+        numbers = [*(1 for _ in first), *range(1, repeats + 1), *(1 for _ in last)]
+        stages = zip([*first, *[repeated] * repeats, *last], numbers, strict=True)
+        self.stages = [partial(stage, Releases(*usual, number)) for stage, number in stages]
 
     @property
     def last_round(self) -> int:
@@ -83,14 +89,11 @@ class BoundedProgram(Program[Bounded, Arrays]):
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         return {}
 
-    def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
-        return self.stages[round_ - 1].exchange(agreement, state)
+    def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> Arrays:
+        return self.stages[round_ - 1](agreement, state)
 
-    def step(
-        self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
-    ) -> Step[Arrays]:
-        found = self.stages[round_ - 1].step(agreement, state, reply)
-        return Step({**state, **found}, {"documents": agreement.documents})
+    def step(self, agreement: Agreement, state: Arrays, reply: Arrays, round_: int) -> Step[Arrays]:
+        return Step({**state, **reply}, {"documents": agreement.documents})
 
     def model(self, agreement: Agreement, state: Arrays, rounds: int, run: Run) -> TopicModel:
         """Make the model; all that it says was in sums with noise."""
@@ -102,7 +105,7 @@ class BoundedProgram(Program[Bounded, Arrays]):
         found = np.ascontiguousarray(state["counts"].T)
         sizes = found.sum(1)
         return TopicModel(
-            **self.inferred(state, found),
+            **self._inferred(self.settings, state, found),
             shared={},
             vocabulary=vocabulary,
             text=self.plan.text,
@@ -113,24 +116,17 @@ class BoundedProgram(Program[Bounded, Arrays]):
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
         )
 
-    @abstractmethod
-    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
-        """Return what finds the topics of new documents, and its weights, by the model's names.
 
-        `found` (n_topics, n_words) is how often words are of topics. Where the state is by words,
-        they are in the order of its counts.
-        """
+def bounded_clustering(
+    plan: Plan[Any], repeated: Stage, function: str,
+    clusters: Callable[[Arrays], dict[str, Numbers]], kind: type[ClusterInference],
+) -> BoundedProgram:  # fmt: skip
+    """Return the program of a method that finds clusters of embeddings; see `words_of_clusters`."""
 
+    def inferred(settings: Any, state: Arrays, found: Numbers) -> dict[str, Any]:
+        shape = ClusterShape(**settings.model_dump(include=set(ClusterShape.model_fields)))
+        inference = kind(found.shape[1], shape)
+        return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
 
-class BoundedClustering(BoundedProgram):
-    """The program of a method that finds clusters of embeddings."""
-
-    FIRST = KeyWords, WordVectors
-    LAST: ClassVar[tuple[type[WordsOfClusters]]]
-    INFERENCE: ClassVar[type[ClusterInference]]
-
-    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
-        shape = ClusterShape(**self.settings.model_dump(include=set(ClusterShape.model_fields)))
-        inference = self.INFERENCE(found.shape[1], shape)
-        weights = self.LAST[0].clusters(state)
-        return {"inference": inference, "weights": inference.with_words(weights, found)}
+    last = partial(words_of_clusters, function=function, clusters=clusters)
+    return BoundedProgram(plan, (key_words, word_vectors), repeated, inferred, (last,))

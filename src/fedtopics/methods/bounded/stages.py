@@ -1,15 +1,14 @@
 """What a study asks round by round, and what the program makes of the totals.
 
-A stage is one exchange of sums with noise. Its step keeps what later stages need in the state,
+A stage is one exchange of sums with noise, and what is kept of it for later stages in the state,
 arrays by name.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,22 +27,14 @@ LITTLE, RARE = 1e-3, 1e-6  # of each word in each topic, of counts and of shares
 
 
 @dataclass(frozen=True)
-class Stage(ABC):
-    """An exchange, and what follows from it."""
+class Releases:
+    """What the stages of a study have: its settings, and the budget that all of them share."""
 
     settings: Any  # of the method
     budget: Budget
     seed: int
     most_words: int
-    number: int = 1  # among those of its kind
-
-    @abstractmethod
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        """Ask all clients for their parts of a sum."""
-
-    @abstractmethod
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        """Return what is added to the state."""
+    number: int = 1  # of a stage among those of its kind
 
     def ask(
         self, agreement: Agreement, function: str, template: Template, **payload: Any
@@ -87,104 +78,81 @@ class Stage(ABC):
         )
 
 
-class KeyWords(Stage):
-    """Which words occur, and where embeddings spread."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        n = self.dimension
-        shapes = {"words": len(agreement.vocabulary), "mean": n, "products": n * (n + 1) // 2}
-        return self.ask(agreement, "key_words", {name: (size,) for name, size in shapes.items()})
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        kept = self.known_words(reply["words"])
-        products = contributions.unpacked(reply["products"], self.dimension)
-        number = max(float(np.trace(products)), 1.0)
-        origin = reply["mean"] / number
-        sigma = self.budget.sigma("products")
-        directions = estimates.find_directions(origin, products, number, sigma)
-        return {
-            "kept": kept,
-            "frequency": reply["words"][kept],
-            "origin": origin,
-            "directions": directions,
-            "scatter": estimates.scatter_along(directions, origin, products, number),
-        }
+Stage = Callable[[Releases, Agreement, Arrays], Arrays]
+"""Asks all clients for their parts of a sum; returns what is added to the state."""
 
 
-class WordVectors(Stage):
-    """Where words are among embeddings, which is public; clusters of words to begin with."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        shape = len(state["kept"]), self.dimension
-        template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
-        return self.ask(agreement, "word_vectors", template, columns=state["kept"])
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        frequency = state["frequency"]
-        vectors = reply["vectors"].astype(np.float64) / reply["clients"]
-        centred = estimates.centred_words(vectors, frequency)
-        projected = centred @ state["directions"]
-        centres = estimates.first_centres(projected, frequency, self.n_topics, self.seed)
-        return {"vectors": centred, "centres": centres}
-
-
-class WordsOfClusters(Stage):
-    """Which words clusters have; a method says by which function, and what tells its clusters."""
-
-    function: ClassVar[str]
-
-    @staticmethod
-    @abstractmethod
-    def clusters(state: Arrays) -> dict[str, Numbers]:
-        """Return what tells the cluster of an embedding, by the names of a model's weights."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"counts": (len(state["kept"]), self.n_topics)}
-        payload = {"columns": state["kept"], **self.clusters(state)}
-        return self.ask(agreement, self.function, template, **payload)
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        sigma, of_words = self.budget.sigma("histogram"), self.budget.sigma("words")
-        summed = reply["counts"]
-        chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
-        close = state["vectors"] @ unit_rows(state["sums"]).T
-        expected = estimates.by_closeness(summed, chance, close)
-        found = estimates.shrunk(summed, expected, sigma)
-        beside = BESIDE / self.n_topics * found.sum(1, keepdims=True)
-        return {
-            "frequency": chance.sum(1),
-            "counts": found,
-            "topics": estimates.normalised(found + beside, LITTLE),
-        }
+def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find which words occur, and where embeddings spread."""
+    n, budget = releases.dimension, releases.budget
+    shapes = {"words": len(agreement.vocabulary), "mean": n, "products": n * (n + 1) // 2}
+    template = {name: (size,) for name, size in shapes.items()}
+    reply = releases.ask(agreement, "key_words", template)
+    kept = releases.known_words(reply["words"])
+    products = contributions.unpacked(reply["products"], n)
+    number = max(float(np.trace(products)), 1.0)
+    origin = reply["mean"] / number
+    directions = estimates.find_directions(origin, products, number, budget.sigma("products"))
+    return {
+        "kept": kept,
+        "frequency": reply["words"][kept],
+        "origin": origin,
+        "directions": directions,
+        "scatter": estimates.scatter_along(directions, origin, products, number),
+    }
 
 
-class Occurrences(Stage):
-    """Which words occur, of documents that are seen by words alone."""
+def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find where words are among embeddings, which is public; cluster them to begin with."""
+    shape, frequency = (len(state["kept"]), releases.dimension), state["frequency"]
+    template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
+    reply = releases.ask(agreement, "word_vectors", template, columns=state["kept"])
+    vectors = reply["vectors"].astype(np.float64) / reply["clients"]
+    centred = estimates.centred_words(vectors, frequency)
+    projected = centred @ state["directions"]
+    n_topics, seed = releases.n_topics, releases.seed
+    centres = estimates.first_centres(projected, frequency, n_topics, seed)
+    return {"vectors": centred, "centres": centres}
 
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        return self.ask(agreement, "occurrences", {"words": (len(agreement.vocabulary),)})
 
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        kept, counts = self.known_words(reply["words"]), reply["words"]
-        # Of a document with n words each counted 1 / sqrt(n), so that it added sqrt(n).
-        frequency = counts[kept] * max(counts.sum() / agreement.documents, 1)
-        rarity = np.sqrt(counts.max() / counts[kept])
-        return {"kept": kept, "frequency": frequency, "rarity": rarity}
+def words_of_clusters(
+    releases: Releases, agreement: Agreement, state: Arrays, function: str,
+    clusters: Callable[[Arrays], dict[str, Numbers]],
+) -> Arrays:  # fmt: skip
+    """Find which words clusters have, by a client's function, of what tells its clusters."""
+    template = {"counts": (len(state["kept"]), releases.n_topics)}
+    payload = {"columns": state["kept"], **clusters(state)}
+    summed = releases.ask(agreement, function, template, **payload)["counts"]
+    sigma, of_words = releases.budget.sigma("histogram"), releases.budget.sigma("words")
+    chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
+    close = state["vectors"] @ unit_rows(state["sums"]).T
+    expected = estimates.by_closeness(summed, chance, close)
+    found = estimates.shrunk(summed, expected, sigma)
+    beside = BESIDE / releases.n_topics * found.sum(1, keepdims=True)
+    topics = estimates.normalised(found + beside, LITTLE)
+    return {"frequency": chance.sum(1), "counts": found, "topics": topics}
 
 
-class Sketch(Stage):
-    """Which words occur together: topics to begin with, from words alone."""
+def occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find which words occur, of documents that are seen by words alone."""
+    template = {"words": (len(agreement.vocabulary),)}
+    counts = releases.ask(agreement, "occurrences", template)["words"]
+    kept = releases.known_words(counts)
+    # Of a document with n words each counted 1 / sqrt(n), so that it added sqrt(n).
+    frequency = counts[kept] * max(counts.sum() / agreement.documents, 1)
+    rarity = np.sqrt(counts.max() / counts[kept])
+    return {"kept": kept, "frequency": frequency, "rarity": rarity}
 
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"sketch": (len(state["kept"]), estimates.WIDTH)}
-        payload = {"columns": state["kept"], "rarity": state["rarity"]}
-        return self.ask(agreement, "sketch", template, **payload)
 
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        sigma = self.budget.sigma("sketch")
-        shares = estimates.first_topics(reply["sketch"], sigma, self.n_topics)
-        of_words = shares / state["rarity"][:, None]
-        return {"topics": estimates.normalised(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
+def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find which words occur together: topics to begin with, from words alone."""
+    template = {"sketch": (len(state["kept"]), estimates.WIDTH)}
+    payload = {"columns": state["kept"], "rarity": state["rarity"]}
+    reply = releases.ask(agreement, "sketch", template, **payload)
+    sigma = releases.budget.sigma("sketch")
+    shares = estimates.first_topics(reply["sketch"], sigma, releases.n_topics)
+    of_words = shares / state["rarity"][:, None]
+    return {"topics": estimates.normalised(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
 
 
 def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Field:

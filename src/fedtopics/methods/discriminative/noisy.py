@@ -7,7 +7,7 @@ which embeddings spread by more than noise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from fedtopics.inference.clusters import Discriminants, centred
 from fedtopics.inference.points import Discriminant, Moments, Numbers, blocks, weighted_sums
 from fedtopics.methods.bounded import contributions
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, Shape, times
-from fedtopics.methods.bounded.method import BoundedClustering
-from fedtopics.methods.bounded.stages import Stage, WordsOfClusters
+from fedtopics.methods.bounded.method import bounded_clustering
+from fedtopics.methods.bounded.stages import Releases
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
@@ -86,48 +86,26 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         return points, contributions.memberships(points, of)
 
 
-class ClassSums(Stage):
-    """What is in each cluster, by shares: a round of discriminative clustering."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"classes": (self.n_topics, self.dimension), "sizes": (self.n_topics,)}
-        asked = {"number": self.number, **apart(state)}
-        return self.ask(agreement, "noisy_class_sums", template, **asked)
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        directions, k = state["directions"], self.n_topics
-        sizes = np.maximum(reply["sizes"], SMALLEST * agreement.documents / k)
-        there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
-        moments = Moments(agreement.documents, nothing, state["scatter"])
-        bias = state.get("bias", np.zeros(k))
-        split = Split(there[None], sizes[None], bias[None], np.zeros(1))
-        found = direct(split, moments, self.settings).weights()
-        narrow = min(k - 1, self.dimension) - found["projection"].shape[1]
-        wider = [(0, 0), (0, narrow)]  # as a model has it, with directions in which nothing is
-        return {
-            "projection": np.pad(directions @ found["projection"], wider),
-            "axes": np.pad(found["directions"], wider),
-            "bias": found["bias"],
-            "sums": reply["classes"],
-        }
-
-
-class ClassWords(WordsOfClusters):
-    """Which words clusters have, by shares."""
-
-    function = "class_words"
-
-    @staticmethod
-    def clusters(state: Arrays) -> dict[str, Numbers]:
-        return apart(state)
-
-
-class NoisyDiscriminative(BoundedClustering):
-    """Discriminative clustering with differential privacy."""
-
-    REPEATED = ClassSums
-    LAST = (ClassWords,)
-    INFERENCE = Discriminants
+def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find what is in each cluster, by shares: a round of discriminative clustering."""
+    directions, k = state["directions"], releases.n_topics
+    template = {"classes": (k, releases.dimension), "sizes": (k,)}
+    asked = {"number": releases.number, **apart(state)}
+    reply = releases.ask(agreement, "noisy_class_sums", template, **asked)
+    sizes = np.maximum(reply["sizes"], SMALLEST * agreement.documents / k)
+    there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
+    moments = Moments(agreement.documents, nothing, state["scatter"])
+    bias = state.get("bias", np.zeros(k))
+    split = Split(there[None], sizes[None], bias[None], np.zeros(1))
+    found = direct(split, moments, releases.settings).weights()
+    narrow = min(k - 1, releases.dimension) - found["projection"].shape[1]
+    wider = [(0, 0), (0, narrow)]  # as a model has it, with directions in which nothing is
+    return {
+        "projection": np.pad(directions @ found["projection"], wider),
+        "axes": np.pad(found["directions"], wider),
+        "bias": found["bias"],
+        "sums": reply["classes"],
+    }
 
 
 def apart(state: Arrays) -> dict[str, Numbers]:
@@ -137,3 +115,10 @@ def apart(state: Arrays) -> dict[str, Numbers]:
         return {"origin": state["origin"], **first, "bias": np.zeros(len(state["centres"]))}
     found = {"projection": state["projection"], "directions": state["axes"]}
     return {"origin": state["origin"], **found, "bias": state["bias"]}
+
+
+NoisyDiscriminative = partial(
+    bounded_clustering, repeated=class_sums, function="class_words", clusters=apart,
+    kind=Discriminants,
+)  # fmt: skip
+"""The program of discriminative clustering with differential privacy."""

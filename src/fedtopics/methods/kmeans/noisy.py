@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, Shape, times
-from fedtopics.methods.bounded.method import BoundedClustering
-from fedtopics.methods.bounded.stages import Stage, WordsOfClusters
+from fedtopics.methods.bounded.method import bounded_clustering
+from fedtopics.methods.bounded.stages import Releases
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
@@ -64,44 +64,29 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         return [(origin, (n,)), (centres, (k, n))]
 
 
-class ClusterSums(Stage):
-    """What is in each cluster, by its embeddings: a round of spherical k-means."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"sums": (self.n_topics, self.dimension)}
-        payload = {"number": self.number, **where(state)}
-        return self.ask(agreement, "noisy_cluster_sums", template, **payload)
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        sigma = self.budget.sigma(f"clusters {self.number}")
-        found, directions = reply["sums"], state["directions"]
-        centres, alive = estimates.move(state["centres"], found, directions, sigma)
-        dead = int(np.count_nonzero(~alive))
-        if dead > DEAD_SHARE * self.n_topics:
-            raise self.refusal(
-                f"{dead} of {self.n_topics} clusters have too few documents to be told from noise"
-            )
-        return {"centres": centres, "sums": found}
-
-
-class ClusterWords(WordsOfClusters):
-    """Which words clusters have."""
-
-    function = "cluster_words"
-
-    @staticmethod
-    def clusters(state: Arrays) -> dict[str, Numbers]:
-        return where(state)
-
-
-class NoisyKMeans(BoundedClustering):
-    """k-means with differential privacy."""
-
-    REPEATED = ClusterSums
-    LAST = (ClusterWords,)
-    INFERENCE = Centres
+def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find what is in each cluster, by its embeddings: a round of spherical k-means."""
+    n_topics, number = releases.n_topics, releases.number
+    template = {"sums": (n_topics, releases.dimension)}
+    payload = {"number": number, **where(state)}
+    found = releases.ask(agreement, "noisy_cluster_sums", template, **payload)["sums"]
+    sigma = releases.budget.sigma(f"clusters {number}")
+    centres, alive = estimates.move(state["centres"], found, state["directions"], sigma)
+    dead = int(np.count_nonzero(~alive))
+    if dead > DEAD_SHARE * n_topics:
+        raise releases.refusal(
+            f"{dead} of {n_topics} clusters have too few documents to be told from noise"
+        )
+    return {"centres": centres, "sums": found}
 
 
 def where(state: Arrays) -> dict[str, Numbers]:
     """Return what tells the cluster of an embedding: an origin, and centres of length 1."""
     return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
+
+
+NoisyKMeans = partial(
+    bounded_clustering, repeated=cluster_sums, function="cluster_words", clusters=where,
+    kind=Centres,
+)  # fmt: skip
+"""The program of k-means with differential privacy."""

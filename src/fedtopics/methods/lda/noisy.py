@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fedtopics.inference.points import TINY, Numbers
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByWords, times
 from fedtopics.methods.bounded.method import BoundedProgram
-from fedtopics.methods.bounded.stages import Occurrences, Sketch, Stage
+from fedtopics.methods.bounded.stages import Releases, occurrences, sketch
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
@@ -50,31 +50,27 @@ class NoisyLDAClient(ByWords[LDASettings]):
         return {"counts": self._noisy(f"topics {number}", counts)}
 
 
-class TopicWords(Stage):
-    """How much of each word is of each topic: a variational round."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        template = {"counts": state["topics"].shape}
-        payload = {"columns": state["kept"], "topics": state["topics"], "number": self.number}
-        return self.ask(agreement, "noisy_topic_words", template, **payload)
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        summed = reply["counts"]
-        expected = state["topics"] * np.maximum(summed.sum(0), 1)
-        found = estimates.shrunk(summed, expected, self.budget.sigma(f"topics {self.number}"))
-        topics = estimates.normalised(found, SMOOTHING)
-        return {"frequency": found.sum(1), "counts": found, "topics": topics}
+def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find how much of each word is of each topic: a variational round."""
+    template = {"counts": state["topics"].shape}
+    payload = {"columns": state["kept"], "topics": state["topics"], "number": releases.number}
+    summed = releases.ask(agreement, "noisy_topic_words", template, **payload)["counts"]
+    expected = state["topics"] * np.maximum(summed.sum(0), 1)
+    sigma = releases.budget.sigma(f"topics {releases.number}")
+    found = estimates.shrunk(summed, expected, sigma)
+    topics = estimates.normalised(found, SMOOTHING)
+    return {"frequency": found.sum(1), "counts": found, "topics": topics}
 
 
-class NoisyLDA(BoundedProgram):
-    """LDA with differential privacy."""
+def inferred(settings: LDASettings, state: Arrays, found: Numbers) -> dict[str, Any]:
+    """Return what finds the topics of new documents, as of `BoundedProgram`."""
+    prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
+    pseudo_counts = np.ascontiguousarray((found.T + SMOOTHING) / SMOOTHING)
+    inference = VariationalLDA(found.shape[1], prior)
+    return {"inference": inference, "weights": {"pseudo_counts": pseudo_counts}}
 
-    FIRST = Occurrences, Sketch
-    REPEATED = TopicWords
 
-    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
-        settings: Any = self.settings
-        prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
-        pseudo_counts = np.ascontiguousarray((found.T + SMOOTHING) / SMOOTHING)
-        inference = VariationalLDA(found.shape[1], prior)
-        return {"inference": inference, "weights": {"pseudo_counts": pseudo_counts}}
+NoisyLDA = partial(
+    BoundedProgram, first=(occurrences, sketch), repeated=topic_words, inferred=inferred
+)
+"""The program of LDA with differential privacy."""

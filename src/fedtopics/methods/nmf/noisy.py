@@ -7,7 +7,7 @@ most documents would add much less than what noise is measured by.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByWords, relative, times
 from fedtopics.methods.bounded.method import BoundedProgram
-from fedtopics.methods.bounded.stages import Occurrences, Sketch, Stage
+from fedtopics.methods.bounded.stages import Releases, occurrences, sketch
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
@@ -55,54 +55,41 @@ class NoisyNMFClient(ByWords[NMFSettings]):
         }
 
 
-class FirstFactors(Sketch):
-    """First topics, as directions of weighted words; given words come first."""
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        topics = super().step(agreement, state, reply)["topics"]
-        settings: NMFSettings = self.settings
-        rarity = rarities(state["frequency"], agreement.documents, settings.rarity)
-        first = unit_rows((topics * rarity[:, None]).T).T
-        given = _given(settings, agreement, state)
-        if given is not None:
-            first = put_first(first, given[:, : len(settings.seed_topics)])
-        return {"topics": np.ascontiguousarray(first), "weights": rarity}
+def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find first topics, as directions of weighted words; given words come first."""
+    topics = sketch(releases, agreement, state)["topics"]
+    settings: NMFSettings = releases.settings
+    rarity = rarities(state["frequency"], agreement.documents, settings.rarity)
+    first = unit_rows((topics * rarity[:, None]).T).T
+    given = _given(settings, agreement, state)
+    if given is not None:
+        first = put_first(first, given[:, : len(settings.seed_topics)])
+    return {"topics": np.ascontiguousarray(first), "weights": rarity}
 
 
-class FactorSums(Stage):
-    """How much of each word is of each topic, and of each topic with each: a round of NMF."""
-
-    def exchange(self, agreement: Agreement, state: Arrays) -> dict[str, Any]:
-        k = self.n_topics
-        template = {"factors": state["topics"].shape, "products": (k * (k + 1) // 2,)}
-        payload = {"columns": state["kept"], "rarity": state["weights"], "topics": state["topics"]}
-        return self.ask(agreement, "noisy_factors", template, number=self.number, **payload)
-
-    def step(self, agreement: Agreement, state: Arrays, reply: Mapping[str, Any]) -> Arrays:
-        products = contributions.unpacked(reply["products"], self.n_topics)
-        expected = state["topics"] @ np.maximum(products, 0)
-        sigma = self.budget.sigma(f"factors {self.number}")
-        found = estimates.shrunk(reply["factors"], expected, sigma)
-        settings: NMFSettings = self.settings
-        held = _given(settings, agreement, state), settings.strength
-        nothing = np.zeros(())
-        before = NMFState(state["topics"], found, products, nothing)
-        sums = {"sums": found, "products": products, "documents": agreement.documents}
-        after = Factorisation(state["weights"], *held).step(agreement, before, sums, self.number)
-        counts = found / np.maximum(state["weights"], TINY)[:, None]
-        return {"topics": after.state.topics, "counts": counts, "frequency": counts.sum(1)}
+def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find how much of each word is of each topic, and of each topic with each: a round of NMF."""
+    k, number, topics = releases.n_topics, releases.number, state["topics"]
+    template = {"factors": topics.shape, "products": (k * (k + 1) // 2,)}
+    payload = {"columns": state["kept"], "rarity": state["weights"], "topics": topics}
+    reply = releases.ask(agreement, "noisy_factors", template, number=number, **payload)
+    products = contributions.unpacked(reply["products"], k)
+    expected = topics @ np.maximum(products, 0)
+    found = estimates.shrunk(reply["factors"], expected, releases.budget.sigma(f"factors {number}"))
+    settings: NMFSettings = releases.settings
+    held = _given(settings, agreement, state), settings.strength
+    before = NMFState(topics, found, products, np.zeros(()))
+    sums = {"sums": found, "products": products, "documents": agreement.documents}
+    after = Factorisation(state["weights"], *held).step(agreement, before, sums, number)
+    counts = found / np.maximum(state["weights"], TINY)[:, None]
+    return {"topics": after.state.topics, "counts": counts, "frequency": counts.sum(1)}
 
 
-class NoisyNMF(BoundedProgram):
-    """NMF with differential privacy."""
-
-    FIRST = Occurrences, FirstFactors
-    REPEATED = FactorSums
-
-    def inferred(self, state: Arrays, found: Numbers) -> dict[str, Any]:
-        shape = NMFShape(**self.settings.model_dump(include=set(NMFShape.model_fields)))
-        weights = {"topics": state["topics"], "rarity": state["weights"]}
-        return {"inference": Factors(found.shape[1], shape), "weights": weights}
+def inferred(settings: NMFSettings, state: Arrays, found: Numbers) -> dict[str, Any]:
+    """Return what finds the topics of new documents, as of `BoundedProgram`."""
+    shape = NMFShape(**settings.model_dump(include=set(NMFShape.model_fields)))
+    weights = {"topics": state["topics"], "rarity": state["weights"]}
+    return {"inference": Factors(found.shape[1], shape), "weights": weights}
 
 
 def _given(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:
@@ -112,3 +99,9 @@ def _given(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Number
     known = [agreement.vocabulary.words[column] for column in state["kept"]]
     index = {word: i for i, word in enumerate(known)}
     return pulls(settings.seed_topics, index, settings.n_components)
+
+
+NoisyNMF = partial(
+    BoundedProgram, first=(occurrences, first_factors), repeated=factor_sums, inferred=inferred
+)
+"""The program of NMF with differential privacy."""
