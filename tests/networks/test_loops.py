@@ -9,8 +9,7 @@ from scipy import sparse
 from torch import Tensor
 
 from fedtopics.networks.base import Batch, NetworkSettings, rows_of
-from fedtopics.networks.kernels import Reconstruction
-from fedtopics.networks.topic_networks import ProdLDA
+from fedtopics.networks.topic_networks import ProdLDA, Reconstruction
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
 DOCUMENTS, WORDS, TOPICS = 7, 101, 3  # no multiple of what a processor takes at once

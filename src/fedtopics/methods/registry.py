@@ -79,7 +79,7 @@ class Method:
         return {name: -1 if said else batch for name, said in noise.items() if said is not None}
 
     def _says(self, function: str, what: str) -> Any:
-        """Return what `leaves` or `drawn_anew` say of a function, None if nothing."""
+        """Return what `leaves` says of a function, None if nothing."""
         return getattr(getattr(self.client, function, None), what, None)
 
     @property

@@ -25,9 +25,9 @@ from fedtopics.networks.base import (
     Stage,
     Tensors,
 )
-from fedtopics.networks.kernels import EPSILON, Projection
 from fedtopics.text.embeddings import Vectors
 
+EPSILON = 1e-5  # added to variances, as torch's batch normalisation does
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 
 
@@ -308,6 +308,24 @@ def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: flo
     mean, square = (totals / n).chunk(2)
     variance = (square - mean.square()).clamp(min=0)
     return {"mean": mean.to(dtype), "scale": (variance + EPSILON).rsqrt().to(dtype)}
+
+
+class Projection(torch.autograd.Function):
+    """Bag of words times a dense matrix: only the words that occur cost anything.
+
+    The derivative is written out, as autograd's would cost too much.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, batch: Batch) -> Tensor:
+        ctx.batch, ctx.shape = batch, rows.shape
+        return torch.from_numpy(batch.bag @ rows.numpy())
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
+        gradient = outer.new_zeros(ctx.shape)
+        gradient[torch.from_numpy(ctx.batch.words)] = ctx.batch.spread(outer)
+        return gradient, None
 
 
 def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:

@@ -165,7 +165,6 @@ for _name, _function in {n: getattr(h, n) for h in HALVES for n in dir(h)}.items
 EXTENT: Template = {
     "documents": Announced({}), "words": counts(each=LONGEST), "embedded": counts(each=1),
 }  # fmt: skip
-AGREED = "agreement"  # what is kept of before the first round, also for who comes back late
 
 
 class Auto:
@@ -177,7 +176,7 @@ class Auto:
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Choose; train by the chosen method's program."""
-        kept = run.recall(AGREED)
+        kept = run.recall("agreement")  # also of who comes back late
         if kept is None:
             found = clients.round(0, partial(clients.sum, "extent", EXTENT))[0]
             chosen, why = self.settings.choose(**found)
@@ -186,24 +185,9 @@ class Auto:
             chosen = kept["chosen"]
         clients.tell("take", chosen=chosen)
         method = find_method(chosen["name"])
-        program = method.server(replace(self.plan, settings=method.settings(**chosen)))
-        return program.train(clients, _Remembering(run, chosen))
-
-
-class _Remembering:
-    """A run that keeps with the agreement which method was chosen."""
-
-    def __init__(self, run: Run, chosen: Mapping[str, Any]) -> None:
-        self._run = run
-        self._chosen = chosen
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-    def keep(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep it, and the choice if it is the agreement."""
-        more = {"chosen": self._chosen} if name == AGREED else {}
-        self._run.keep(name, {**content, **more})
+        settings = method.settings(**chosen)
+        program = method.server(replace(self.plan, settings=settings, kept={"chosen": chosen}))
+        return program.train(clients, run)
 
 
 METHOD = Method(

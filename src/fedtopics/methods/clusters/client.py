@@ -28,7 +28,7 @@ from fedtopics.inference.points import (
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.client import Documents, TopicClient, leaves
-from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many, is_count
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.settings import TopicSettings
 
@@ -269,24 +269,23 @@ class ClusterClient(PointClient[AnyClusterSettings]):
         self.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
 
-        def compute() -> tuple[Numbers, Numbers]:
+        def compute() -> Grouped:
             sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
             for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
                 members = Discriminant(*arrays, self.settings.temperature).memberships(points)
                 sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
-            return sums, weights
+
+            def summed(enough: Enough) -> dict[str, Any]:
+                of, sent = of_enough(enough, sums, weights)
+                return {"sums": of, "weights": weights, "sent": sent}
+
+            return {"counts": weights}, summed
 
         given = {
             "sums": "classes", "origin": origin, "projection": projection,
             "directions": directions, "bias": bias, "half": half,
         }  # fmt: skip
-        sums, weights = self.guard.once(groups, given, compute)
-
-        def summed(enough: Enough) -> dict[str, Any]:
-            of, sent = of_enough(enough, sums, weights)
-            return {"sums": of, "weights": weights, "sent": sent}
-
-        reply = self.guard.reply(groups, as_many, {"counts": weights}, summed)
+        reply = self.guard.sums(groups, given, as_many, compute)
         return reply | {"documents": len(points)}
 
     @leaves(
@@ -363,9 +362,7 @@ class ClusterClient(PointClient[AnyClusterSettings]):
         """Length of a point."""
         return self._inference().n_dimensions
 
-    def _inference(
-        self, n_clusters: int | None = None, kind: type[ClusterInference] | None = None
-    ) -> ClusterInference:
+    def _inference(self, n_clusters: int | None = None) -> ClusterInference:
         number = n_clusters or self.settings.n_components
         shape = self.settings.model_copy(update={"n_components": number})
-        return (kind or self.inference)(self.bag.shape[1], shape)
+        return self.inference(self.bag.shape[1], shape)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.clusters import ClusterInference, ClusterShape
+from fedtopics.inference.clusters import ClusterInference
 from fedtopics.inference.points import TINY, Moments, Numbers
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
@@ -42,7 +42,8 @@ class ClusterProgram(Program[Settings, State]):
 
     def shape(self, settings: Settings) -> Any:
         """Return the settings that a model keeps."""
-        return ClusterShape(**settings.model_dump(include=set(ClusterShape.model_fields)))
+        kind = self.inference.settings_type
+        return kind(**settings.model_dump(include=set(kind.model_fields)))
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on a vocabulary; one word is enough."""

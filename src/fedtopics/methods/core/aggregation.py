@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -120,39 +120,34 @@ class RunningSum:
     def add(self, reply: Payload) -> None:
         """Add a reply; FedTopicsError if names, kinds or shapes of its fields are others."""
         if self._total is None:
-            self._total, self._first = dict(reply), _precisions(reply)
+            kind = lambda array: getattr(array, "dtype", None)  # noqa: E731
+            self._total, self._first = dict(reply), mapped(kind, reply)
         else:
             self._total = _add(self._total, reply, self._changeable)
             self._changeable = True
 
     def total(self) -> dict[str, Any]:
         """Return the sum of all replies; there has to be one."""
-        return _rounded(self._total or {}, self._first)
+        # In float32 where the replies were; whoever takes it computes in that.
+        total: dict[str, Any] = mapped(_rounded, self._total or {}, self._first)
+        return total
 
 
-def _precisions(reply: Payload) -> dict[str, Any]:
-    """Return the types of a reply's arrays, by name."""
-    kinds: dict[str, Any] = {}
-    for name, value in reply.items():
-        array = value.values if isinstance(value, Rows) else value
-        kinds[name] = (
-            _precisions(value) if isinstance(value, Mapping) else getattr(array, "dtype", None)
-        )
-    return kinds
+def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
+    """Change the arrays of plain data, those of maps and of sparse rows as well.
+
+    `change` also gets what is in the same places of others.
+    """
+    if isinstance(value, Mapping):
+        return {n: mapped(change, value[n], *(other[n] for other in others)) for n in value}
+    if isinstance(value, Rows):
+        return replace(value, values=change(value.values, *(other.values for other in others)))
+    return change(value, *others)
 
 
-def _rounded(total: Payload, precisions: Payload) -> dict[str, Any]:
-    """Return a total in float32 where the replies were; whoever takes it computes in that."""
-    rounded = {}
-    for name, value in total.items():
-        if isinstance(value, Mapping):
-            value = _rounded(value, precisions[name])
-        elif precisions[name] == np.float32 and isinstance(value, Rows):
-            value = replace(value, values=value.values.astype(np.float32, copy=False))
-        elif precisions[name] == np.float32 and isinstance(value, np.ndarray):
-            value = value.astype(np.float32, copy=False)
-        rounded[name] = value
-    return rounded
+def _rounded(array: Any, precision: Any) -> Any:
+    single = precision == np.float32 and isinstance(array, np.ndarray)
+    return array.astype(np.float32, copy=False) if single else array
 
 
 def _add(total: Any, value: Any, in_place: bool) -> Any:

@@ -139,7 +139,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
         if continued is not None:
             work = partial(_keep_words, continued, draw)
         agreed = clients.round(0, partial(work, clients))[0]
-        run.keep("agreement", agreed)
+        run.keep("agreement", {**agreed, **plan.kept})
     vocabulary, numbers = Vocabulary.of(agreed), agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
     of_all = agreed["total"], numbers["training"], agreed["length"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -13,7 +13,16 @@ from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.core.aggregation import Named
-from fedtopics.methods.core.groups import SEEN, Groups, Guard, OverTime, own_sums
+from fedtopics.methods.core.groups import (
+    SEEN,
+    Grouped,
+    Groups,
+    Guard,
+    OverTime,
+    Thetas,
+    enough_have,
+    own_sums,
+)
 from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.core.replies import LONGEST
 from fedtopics.methods.core.settings import TopicSettings
@@ -31,29 +40,23 @@ EVALUATION_BATCH = 1024
 Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 
 
-def leaves(what: str, seen_by_all: bool = False) -> Callable[[Function], Function]:
+def leaves(
+    what: str, seen_by_all: bool = False, noise: bool | None = None
+) -> Callable[[Function], Function]:
     """Publish a function of a client's half: its replies may leave, if the schedule has it.
 
     `what` says for people what leaves the client with a reply. Some are `seen_by_all`, one by one,
-    as they are no part of a sum.
+    as they are no part of a sum. Where `noise` is not None, documents are others at each attempt at
+    a round, and so are replies if it is True.
     """
 
     def publish(function: Function) -> Function:
         function.leaves = what  # type: ignore[attr-defined]
         function.seen_by_all = seen_by_all  # type: ignore[attr-defined]
-        return function
-
-    return publish
-
-
-def drawn_anew(noise: bool) -> Callable[[Function], Function]:
-    """Say that documents, and with `noise` replies, are others at each attempt at a round."""
-
-    def say(function: Function) -> Function:
         function.noise = noise  # type: ignore[attr-defined]
         return function
 
-    return say
+    return publish
 
 
 class TopicClient(ABC, Generic[Settings]):
@@ -215,8 +218,25 @@ class TopicClient(ABC, Generic[Settings]):
         """Sum the words of all documents, weighted by theta, to read the topics by."""
         # Apart from `shares`, which all see one by one: of these the sum alone is needed.
         self.check(vocabulary)
-        compute = lambda: sum_words(self.bag, self.thetas(**model), self.n_topics(**model))  # noqa: E731
-        return self.guard.by_topic(groups, model, compute) | {"documents": len(self.usable)}
+        return self.sums_of_words(groups, model, self.thetas(**model), self.n_topics(**model))
+
+    def sums_of_words(
+        self, groups: Groups, given: dict[str, Any], thetas: Thetas, n_topics: int
+    ) -> dict[str, Any]:
+        """Sum the words of documents by topic, a row a topic, of what `enough_have`."""
+
+        def compute() -> Grouped:
+            total = np.zeros((n_topics, self.bag.shape[1]))
+            shares, squares = np.zeros(n_topics), np.zeros(n_topics)
+            for rows, theta in thetas:
+                total += theta.T @ self.bag[rows]
+                shares += theta.sum(0)
+                squares += np.square(theta).sum(0)
+            own = {"shares": shares, "squares": squares}
+            return own, lambda enough: {"sums": total * enough[:, None]}
+
+        reply = self.guard.sums(groups, {"sums": "by topic", **given}, enough_have, compute)
+        return reply | {"documents": len(self.usable)}
 
     @leaves(
         "For each period with enough documents, the sum of their topics' shares, zeros for the "
@@ -335,19 +355,6 @@ def draw_halves(secret: Secret, n_documents: int, least: int) -> list[Documents]
     order = secret.rng("halves of pairs").permutation(n_documents)
     half = n_documents // 2
     return [np.sort(part) for part in np.split(order, [half if half >= least else 0])]
-
-
-def sum_words(
-    bag: sparse.csr_array, thetas: Iterable[tuple[Documents, NDArray[np.float64]]], n_topics: int
-) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
-    """Sum the words of documents by topic, (n_topics, n_words), and what `enough_have` is told."""
-    total = np.zeros((n_topics, bag.shape[1]))
-    shares, squares = np.zeros(n_topics), np.zeros(n_topics)
-    for rows, theta in thetas:
-        total += theta.T @ bag[rows]
-        shares += theta.sum(0)
-        squares += np.square(theta).sum(0)
-    return total, {"shares": shares, "squares": squares}
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

@@ -29,6 +29,8 @@ Groups = Mapping[str, Any]
 documents of a group, and what was `counted` of all clients' documents; without that it is to count
 its own, and gives no sum yet."""
 Enough = NDArray[np.bool_]
+Grouped = tuple[Mapping[str, Numbers], Callable[[Enough], dict[str, Any]]]
+"""Counts of a client's groups, and what returns the sums of those that have enough."""
 Result = TypeVar("Result")
 SEEN: Groups = {}
 ROUNDING = 1e-9
@@ -70,15 +72,12 @@ class Guard:
             return {name: count if shares else count * enough for name, count in own.items()}
         return summed(rule(**groups["counted"], least=groups["least"]) if shares else enough)
 
-    def by_topic(
-        self,
-        groups: Groups,
-        given: Payload,
-        compute: Callable[[], tuple[Numbers, dict[str, Numbers]]],
-    ) -> dict[str, Any]:
-        """Return the sums by topic that are computed, a row a topic, of what `enough_have`."""
-        sums, own = self.once(groups, {"sums": "by topic", **given}, compute)
-        return self.reply(groups, enough_have, own, lambda enough: {"sums": sums * enough[:, None]})
+    def sums(
+        self, groups: Groups, given: Payload, rule: Callable[..., Enough],
+        compute: Callable[[], Grouped],
+    ) -> dict[str, Any]:  # fmt: skip
+        """As `reply`, of groups that are computed `once`."""
+        return self.reply(groups, rule, *self.once(groups, given, compute))
 
     def once(self, groups: Groups, given: Payload, compute: Callable[[], Result]) -> Result:
         """Compute what both counts and sums are of once: what is summed is what was counted."""
@@ -198,16 +197,11 @@ def own_sums(
 ) -> dict[str, Any]:  # fmt: skip
     """Return theta summed by period, (n_periods, n_topics), or how many documents each has."""
 
-    def compute() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def compute() -> Grouped:
         total, number = np.zeros((shape[0] + 1, shape[1])), np.zeros(shape[0] + 1)
         for rows, theta in thetas():
             np.add.at(total, places[rows], theta)
             np.add.at(number, places[rows], 1)
-        return total, number
+        return {"counts": number}, lambda enough: {"sums": (total * enough[:, None])[:-1]}
 
-    total, number = guard.once(groups, {"sums": "by period", **model}, compute)
-
-    def summed(enough: Enough) -> dict[str, Any]:
-        return {"sums": (total * enough[:, None])[:-1]}
-
-    return guard.reply(groups, enough_to_tell, {"counts": number}, summed)
+    return guard.sums(groups, {"sums": "by period", **model}, enough_to_tell, compute)

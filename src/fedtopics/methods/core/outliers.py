@@ -17,11 +17,12 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from fedtopics.methods.core.aggregation import Payload, Rows, RunningSum
+from fedtopics.methods.core.aggregation import Payload, Rows, RunningSum, mapped
 from fedtopics.methods.core.events import Clipped, Event
 from fedtopics.methods.core.replies import Field, Own, Template, own_field
 
@@ -167,7 +168,8 @@ class _Bounded:
             self._robust.moved(name, self._key, self._round, times)
             if name in self._held:
                 reply = self._held[name]
-                self._sum.add(_scaled(reply, weight(times)) if times > FAR else reply)
+                scaled = partial(_scaled, factor=weight(times))
+                self._sum.add(mapped(scaled, reply) if times > FAR else reply)
         self._robust.usual[self._key] = now
         return self._sum.total()
 
@@ -194,14 +196,10 @@ def _square(value: Any) -> float:
 
 
 def _scaled(value: Any, factor: float) -> Any:
-    """Multiply the arrays that are not counts; what is infinite becomes nothing."""
-    if isinstance(value, Mapping):
-        return {name: _scaled(part, factor) for name, part in value.items()}
-    if isinstance(value, Rows):
-        return replace(value, values=_scaled(value.values, factor))
-    if _is_numbers(value):
-        return value * value.dtype.type(factor) if factor else np.zeros_like(value)
-    return value
+    """Multiply an array that is not of counts; what is infinite becomes nothing."""
+    if not _is_numbers(value):
+        return value
+    return value * value.dtype.type(factor) if factor else np.zeros_like(value)
 
 
 class _Median:

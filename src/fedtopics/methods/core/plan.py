@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, cast
@@ -299,6 +299,7 @@ class Plan(Generic[Settings]):
     start: WarmStart | None = None  # what the training starts from, for the program alone
     privacy: Privacy | None = None  # what is promised for each document
     clients: int = 1  # of the study
+    kept: Mapping[str, Any] = field(default_factory=dict)  # with the agreement
 
 
 class Limits(Protocol):

@@ -217,8 +217,8 @@ class TopicSettings(BaseModel):
 
     @property
     def stops(self) -> dict[str, float]:
-        """The method's stop rules by name, with their numbers."""
-        return {}
+        """The method's own stop rules by name, with their numbers: of most its tolerance."""
+        return self.model_dump(include={"tolerance"})
 
     @property
     def unbounded(self) -> str:
@@ -280,8 +280,3 @@ class MinibatchSettings(TopicSettings):
         0.0, ge=0, description="stop when the weights change by less, relative to their norm"
     )
     initialisation: NetworkBeginning = Field("random", description=FIRST_TOPICS)
-
-    @property
-    def stops(self) -> dict[str, float]:
-        """The method's own stop rules by name, with their numbers."""
-        return {"tolerance": self.tolerance}

@@ -151,17 +151,24 @@ class Program(ABC, Generic[Settings, State]):
     def first_state(self, agreement: Agreement, run: Run) -> State:
         """Return the state before the first round."""
 
-    @abstractmethod
-    def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
-        """Call the clients; as of `Rounds`."""
-
-    @abstractmethod
-    def step(self, agreement: Agreement, state: State, reply: Any, round_: int) -> Step[State]:
-        """Compute the new state; as of `Rounds`."""
+    def rounds(self, agreement: Agreement) -> Rounds[State]:
+        """Return what is repeated: the program itself, if it has `exchange` and `step`."""
+        return cast("Rounds[State]", self)
 
     @abstractmethod
     def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> TopicModel:
         """Make the model of the last state, after so many rounds, with the last exchanges."""
+
+    def made(
+        self, inference: Any, weights: dict[str, Any], rounds: int, shared: Any = None,
+        **info: Any,
+    ) -> Callable[..., TopicModel]:  # fmt: skip
+        """Return what makes the model of what `describe` finds; `info` is more of the training."""
+        about: Any = {"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed}
+        return partial(
+            TopicModel, inference=inference, weights=weights, shared=shared or {},
+            text=self.plan.text, info=about | info,
+        )  # fmt: skip
 
     def save(self, state: State) -> Arrays | None:
         """Return a state as named arrays, which a state may be itself; None if it cannot be."""
@@ -220,7 +227,8 @@ class Program(ABC, Generic[Settings, State]):
             status, state = TrainingStatus.resumed(saved), _loaded(self, agreement, saved)
         last = status.round if status.stopped else self.last_round
         ends = partial(self._ends, agreement, run, status)
-        state = iterate(agreement, self, state, run.rounds(status.round, last), ends)
+        numbers = run.rounds(status.round, last)
+        state = iterate(agreement, self.rounds(agreement), state, numbers, ends)
         if status.best:
             state = self.with_best(state, status.best)
         # One more round, so that all of the model's descriptions are by the same clients.

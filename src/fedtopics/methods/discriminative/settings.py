@@ -41,10 +41,6 @@ class SeparationSettings(EmbeddedSettings):
             raise ValueError("give each number of clusters once, from 2 on, in order")
         return value
 
-    @property
-    def stops(self) -> dict[str, float]:
-        return {"tolerance": self.tolerance}
-
 
 class DiscriminativeSettings(BoundedClusters, SeparationSettings, MethodName):
     """All parameters of discriminative clustering, as a study names them."""

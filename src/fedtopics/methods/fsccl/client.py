@@ -63,14 +63,6 @@ def network(dimension: int, hidden: int) -> Adapter:
     return Adapter(dimension, hidden, dimension + FEATURES)
 
 
-class Trained(Contrastive):
-    """All that is trained: what clusters are inferred by, and the contrastive head."""
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights that travel."""
-        return super().shapes() | network(self.n_dimensions, self.settings.hidden).shapes
-
-
 @dataclass(frozen=True)
 class Texts:
     """Points of a client's texts, and of two views of them, shape (n, n_dimensions) each."""

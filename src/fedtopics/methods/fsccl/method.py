@@ -20,14 +20,14 @@ from typing import Any
 
 import torch
 
-from fedtopics.inference.trained_clusters import AdapterShape, Contrastive
+from fedtopics.inference.trained_clusters import Contrastive
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field
 from fedtopics.methods.core.training import Arrays, Step
-from fedtopics.methods.fsccl.client import FSCCLClient, FSCCLSettings, Trained, network
+from fedtopics.methods.fsccl.client import FSCCLClient, FSCCLSettings, network
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
 
@@ -48,10 +48,8 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         return {"origin": origin, "centres": clusters.centres[0], **first}
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:
-        shapes = Trained(0, self.settings).shapes()
-        weights = {n: shapes[n] for n in shapes if n != "origin"}
-        loss = Field(each=LONGEST)
-        template = {"changes": weights, "loss": loss}
+        changes = {name: weight.shape for name, weight in state.items() if name != "origin"}
+        template = {"changes": changes, "loss": Field(each=LONGEST)}
         return agreement.sum("train_locally", template, round=round_, weights=dict(state))
 
     def step(
@@ -66,9 +64,6 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the weights that clusters are inferred by: all but the contrastive head's."""
         return {name: state[name] for name in Contrastive(0, self.settings).shapes()}
-
-    def shape(self, settings: FSCCLSettings) -> AdapterShape:
-        return AdapterShape(**settings.model_dump(include=set(AdapterShape.model_fields)))
 
 
 METHOD = Method(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from fedtopics.inference.trained_clusters import Adapted
 from fedtopics.methods.clusters.client import ClusterClient, of_enough
 from fedtopics.methods.clusters.views import embedded_views, text_views
 from fedtopics.methods.core.client import ALL, Documents, leaves
-from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many, is_count
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.discriminative.method import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
@@ -157,20 +157,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         (n_clusters,); `network` is the mean of all clients' after a round that averages, or empty.
         """
         self.check(vocabulary)
-        compute = lambda: self._trained(round, centres, counts, network)  # noqa: E731
-        given = {"round": round, "centres": centres, "counts": counts, "network": network}
-        sums, own, loss = self.guard.once(groups, given, compute)
-
-        def summed(enough: Enough) -> dict[str, Any]:
-            return self._reply(*of_enough(enough, sums, own)) | {"loss": loss}
-
-        reply = self.guard.reply(groups, as_many, {"counts": own}, summed)
+        given: dict[str, Any] = {"round": round, "centres": centres, "counts": counts}
+        given["network"] = network
+        reply = self.guard.sums(groups, given, as_many, partial(self._trained, **given))
         return reply | {"documents": len(self.usable)}
 
-    def _trained(
-        self, round: int, centres: Numbers, counts: Numbers, network: dict[str, NDArray[Any]]
-    ) -> tuple[Numbers, Numbers, float]:
-        """Train for a round; return the clusters' sums, numbers and the loss."""
+    def _trained(self, round: int, centres: Numbers, counts: Numbers, network: Arrays) -> Grouped:
+        """Train for a round; return the clusters' numbers, and what returns their sums."""
         self._go_to(round - 1)
         if network:
             self._trainer.take(network)
@@ -179,7 +172,12 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         broadcast = Broadcast(round, centres, counts > 0, mass, self.attempt)
         loss = self._trainer.train(broadcast)
         self._store()
-        return *self._trainer.centres(), loss * len(self.usable)
+        sums, own = self._trainer.centres()
+
+        def summed(enough: Enough) -> dict[str, Any]:
+            return self._reply(*of_enough(enough, sums, own)) | {"loss": loss * len(self.usable)}
+
+        return {"counts": own}, summed
 
     @leaves(
         "The weights of the network it trained on its documents, times their number; that. "
@@ -230,11 +228,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def _encoder_shapes(self) -> Shapes:
         return {} if self._encoder is None else self._encoder.shapes
 
-    def _inference(
-        self, n_clusters: int | None = None, kind: type[ClusterInference] | None = None
-    ) -> ClusterInference:
-        if kind not in (None, self.inference):
-            return super()._inference(n_clusters, kind)
+    def _inference(self, n_clusters: int | None = None) -> ClusterInference:
         number = {"n_components": n_clusters or self.settings.n_components}
         shape = self.settings.model_copy(update=number).shape(self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)

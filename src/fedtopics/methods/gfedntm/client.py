@@ -17,7 +17,7 @@ from scipy import sparse
 
 from fedtopics.errors import DataError
 from fedtopics.methods.core.aggregation import Payload, Rows
-from fedtopics.methods.core.client import Documents, batches, drawn_anew, leaves
+from fedtopics.methods.core.client import Documents, batches, leaves
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import calls_before
@@ -55,10 +55,10 @@ class Passes(ABC):
     def drawn(self, vocabulary: str, round: int) -> list[Drawn]:
         """Return the documents of a round, whose number a minibatch follows from, by client."""
 
-    @drawn_anew(noise=True)
     @leaves(
         "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
-        "numbers), or of theta and its products (n_topics + n_topics**2)."
+        "numbers), or of theta and its products (n_topics + n_topics**2).",
+        noise=True,
     )
     def forward(
         self, vocabulary: str, round: int, stage: int, shared: Payload, weights: Payload
@@ -70,20 +70,20 @@ class Passes(ABC):
         sums = self._pass.forward(stage, self._tensors(shared))
         return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
 
-    @drawn_anew(noise=True)
     @leaves(
         "The minibatch's summed loss, and summed gradients: of the normalised topics "
-        "(n_topics, n_words) and of the mean of theta (n_topics,)."
+        "(n_topics, n_words) and of the mean of theta (n_topics,).",
+        noise=True,
     )
     def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:
         """Compute the loss and its gradient with respect to what all documents share."""
         loss, gradient = self._pass.loss(self._tensors(shared))
         return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
 
-    @drawn_anew(noise=True)
     @leaves(
         "Summed gradients: of what the stage before shares (four numbers a topic), or, at the "
-        "first stage, of the weights; of the first layer, the rows of the minibatch's words."
+        "first stage, of the weights; of the first layer, the rows of the minibatch's words.",
+        noise=True,
     )
     def backward(
         self, vocabulary: str, round: int, stage: int, gradient: NDArray[Any]
@@ -96,10 +96,10 @@ class Passes(ABC):
         weights = self._packed(self._pass.batch, self._pass.weights, self._pass.weight_gradients)
         return reply | {"weights": weights}
 
-    @drawn_anew(noise=True)
     @leaves(
         "The minibatch's summed loss, the sums of `forward`, and the summed gradients of the "
-        "weights and, with the server's statistics, of what they make."
+        "weights and, with the server's statistics, of what they make.",
+        noise=True,
     )
     def gradients(
         self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
@@ -185,6 +185,7 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
 
     def __init__(self, plan: Plan[GFedNTMSettings], site: Site) -> None:
         super().__init__(plan, site)
+        self.held_back = self.settings.validation_share
         needed = self.settings.needed_embedding is not None
         self._embeddings = site.corpus.embeddings if needed else None
         if needed and self._embeddings is None:
@@ -192,10 +193,6 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
                 f"The documents of client {site.name!r} have no embeddings, which the network "
                 f"{self.settings.network!r} sees; compute them first with Study.embedded."
             )
-
-    @property
-    def held_back(self) -> float:
-        return self.settings.validation_share
 
     @staticmethod
     def together(halves: Sequence[Any]) -> Together | None:
@@ -214,10 +211,10 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         for part, (batch, shared, used) in zip(batches(rows), evaluated, strict=True):
             yield part, self.network.theta(used, shared, batch).double().numpy()
 
-    @drawn_anew(noise=True)
     @leaves(
         "How far the weights went down, times the number of documents; the summed loss and "
-        "the sums of `forward` over the minibatches."
+        "the sums of `forward` over the minibatches.",
+        noise=True,
     )
     def steps(
         self, vocabulary: str, round: int, weights: Payload, averages: Payload

@@ -13,7 +13,6 @@ the paper), clients that write about different things destroy the model; see doc
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -118,16 +117,9 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
         finished = finish_all(state.network, state.weights, state.averages)
-        make = partial(
-            TopicModel, inference=state.network, weights=state.weights,
-            shared=finished | {AVERAGES: state.averages}, text=self.plan.text,
-            info={
-                "method": "gfedntm",
-                "rounds": rounds,
-                "seed": self.plan.seed,
-                "length": agreement.length,
-            },
-        )  # fmt: skip
+        shared = finished | {AVERAGES: state.averages}
+        length = agreement.length
+        make = self.made(state.network, state.weights, rounds, shared, length=length)
         return describe(agreement, self.settings, _for_evaluation(state), make)
 
     def _initial_state(self, agreement: Agreement) -> NetworkState:

@@ -3,17 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from scipy import sparse
 
-from fedtopics.inference.lda import topic_weights
+from fedtopics.inference.lda import LDAPrior, topic_weights
+from fedtopics.methods.bounded.settings import Bounded, Shares
 from fedtopics.methods.core.aggregation import Rows
-from fedtopics.methods.core.client import Documents, batches, drawn_anew, leaves
+from fedtopics.methods.core.client import Documents, batches, leaves
+from fedtopics.methods.core.settings import FIRST_TOPICS, Beginning, MethodName, MinibatchSettings
 from fedtopics.methods.lda.minibatches import MinibatchClient
-from fedtopics.methods.lda.settings import LDASettings
+
+
+class LDASettings(Bounded, MinibatchSettings, LDAPrior, MethodName):
+    """All parameters of federated LDA, as a study names them."""
+
+    ONCE: ClassVar[int] = 2
+    SHARES: ClassVar[Shares] = Shares({"words": 0.05, "sketch": 0.7}, {"topics": 0.25})
+    with_privacy: ClassVar[dict[str, Any]] = {
+        "learning": "batch", "coherence": "nothing", "max_rounds": 4,
+    }  # fmt: skip
+
+    name: Literal["lda"] = Field("lda", description="the method")
+    learning: Literal["stochastic", "batch"] = Field(
+        "stochastic",
+        description='"stochastic": a round is a minibatch; "batch": a round is all documents',
+    )
+    learning_offset: float = Field(
+        10.0, ge=0, description="slows the first stochastic rounds: tau_0 of (tau_0 + round)^-kappa"
+    )
+    learning_decay: float = Field(
+        0.6, gt=0.5, le=1, description="of the weight of a stochastic round: kappa, as above"
+    )
+    batch_size: int = Field(1024, ge=1, description="documents of a stochastic round")
+    initialisation: Beginning = Field("anchors", description=FIRST_TOPICS)
+    max_rounds: int = Field(200, ge=1, description="most rounds")
+
+    @property
+    def own_exchanges(self) -> str:
+        if self.learning == "stochastic":
+            return (
+                "minibatches need hundreds of rounds, each with noise and none of most documents: "
+                'set learning = "batch"'
+            )
+        if self.initialisation != "anchors":
+            return 'first topics are of sums with noise: leave initialisation at "anchors"'
+        return ""
+
 
 LONGEST = 50  # times the mean length: a longer document counts as if it had so many words
 
@@ -35,11 +74,11 @@ class LDAClient(MinibatchClient[LDASettings]):
         # The mean that others announce cannot shorten a document that is as usual here.
         self._bounded = shortened(self.bag, LONGEST * max(length, own))
 
-    @drawn_anew(noise=False)
     @leaves(
         "For each word that enough of the client's documents have and that occurs in the "
         "minibatch, the expected number of occurrences of each topic: together, how often it "
-        "occurs there; the evidence bound (nats) and the number of documents."
+        "occurs there; the evidence bound (nats) and the number of documents.",
+        noise=False,
     )
     def expected_counts(
         self, vocabulary: str, round: int, pseudo_counts: NDArray[np.float64]

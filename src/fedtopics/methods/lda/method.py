@@ -13,7 +13,6 @@ Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 20
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,9 @@ from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.replies import Field, Template
 from fedtopics.methods.core.training import Arrays, Program, Step
-from fedtopics.methods.lda.client import LDAClient
+from fedtopics.methods.lda.client import LDAClient, LDASettings
 from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.lda.noisy import NoisyLDA, NoisyLDAClient
-from fedtopics.methods.lda.settings import LDASettings
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
@@ -108,11 +106,8 @@ class LDA(Program[LDASettings, PseudoCounts]):
         seen = agreement.training
         if self._added is not None:
             seen += self._added.info.get("seen", 0)
-        make = partial(
-            TopicModel, inference=VariationalLDA(len(agreement.vocabulary), prior),
-            weights={"pseudo_counts": state}, shared={}, text=self.plan.text,
-            info={"method": "lda", "rounds": rounds, "seed": self.plan.seed, "seen": seen},
-        )  # fmt: skip
+        inference = VariationalLDA(len(agreement.vocabulary), prior)
+        make = self.made(inference, {"pseudo_counts": state}, rounds, seen=seen)
         trained = {"topics": topic_weights(state)}
         return describe(agreement, self.settings, trained, make, self.plan.start)
 

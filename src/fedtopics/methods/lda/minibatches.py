@@ -68,6 +68,8 @@ class Minibatches:
 class MinibatchClient(Factoring[Settings]):
     """A client that trains on minibatches of its documents."""
 
+    held_back = 0.0  # share of the documents that training does not see
+
     @classmethod
     def schedule(cls, settings: Settings) -> dict[str, str]:
         """Return how often a study with these settings calls which function."""
@@ -75,11 +77,6 @@ class MinibatchClient(Factoring[Settings]):
         if settings.initialisation == "anchors":
             calls["projections"] = "once, before the first round"
         return calls | (CALLS_BEFORE if settings.initialisation == "nmf" else {})
-
-    @property
-    def held_back(self) -> float:
-        """Share of the documents that training does not see."""
-        return 0.0
 
     def split(self, documents: int, total: int) -> int:
         """Hold documents back for validation; set the size of minibatches."""

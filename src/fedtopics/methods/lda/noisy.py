@@ -17,7 +17,7 @@ from fedtopics.methods.bounded.stages import Releases, occurrences, sketch
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
-from fedtopics.methods.lda.settings import LDASettings
+from fedtopics.methods.lda.client import LDASettings
 
 SMOOTHING = 1e-2  # of each word in each topic
 

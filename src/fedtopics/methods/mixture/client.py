@@ -6,7 +6,7 @@ Networks that begin with a mixture have the same half beside their own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from fedtopics.inference.points import Numbers, Points
 from fedtopics.methods.clusters.client import PointClient
 from fedtopics.methods.clusters.settings import KMeansStart
 from fedtopics.methods.core.client import ContinuedClient, Documents, leaves
-from fedtopics.methods.core.groups import SEEN, Enough, Groups, as_many
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many
 from fedtopics.methods.core.settings import MethodName, TopicSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -38,10 +38,6 @@ class MixtureSettings(KMeansStart, MixtureShape, MethodName):
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
         return self.embedding
-
-    @property
-    def stops(self) -> dict[str, float]:
-        return {"tolerance": self.tolerance}
 
 
 Settings = TypeVar("Settings", bound=TopicSettings)
@@ -66,17 +62,12 @@ class MixtureSums(PointClient[Settings]):
     ) -> dict[str, Any]:
         """Sum the documents by how probably they are of each topic (the E-step)."""
         self.check(vocabulary)
-        compute = lambda: self._expected(Evidence(**evidence))  # noqa: E731
-        sums, weights, loss = self.guard.once(groups, {"sums": "topics", **evidence}, compute)
-
-        def summed(enough: Enough) -> dict[str, Any]:
-            of_enough = {name: total * enough[:, None] for name, total in sums.items()}
-            return {**of_enough, "weights": weights, "loss": loss}
-
-        reply = self.guard.reply(groups, as_many, {"counts": weights}, summed)
+        given = {"sums": "topics", **evidence}
+        compute = partial(self._expected, Evidence(**evidence))
+        reply = self.guard.sums(groups, given, as_many, compute)
         return reply | {"documents": len(self.seen)}
 
-    def _expected(self, given: Evidence) -> tuple[dict[str, Numbers], Numbers, float]:
+    def _expected(self, given: Evidence) -> Grouped:
         points, counts = self.placed(given.origin), self.bag[self.seen]
         directions, words = np.zeros(given.directions.shape), np.zeros(given.words.shape)
         weights, loss = np.zeros(len(given.bias)), 0.0
@@ -85,7 +76,13 @@ class MixtureSums(PointClient[Settings]):
             words += theta.T @ counts[rows]
             weights += theta.sum(0)
             loss -= found
-        return {"directions": directions, "words": words}, weights, loss
+        sums = {"directions": directions, "words": words}
+
+        def summed(enough: Enough) -> dict[str, Any]:
+            of_enough = {name: total * enough[:, None] for name, total in sums.items()}
+            return {**of_enough, "weights": weights, "loss": loss}
+
+        return {"counts": weights}, summed
 
     def placed(self, origin: Numbers) -> Points:
         """Return the points of the documents seen, zeros where there is no embedding."""

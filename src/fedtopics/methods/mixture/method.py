@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -105,12 +104,8 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
     def __init__(self, plan: Plan[MixtureSettings]) -> None:
         super().__init__(plan)
-        start = plan.start
-        if start is not None:
-            start.check_number(plan.settings.n_components)
-        known = start is None or start.continued is None
-        adds = start is not None and start.added is not None
-        self._rounds = Expectation(self.settings, known, adds)
+        if plan.start is not None:
+            plan.start.check_number(plan.settings.n_components)
 
     def first_state(self, agreement: Agreement, run: Run) -> Sums:
         """Begin with k-means of embeddings, or with a model or topics."""
@@ -132,13 +127,11 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
             "weights": topics.sum(1) * agreement.documents,
         }
 
-    def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
-        return self._rounds.exchange(agreement, state, round_)
-
-    def step(
-        self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
-    ) -> Step[Sums]:
-        return self._rounds.step(agreement, state, reply, round_)
+    def rounds(self, agreement: Agreement) -> Expectation:
+        start = self.plan.start
+        known = start is None or start.continued is None
+        adds = start is not None and start.added is not None
+        return Expectation(self.settings, known, adds)
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
@@ -146,11 +139,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> TopicModel:
         shape = shape_of(self.settings)
-        make = partial(
-            TopicModel, inference=Mixture(len(agreement.vocabulary), shape),
-            weights=dict(state), shared={}, text=self.plan.text,
-            info={"method": "mixture", "rounds": rounds, "seed": self.plan.seed},
-        )  # fmt: skip
+        make = self.made(Mixture(len(agreement.vocabulary), shape), dict(state), rounds)
         trained = {"evidence": vars(Evidence.of(state, shape))}
         return describe(agreement, self.settings, trained, make, self.plan.start)
 

@@ -3,24 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
+from pydantic import Field, model_validator
 from scipy import sparse
 
-from fedtopics.inference.nmf import find_theta, weigh
+from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.points import Numbers
-from fedtopics.methods.core.client import (
-    ContinuedClient,
-    Documents,
-    batches,
-    leaves,
-    sum_words,
-)
-from fedtopics.methods.core.groups import SEEN, Enough, Groups, enough_have
-from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.bounded.settings import Bounded, Shares
+from fedtopics.methods.core.client import ContinuedClient, Documents, batches, leaves
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, enough_have
+from fedtopics.methods.core.settings import MethodName, TopicSettings, check_seeds, seeds_in
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
-from fedtopics.methods.nmf.settings import NMFSettings
+from fedtopics.text.rules import TextRules
+
+
+class NMFSettings(Bounded, NMFShape, MethodName):
+    """All parameters of federated NMF, as a study names them."""
+
+    ONCE: ClassVar[int] = 2
+    SHARES: ClassVar[Shares] = Shares(
+        {"words": 0.05, "sketch": 0.5}, {"factors": 0.4, "products": 0.05}
+    )
+    with_privacy: ClassVar[dict[str, Any]] = {"coherence": "nothing", "max_rounds": 8}
+
+    name: Literal["nmf"] = Field("nmf", description="the method")
+    n_components: int = Field(20, ge=2, description="number of topics")
+    max_rounds: int = Field(40, ge=1, description="most rounds")
+    tolerance: float = Field(
+        0.0, ge=0, description="stop when the topics change by less, relative to their norm"
+    )
+    seed_topics: tuple[tuple[str, ...], ...] = Field(
+        (),
+        description='words that the first topics begin with and are held to: [["fever", "cough"]]',
+    )
+    strength: float = Field(
+        0.01, ge=0, le=1,
+        description="how firmly a topic is held to its words: as by made-up documents of these "
+        "words alone, this share of all documents",
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _seeds_fit(self) -> NMFSettings:
+        check_seeds(self.seed_topics, self.n_components)
+        return self
+
+    def read_by(self, text: TextRules) -> Self:
+        """Return them with seed_topics as documents have these words."""
+        seeds = seeds_in(text, self.seed_topics, self.n_components)
+        return self.model_copy(update={"seed_topics": seeds})
+
 
 Settings = TypeVar("Settings", bound=TopicSettings)
 CALLS_OF_START = {
@@ -35,6 +69,9 @@ CALLS_BEFORE = CALLS_OF_START | {
 
 class Factoring(ContinuedClient[Settings]):
     """What a client computes of weighted words, for NMF itself or for who starts from it."""
+
+    term_weight: Literal["log", "binary"] = "log"
+    """What a word counts in a document; see `NMFShape`."""
 
     @leaves(
         "For each word that enough of the documents have, as many mixtures of what stands beside "
@@ -75,18 +112,12 @@ class Factoring(ContinuedClient[Settings]):
     ) -> dict[str, Any]:
         """Fit all documents by the topics (n_words, n_topics); return X' W and W' W."""
         self.check(vocabulary)
-        compute = lambda: self._factored(rarity, topics)  # noqa: E731
         given = {"sums": "factors", "rarity": rarity, "topics": topics}
-        sums, products, shares = self.guard.once(groups, given, compute)
-
-        def summed(enough: Enough) -> dict[str, Any]:
-            return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
-
-        own = {"shares": shares, "squares": np.diag(products)}
-        reply = self.guard.reply(groups, enough_have, own, summed)
+        compute = partial(self._factored, rarity, topics)
+        reply = self.guard.sums(groups, given, enough_have, compute)
         return reply | {"documents": len(self.usable)}
 
-    def _factored(self, rarity: Numbers, topics: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    def _factored(self, rarity: Numbers, topics: Numbers) -> Grouped:
         from fedtopics.inference.least_squares import add_products, solve
 
         n = topics.shape[1]
@@ -96,7 +127,11 @@ class Factoring(ContinuedClient[Settings]):
             add_products(points, found, sums)
             products += found.T @ found
             shares += found.sum(0)
-        return sums, products, shares
+
+        def summed(enough: Enough) -> dict[str, Any]:
+            return {"sums": sums * enough, "products": products * np.outer(enough, enough)}
+
+        return {"shares": shares, "squares": np.diag(products)}, summed
 
     @leaves(
         "For each topic and each word that enough of the documents have: how often it occurs in "
@@ -109,19 +144,13 @@ class Factoring(ContinuedClient[Settings]):
         """Sum the words of all documents, weighted by their topics (n_words, n_topics)."""
         self.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
-        compute = lambda: sum_words(self.bag, thetas, topics.shape[1])  # noqa: E731
-        reply = self.guard.by_topic(groups, {"rarity": rarity, "topics": topics}, compute)
-        return reply | {"documents": len(self.usable)}
+        given = {"rarity": rarity, "topics": topics}
+        return self.sums_of_words(groups, given, thetas, topics.shape[1])
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
         """Yield documents with a word, some at a time, and their weighted words."""
         for rows in batches(self.usable):
             yield rows, weigh(self.bag[rows], rarity, self.term_weight)
-
-    @property
-    def term_weight(self) -> Literal["log", "binary"]:
-        """What a word counts in a document; see `NMFShape`."""
-        return "log"
 
 
 class NMFClient(Factoring[NMFSettings]):
@@ -132,7 +161,7 @@ class NMFClient(Factoring[NMFSettings]):
         return CALLS_OF_START | {"factor_sums": "each round"}
 
     @property
-    def term_weight(self) -> Literal["log", "binary"]:
+    def term_weight(self) -> Literal["log", "binary"]:  # type: ignore[override]
         return self.settings.term_weight
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:

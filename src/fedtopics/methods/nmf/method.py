@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.training import Arrays, Program, Step
-from fedtopics.methods.nmf.client import NMFClient
+from fedtopics.methods.core.training import Arrays, Program
+from fedtopics.methods.nmf.client import NMFClient, NMFSettings
 from fedtopics.methods.nmf.factorisation import (
     Factorisation,
     NMFState,
@@ -25,7 +24,6 @@ from fedtopics.methods.nmf.factorisation import (
     put_first,
 )
 from fedtopics.methods.nmf.noisy import NoisyNMF, NoisyNMFClient
-from fedtopics.methods.nmf.settings import NMFSettings
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
@@ -72,14 +70,6 @@ class NMF(Program[NMFSettings, NMFState]):
             topics = put_first(topics, rounds.pulls[:, : len(settings.seed_topics)])
         return NMFState.first(np.ascontiguousarray(topics))
 
-    def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
-        return self.rounds(agreement).exchange(agreement, state, round_)
-
-    def step(
-        self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
-    ) -> Step[NMFState]:
-        return self.rounds(agreement).step(agreement, state, reply, round_)
-
     def save(self, state: NMFState) -> Arrays:
         return vars(state)
 
@@ -93,11 +83,7 @@ class NMF(Program[NMFSettings, NMFState]):
     def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> TopicModel:
         shape = NMFShape(**self.settings.model_dump(include=set(NMFShape.model_fields)))
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
-        make = partial(
-            TopicModel, inference=Factors(len(agreement.vocabulary), shape),
-            weights=weights, shared={}, text=self.plan.text,
-            info={"method": "nmf", "rounds": rounds, "seed": self.plan.seed},
-        )  # fmt: skip
+        make = self.made(Factors(len(agreement.vocabulary), shape), weights, rounds)
         return describe(agreement, self.settings, {"weights": weights}, make)
 
 

@@ -22,8 +22,8 @@ from fedtopics.methods.bounded.stages import Releases, occurrences, sketch
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
+from fedtopics.methods.nmf.client import NMFSettings
 from fedtopics.methods.nmf.factorisation import Factorisation, NMFState, pulls, put_first
-from fedtopics.methods.nmf.settings import NMFSettings
 
 
 class NoisyNMFClient(ByWords[NMFSettings]):
