@@ -24,7 +24,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
 from fedtopics.methods.bounded import estimates
 from fedtopics.methods.bounded.client import NoisyClient
-from fedtopics.methods.bounded.stages import noisy
+from fedtopics.methods.bounded.method import noisy
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.registry import Method, find_method

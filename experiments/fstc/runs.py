@@ -33,7 +33,7 @@ from fedtopics.inference.points import unit_rows
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks.adapter import represent
+from fedtopics.networks.trained_encoder import represent
 from fedtopics.text.corpus import Corpus
 
 PACKAGES = ("fedtopics", "sentence-transformers", "torch", "numpy", "scipy", "scikit-learn")

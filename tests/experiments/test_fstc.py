@@ -30,7 +30,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import nearest
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks.adapter import score
+from fedtopics.networks.trained_encoder import score
 from fedtopics.text.corpus import Corpus
 
 THEMES = "abcd"

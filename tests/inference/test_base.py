@@ -14,8 +14,7 @@ from pydantic import BaseModel
 
 from fedtopics import TopicModel
 from fedtopics.errors import StudyError
-from fedtopics.inference import INFERENCES, Inference, Weights, find, register
-from fedtopics.inference.base import Layout
+from fedtopics.inference import INFERENCES, Inference, Layout, Weights, find, register
 from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods import registry
 from fedtopics.methods.lda.method import METHOD

@@ -21,8 +21,13 @@ from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks.adapter import Adapter, represent, score
-from fedtopics.networks.trained_encoder import EncoderNetwork, encoder_network
+from fedtopics.networks.trained_encoder import (
+    Adapter,
+    EncoderNetwork,
+    encoder_network,
+    represent,
+    score,
+)
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import SentenceEncoder
 from tests.helpers.bent import Reply, bend_replies

@@ -25,7 +25,7 @@ from fedtopics.methods.fsccl.client import (
 )
 from fedtopics.methods.lda.minibatches import Minibatches
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks.adapter import represent
+from fedtopics.networks.trained_encoder import represent
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     DIMENSION,

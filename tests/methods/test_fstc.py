@@ -26,7 +26,7 @@ from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
-from fedtopics.networks.adapter import Adapter, represent, score
+from fedtopics.networks.trained_encoder import Adapter, represent, score
 from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,

@@ -15,8 +15,8 @@ from fedtopics.estimators import NMF
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.inference.least_squares import solve
 from fedtopics.inference.nmf import rarities, weigh
+from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.nmf.client import NMFClient
 from fedtopics.model.topic_model import TopicModel

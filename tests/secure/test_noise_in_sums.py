@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics.engines import adder
 from fedtopics.errors import FederationError, PolicyError
-from fedtopics.methods.bounded.stages import noisy
+from fedtopics.methods.bounded.method import noisy
 from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import Budget, Noise, Privacy
 from fedtopics.secure.said import ADDED, AGREED, OPENED, PREPARED, RECOVERED

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
-from fedtopics.inference.base import Inference, Layout, Shared, Weights
+from fedtopics.inference import Inference, Layout, Shared, Weights
 from fedtopics.inference.points import (
     Discriminant,
     Numbers,

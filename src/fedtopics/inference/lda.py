@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 from scipy.special import digamma
 
-from fedtopics.inference.base import READOUTS, Inference, Layout, Readout, Shared, Weights
+from fedtopics.inference import READOUTS, Inference, Layout, Readout, Shared, Weights
 
 SMALLEST = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
 REFINEMENT = 20  # steps

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.base import Inference, Layout, Shared, Weights, find
+from fedtopics.inference import Inference, Layout, Shared, Weights, find
 from fedtopics.networks import NETWORKS
 from fedtopics.text.embeddings import Encoder, Vectors
 

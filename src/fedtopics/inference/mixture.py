@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
-from fedtopics.inference.base import Inference, Layout, Shared, Weights
+from fedtopics.inference import Inference, Layout, Shared, Weights
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import BLOCK, Numbers, Points, softmax, unit_rows
 from fedtopics.text.embeddings import EmbeddingSettings

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy import sparse
 
 from fedtopics.errors import StudyError
-from fedtopics.inference.base import Inference, Layout, Shared, Weights
+from fedtopics.inference import Inference, Layout, Shared, Weights
 from fedtopics.inference.points import TINY, Numbers, of_unit_length
 
 
@@ -59,7 +59,7 @@ class Factors(Inference):
 
 def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:
     """Return documents' shares of topics; rows sum to 1, even where a document has no topic."""
-    from fedtopics.inference.least_squares import solve  # a server need not compile it
+    from fedtopics.inference.variational import solve  # a server need not compile it
 
     shares = solve(points, topics)
     total = shares.sum(1, keepdims=True)

@@ -12,11 +12,10 @@ from pydantic import BaseModel, Field
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.inference.base import Layout, Weights
+from fedtopics.inference import Layout, Weights
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
 from fedtopics.inference.points import Numbers, Points
-from fedtopics.networks.adapter import Adapter, represent, score
-from fedtopics.networks.trained_encoder import TunedEncoder
+from fedtopics.networks.trained_encoder import Adapter, TunedEncoder, represent, score
 from fedtopics.text.embeddings import Encoder
 
 LENGTH = 10.0

@@ -1,9 +1,12 @@
-"""Variational inference for latent Dirichlet allocation: which topics a document's words are of.
+"""What finds a document's topics, compiled: variational inference for LDA, least squares for NMF.
 
 A document's posterior is a Dirichlet distribution, found by a fixed number of steps: where a loop
 ended by a tolerance, the last bit of a sum could decide how long it is, and a federation would no
 longer be the training of one process. See Blei, Ng and Jordan, JMLR 2003, section 5, and Hoffman,
 Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010, algorithm 1.
+
+In least squares, documents are rows of unit length. Their shares follow from their own words and
+the topics alone, after a fixed number of steps: neither other documents nor threads change a bit.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from scipy import sparse
 from scipy.special import digamma, gammaln
 
 from fedtopics.extras import compiled
-from fedtopics.inference.base import Readout
+from fedtopics.inference import Readout
 from fedtopics.threads import available
 
 CHUNK = 64  # documents that a thread takes at once
@@ -175,3 +178,63 @@ def _settle(
             for topic in range(k):
                 gamma[document, topic] = alpha + expected[topic] * sums[topic]
             scale[document] = _exp_digamma(gamma[document], expected)
+
+
+SWEEPS = 20  # over a document's topics; each starts from the one before
+
+
+def solve(points: sparse.csr_array, topics: Floats) -> Floats:
+    """Fit documents by topics, (n_words, n_topics); return their shares, (n, n_topics).
+
+    Shares are not negative; as the documents and the topics are of length 1, so are they at most.
+    """
+    shares = np.zeros((points.shape[0], topics.shape[1]))
+    gram = topics.T @ topics
+
+    def of_chunk(first: int, last: int) -> None:
+        _solve(points.indptr, points.indices, points.data, topics, gram, first, last, shares)
+
+    in_chunks(len(shares), of_chunk)
+    return shares
+
+
+def add_products(points: sparse.csr_array, rows: Floats, total: Floats) -> None:
+    """Add X' R in place: of each word the rows (n, width) of its documents, by their weights."""
+    _add_products(points.indptr, points.indices, points.data, rows, total)
+
+
+@compiled
+def _solve(
+    ends: Any, words: Any, values: Any, topics: Any, gram: Any, first: int, last: int, shares: Any
+) -> None:
+    """Descend along one topic after the other (HALS), documents first to last - 1, in place."""
+    k = topics.shape[1]
+    fits = np.empty(k)
+    for document in range(first, last):
+        own = shares[document]
+        fits[:] = 0
+        for place in range(ends[document], ends[document + 1]):
+            row = topics[words[place]]
+            for topic in range(k):
+                fits[topic] += values[place] * row[topic]
+        for _ in range(SWEEPS):
+            for topic in range(k):
+                if gram[topic, topic] > 0:
+                    left = fits[topic]
+                    for other in range(k):
+                        left -= gram[topic, other] * own[other]
+                    own[topic] = max(0.0, own[topic] + left / gram[topic, topic])
+        length = 0.0
+        for topic in range(k):
+            length += own[topic] * own[topic]
+        if length > 1:
+            own /= np.sqrt(length)
+
+
+@compiled
+def _add_products(ends: Any, words: Any, values: Any, rows: Any, total: Any) -> None:
+    for document in range(len(ends) - 1):
+        for place in range(ends[document], ends[document + 1]):
+            row = total[words[place]]
+            for column in range(rows.shape[1]):
+                row[column] += values[place] * rows[document, column]

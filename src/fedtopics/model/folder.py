@@ -24,8 +24,7 @@ from fedtopics.errors import ModelError, StudyError, check_keys, nearest
 from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
 from fedtopics.harmless import as_json, is_flooded, is_seen, sentence, visible
-from fedtopics.inference import Inference, Weights
-from fedtopics.inference.base import Layout
+from fedtopics.inference import Inference, Layout, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
 from fedtopics.model.labels import LONGEST_LABEL

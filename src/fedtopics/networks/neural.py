@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
@@ -219,11 +220,8 @@ class NeuralTopicModel(Kept):
 
     def theta(self, weights: Tensors, shared: Shared, batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
-        carried: Tensors = {}
-        entered: Tensors = {}
-        for stage in self.encoder_stages:
-            carried, _ = stage.local(weights, batch, carried, entered)
-            entered = shared[stage.name]
+        of = lambda stage, _: shared[stage.name]  # noqa: E731
+        carried, entered, _ = through(self.encoder_stages, weights, batch, of)
         return self.sample(weights, batch, carried, entered)["theta"]
 
     def sample(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensors:
@@ -326,6 +324,23 @@ class Projection(torch.autograd.Function):
         gradient = outer.new_zeros(ctx.shape)
         gradient[torch.from_numpy(ctx.batch.words)] = ctx.batch.spread(outer)
         return gradient, None
+
+
+def through(
+    stages: Sequence[Stage], weights: Tensors, batch: Batch,
+    share: Callable[[Stage, Tensor], Tensors],
+) -> tuple[Tensors, Tensors, Tensors]:  # fmt: skip
+    """Go through stages; `share` makes of the sums of each what enters the next.
+
+    Return what the last one carries, what is shared after it, and the sums by stage.
+    """
+    carried: Tensors = {}
+    entered: Tensors = {}
+    sums: Tensors = {}
+    for stage in stages:
+        carried, sums[stage.name] = stage.local(weights, batch, carried, entered)
+        entered = share(stage, sums[stage.name])
+    return carried, entered, sums
 
 
 def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:

@@ -16,8 +16,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fedtopics.networks.base import Batch, Shared, Tensors, tensor_shapes
-from fedtopics.networks.neural import NeuralTopicModel, batch_weights
+from fedtopics.networks.base import Batch, Shared, Stage, Tensors, tensor_shapes
+from fedtopics.networks.neural import NeuralTopicModel, batch_weights, through
 
 
 def autograd_leaves(tensors: Mapping[str, Tensor]) -> Tensors:
@@ -129,15 +129,16 @@ def shapes_of(network: NeuralTopicModel) -> Shapes:
     embedding = np.zeros((1, network.settings.embedding.dimension))
     batch = network.batch(bag, None, embedding)
     used = batch_weights(network, weights, batch)
-    carried: Tensors = {}
-    entered: Tensors = {}
-    sums, shared = {}, {}
-    for stage in network.stages:
-        carried, total = stage.local(used, batch, carried, entered)
+    shared = {}
+
+    def share(stage: Stage, total: Tensor) -> Tensors:
         entered = stage.finish(weights, total, 1.0)
-        sums[stage.name], shared[stage.name] = tuple(total.shape), tensor_shapes(entered)
+        shared[stage.name] = tensor_shapes(entered)
+        return entered
+
+    *_, totals = through(network.stages, used, batch, share)
     at_clients = {name: w for name, w in weights.items() if name not in network.finish_weights}
-    return Shapes(tensor_shapes(weights), tensor_shapes(at_clients), sums, shared)
+    return Shapes(tensor_shapes(weights), tensor_shapes(at_clients), tensor_shapes(totals), shared)
 
 
 def finish_all(
@@ -156,11 +157,10 @@ def run_through(
 
     Without `shared`, the batch's sums say what documents share, as in batch normalisation.
     """
-    carried: Tensors = {}
-    entered: Tensors = {}
-    sums: Tensors = {}
-    for stage in network.stages:
-        carried, total = stage.local(weights, batch, carried, entered)
-        sums[stage.name] = total.detach()
-        entered = shared[stage.name] if shared else stage.finish(weights, total, len(batch))
-    return network.loss(weights, batch, carried, entered), sums
+
+    def share(stage: Stage, total: Tensor) -> Tensors:
+        return shared[stage.name] if shared else stage.finish(weights, total, len(batch))
+
+    carried, entered, sums = through(network.stages, weights, batch, share)
+    detached = {name: total.detach() for name, total in sums.items()}
+    return network.loss(weights, batch, carried, entered), detached

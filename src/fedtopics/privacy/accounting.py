@@ -1,4 +1,6 @@
-"""What a study promises for each document, and how much noise its releases need.
+"""What a study promises for each document, how much noise that needs, and a client's account.
+
+The account has what a client has let out of the same documents, over all studies.
 
 All releases are sums with normal noise, so they compose exactly: noise of sigma_i on sums that one
 document changes by at most 1 is as private as one release with mu^2 = sum of 1 / sigma_i^2.

@@ -5,19 +5,18 @@ The client's side becomes that of the chosen method.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pydantic import Field
 
-from fedtopics.methods.core.client import Documents, TopicClient, leaves
+from fedtopics.methods.core.client import TopicClient, leaves
 from fedtopics.methods.core.events import Chosen
+from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import LONGEST, Announced, Template, counts
@@ -136,7 +135,7 @@ class AutoClient(TopicClient[AutoSettings]):
     def adopt(self, words: list[str], total: int, length: float) -> None:
         self.half.adopt(words, total, length)
 
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+    def thetas(self, **model: Any) -> Thetas:
         return self.half.thetas(**model)
 
     @property

@@ -222,7 +222,7 @@ def factored(
     The latter is `packed`. Documents weigh as much as makes each add 1 to X' W: 1 / |w|, its shares
     w, which have length 1 at most. It has none where topics are such that they come to no number.
     """
-    from fedtopics.inference.least_squares import add_products, solve  # a server needs none
+    from fedtopics.inference.variational import add_products, solve  # a server needs none
 
     sums, products = np.zeros(topics.shape), np.zeros((topics.shape[1],) * 2)
     for rows, block in blocks(clipped_rows(points)):  # they may be longer where squares are tiny

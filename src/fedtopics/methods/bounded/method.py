@@ -9,31 +9,165 @@ most 1, with noise; all of them share one budget. What follows from a sum costs 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import ClusterInference, ClusterShape
-from fedtopics.inference.points import Numbers
+from fedtopics.inference.points import TINY, Numbers, unit_rows
+from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.settings import Bounded
-from fedtopics.methods.bounded.stages import (
-    Releases,
-    Stage,
-    key_words,
-    noisy,
-    word_vectors,
-    words_of_clusters,
-)
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.replies import Template
+from fedtopics.methods.core.replies import Field, Template, counts
 from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.privacy import Budget
+from fedtopics.privacy import BOUND, Budget, Privacy
 from fedtopics.text.vocabulary import Vocabulary
+
+WORDS_OF_TOPIC = 10  # that have to be left
+BESIDE = 0.02  # of a word's count, that its other topics begin with
+LITTLE, RARE = 1e-3, 1e-6  # of each word in each topic, of counts and of shares
+
+
+@dataclass(frozen=True)
+class Releases:
+    """What the stages of a study have: its settings, and the budget that all of them share."""
+
+    settings: Any  # of the method
+    budget: Budget
+    seed: int
+    most_words: int
+    number: int = 1  # of a stage among those of its kind
+
+    def ask(
+        self, agreement: Agreement, function: str, template: Template, **payload: Any
+    ) -> dict[str, Any]:
+        """Ask for a sum, for the public words; a field that is a shape alone has noise."""
+        agreed, bound = agreement.vocabulary.fingerprint, self.budget.privacy
+        fields = {
+            n: noisy(bound, of) if isinstance(of, tuple) else of for n, of in template.items()
+        }
+        return agreement.clients.sum(function, fields, vocabulary=agreed, **payload)
+
+    @property
+    def n_topics(self) -> int:
+        """Number of topics."""
+        return int(self.settings.n_components)
+
+    @property
+    def dimension(self) -> int:
+        """Of embeddings."""
+        return int(self.settings.embedding.dimension)
+
+    def known_words(self, counts: Numbers) -> NDArray[np.int64]:
+        """Return the columns of words that surely occur; StudyError if they are too few."""
+        sigma = self.budget.sigma("words")
+        kept = estimates.surely_there(counts, sigma, self.most_words)
+        if len(kept) < WORDS_OF_TOPIC * self.n_topics:
+            raise self.refusal(
+                f"{len(kept)} words surely occur, fewer than {WORDS_OF_TOPIC} for each of "
+                f"{self.n_topics} topics"
+            )
+        return kept
+
+    def refusal(self, what: str) -> StudyError:
+        """Return the error that noise hides too much."""
+        what, bound = f"{what[0].upper()}{what[1:]}", self.budget.privacy
+        if bound is None:
+            return StudyError(f"{what}; ask for fewer topics, or give more documents.")
+        return StudyError(
+            f"{what}; at epsilon {bound.epsilon:g} noise hides the rest. Ask for fewer topics, "
+            "give more documents, or agree on a larger epsilon."
+        )
+
+
+Stage = Callable[[Releases, Agreement, Arrays], Arrays]
+"""Asks all clients for their parts of a sum; returns what is added to the state."""
+
+
+def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find which words occur, and where embeddings spread."""
+    n, budget = releases.dimension, releases.budget
+    shapes = {"words": len(agreement.vocabulary), "mean": n, "products": n * (n + 1) // 2}
+    template = {name: (size,) for name, size in shapes.items()}
+    reply = releases.ask(agreement, "key_words", template)
+    kept = releases.known_words(reply["words"])
+    products = contributions.unpacked(reply["products"], n)
+    number = max(float(np.trace(products)), 1.0)
+    origin = reply["mean"] / number
+    directions = estimates.find_directions(origin, products, number, budget.sigma("products"))
+    return {
+        "kept": kept,
+        "frequency": reply["words"][kept],
+        "origin": origin,
+        "directions": directions,
+        "scatter": estimates.scatter_along(directions, origin, products, number),
+    }
+
+
+def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find where words are among embeddings, which is public; cluster them to begin with."""
+    shape, frequency = (len(state["kept"]), releases.dimension), state["frequency"]
+    template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
+    reply = releases.ask(agreement, "word_vectors", template, columns=state["kept"])
+    vectors = reply["vectors"].astype(np.float64) / reply["clients"]
+    centred = estimates.centred_words(vectors, frequency)
+    projected = centred @ state["directions"]
+    n_topics, seed = releases.n_topics, releases.seed
+    centres = estimates.first_centres(projected, frequency, n_topics, seed)
+    return {"vectors": centred, "centres": centres}
+
+
+def words_of_clusters(
+    releases: Releases, agreement: Agreement, state: Arrays, function: str,
+    clusters: Callable[[Arrays], dict[str, Numbers]],
+) -> Arrays:  # fmt: skip
+    """Find which words clusters have, by a client's function, of what tells its clusters."""
+    template = {"counts": (len(state["kept"]), releases.n_topics)}
+    payload = {"columns": state["kept"], **clusters(state)}
+    summed = releases.ask(agreement, function, template, **payload)["counts"]
+    sigma, of_words = releases.budget.sigma("histogram"), releases.budget.sigma("words")
+    chance = estimates.expected_by_chance(summed, sigma, state["frequency"], of_words)
+    close = state["vectors"] @ unit_rows(state["sums"]).T
+    expected = estimates.by_closeness(summed, chance, close)
+    found = estimates.shrunk(summed, expected, sigma)
+    beside = BESIDE / releases.n_topics * found.sum(1, keepdims=True)
+    topics = estimates.normalised(found + beside, LITTLE)
+    return {"frequency": chance.sum(1), "counts": found, "topics": topics}
+
+
+def occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find which words occur, of documents that are seen by words alone."""
+    template = {"words": (len(agreement.vocabulary),)}
+    counts = releases.ask(agreement, "occurrences", template)["words"]
+    kept = releases.known_words(counts)
+    # Of a document with n words each counted 1 / sqrt(n), so that it added sqrt(n).
+    frequency = counts[kept] * max(counts.sum() / agreement.documents, 1)
+    rarity = np.sqrt(counts.max() / counts[kept])
+    return {"kept": kept, "frequency": frequency, "rarity": rarity}
+
+
+def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find which words occur together: topics to begin with, from words alone."""
+    template = {"sketch": (len(state["kept"]), estimates.WIDTH)}
+    payload = {"columns": state["kept"], "rarity": state["rarity"]}
+    reply = releases.ask(agreement, "sketch", template, **payload)
+    sigma = releases.budget.sigma("sketch")
+    shares = estimates.first_topics(reply["sketch"], sigma, releases.n_topics)
+    of_words = shares / state["rarity"][:, None]
+    return {"topics": estimates.normalised(of_words / np.maximum(of_words.sum(0), TINY), RARE)}
+
+
+def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Field:
+    """Return the template of sums with noise, whose numbers are written alike whatever they are."""
+    return Field(shape) if privacy is None else Field(shape, BOUND, -BOUND)
+
 
 OF_WORDS = "counts", "topics", "weights"  # rows of a state
 EVERYBODY = "all"  # in place of clients, none of which says something alone

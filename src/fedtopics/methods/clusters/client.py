@@ -357,11 +357,6 @@ class ClusterClient(PointClient[AnyClusterSettings]):
         inference = self._inference()
         return [inference.points(origin, None, view[self.usable]) for view in views]
 
-    @property
-    def n_dimensions(self) -> int:
-        """Length of a point."""
-        return self._inference().n_dimensions
-
     def _inference(self, n_clusters: int | None = None) -> ClusterInference:
         number = n_clusters or self.settings.n_components
         shape = self.settings.model_copy(update={"n_components": number})

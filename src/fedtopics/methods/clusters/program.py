@@ -7,7 +7,6 @@ describe the clusters at the end.
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -24,7 +23,6 @@ from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.replies import Field, Template, counts
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.model.topics import TrainingInfo
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 State = TypeVar("State")
@@ -56,26 +54,20 @@ class ClusterProgram(Program[Settings, State]):
         settings = self.settings.model_copy(update={"n_components": n_clusters})
         template: Template = {"sizes": counts(n_clusters, each=1), "unclear": counts(each=1)}
         sizes = agreement.call("sizes", template, weights=weights)
-        info: TrainingInfo = {
-            "method": settings.method_name,
-            "rounds": rounds,
-            "seed": self.plan.seed,
+        info: dict[str, Any] = {
             "sizes": {name: reply["sizes"].tolist() for name, reply in sizes.items()},
             "unclear": {name: reply["unclear"] for name, reply in sizes.items()},
         }
         if same := _count_same(weights[self.inference.prototypes]):
             run.event(SameClusters(same, n_clusters))
             info["same"] = same
-        make = partial(self._make, settings, weights, info)
-        return describe(agreement, settings, {"weights": weights}, make)
+        inference = self.inference(len(agreement.vocabulary), self.shape(settings))
 
-    def _make(
-        self, settings: Settings, weights: Arrays, info: TrainingInfo, **described: Any
-    ) -> TopicModel:
-        inference = self.inference(len(described["vocabulary"]), self.shape(settings))
-        with_words = inference.with_words(weights, described["word_sums"])
-        fixed: dict[str, Any] = {"shared": {}, "text": self.plan.text, "info": info}
-        return TopicModel(inference=inference, weights=with_words, **fixed, **described)
+        def make(**described: Any) -> TopicModel:
+            with_words = inference.with_words(weights, described["word_sums"])
+            return self.made(inference, with_words, rounds, **info)(**described)
+
+        return describe(agreement, settings, {"weights": weights}, make)
 
 
 def _count_same(prototypes: Numbers) -> int:

@@ -242,12 +242,10 @@ class ServerOptimizer:
     ) -> None:
         """Change the weights by the gradients summed over documents (equation 2)."""
         self._steps += 1
-        take = self._adam_step if self._adam else self._plain_step
-        take(gradients, 1 / documents, self._rate * part)
-
-    def _plain_step(
-        self, gradients: Mapping[str, NDArray[Any] | Rows], share: float, rate: float
-    ) -> None:
+        share, rate = 1 / documents, self._rate * part
+        if self._adam:
+            self._adam_step(gradients, share, rate)
+            return
         for name, weight in self.weights.items():
             gradient = gradients[name]
             dense = gradient.dense() if isinstance(gradient, Rows) else gradient

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,13 +131,19 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     draw = plan.settings.draw(plan.seed)
     agreed = run.recall("agreement")
     continued = None if plan.start is None else plan.start.continued
+
+    def work() -> dict[str, Any]:
+        if continued is None:
+            found = _agree(clients, plan.limits, least_words)
+        else:
+            found = _kept(clients, continued)
+        adopt(clients, found, draw)
+        return found | counted(clients, found["words"])
+
     if agreed is not None:
         adopt(clients, agreed, draw)
     else:
-        work = partial(_agree, plan.limits, least_words, draw)
-        if continued is not None:
-            work = partial(_keep_words, continued, draw)
-        agreed = clients.round(0, partial(work, clients))[0]
+        agreed = clients.round(0, work)[0]
         run.keep("agreement", {**agreed, **plan.kept})
     vocabulary, numbers = Vocabulary.of(agreed), agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
@@ -148,9 +153,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     return Agreement(clients, vocabulary, *of_all, draw, *known)
 
 
-def _agree(
-    limits: VocabularyLimits, least_words: int, draw: Draw, clients: Clients
-) -> dict[str, Any]:
+def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict[str, Any]:
     # So many words of each client, its most frequent ones, are kept whatever the others name.
     places = limits.max_words // len(clients.names)
     template = {"words": WordCounts(places), "documents": SAID}
@@ -160,7 +163,7 @@ def _agree(
     vocabulary = agree(words.names, words.values, total, limits)
     _check_number(len(vocabulary), least_words)
     length = float(vocabulary.occurrences.sum() / total)
-    return _adopted(clients, vocabulary.plain() | {"total": total, "length": length}, draw)
+    return vocabulary.plain() | {"total": total, "length": length}
 
 
 def _check_number(words: int, least: int) -> None:
@@ -172,19 +175,12 @@ def _check_number(words: int, least: int) -> None:
         )
 
 
-def _keep_words(model: TopicModel, draw: Draw, clients: Clients) -> dict[str, Any]:
+def _kept(clients: Clients, model: TopicModel) -> dict[str, Any]:
     """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
     total = clients.sum("size", {"documents": SAID})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
     length = float(model.info.get("length", usual))
-    agreed = model.vocabulary.plain() | {"total": total, "length": length}
-    return _adopted(clients, agreed, draw)
-
-
-def _adopted(clients: Clients, agreed: dict[str, Any], draw: Draw) -> dict[str, Any]:
-    """Add what the clients count once they have the words."""
-    adopt(clients, agreed, draw)
-    return agreed | counted(clients, agreed["words"])
+    return model.vocabulary.plain() | {"total": total, "length": length}
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:

@@ -121,7 +121,7 @@ class TopicClient(ABC, Generic[Settings]):
         return int(self.settings.n_components)
 
     @abstractmethod
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+    def thetas(self, **model: Any) -> Thetas:
         """Infer theta of all usable documents, in batches, by the trained model."""
 
     def find_usable(self) -> Documents:

@@ -35,6 +35,7 @@ Settings = TypeVar("Settings", bound=TopicSettings)
 State = TypeVar("State")
 Value = TypeVar("Value")
 Arrays = Mapping[str, NDArray[Any]]
+NEVER: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,6 @@ class Step(Generic[State]):
 class Rounds(Protocol[State]):
     """What is repeated round after round: an exchange with the clients, and a step."""
 
-    @property
-    def stops(self) -> Mapping[str, float]:
-        """Stop rules by name, with their numbers."""
-
     def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
         """Call the clients; change nothing, as it is repeated if one of them is lost meanwhile."""
 
@@ -69,17 +66,18 @@ class Rounds(Protocol[State]):
 
 def iterate(
     agreement: Agreement, rounds: Rounds[State], state: State, numbers: Iterable[int],
+    stops: Mapping[str, float] = NEVER,
     ends: Callable[[Step[State], int, RoundReport], tuple[State, bool]] | None = None,
 ) -> State:  # fmt: skip
     """Repeat rounds with these numbers from a first state; return the last state.
 
     `ends` decides after a round what state it goes on from, and whether it is the last; by default
-    the stop rules do.
+    the stop rules do, by name with their numbers.
     """
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
         step = rounds.step(agreement, state, reply, number)
-        state, over = step.state, bool(step.why_stop(number, rounds.stops))
+        state, over = step.state, bool(step.why_stop(number, stops))
         if ends is not None:
             state, over = ends(step, number, report)
         if over:
@@ -228,7 +226,7 @@ class Program(ABC, Generic[Settings, State]):
         last = status.round if status.stopped else self.last_round
         ends = partial(self._ends, agreement, run, status)
         numbers = run.rounds(status.round, last)
-        state = iterate(agreement, self.rounds(agreement), state, numbers, ends)
+        state = iterate(agreement, self.rounds(agreement), state, numbers, ends=ends)
         if status.best:
             state = self.with_best(state, status.best)
         # One more round, so that all of the model's descriptions are by the same clients.

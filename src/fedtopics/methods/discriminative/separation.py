@@ -71,10 +71,6 @@ class Separation:
     moments: Moments
     half: int = ALL  # of the documents: the first (0), the second (1) or both
 
-    @property
-    def stops(self) -> Mapping[str, float]:
-        return {"tolerance": self.settings.tolerance}
-
     def exchange(
         self, agreement: Agreement, state: Split, round_: int
     ) -> tuple[Directed, dict[str, Any]]:
@@ -112,6 +108,11 @@ class Separation:
         if after.rounds == TRIAL:
             after = after.best()
         return Step(after, {"loss": loss, "documents": documents}, float(change))
+
+    def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
+        """Repeat at most so many rounds before the first one; return the best clustering."""
+        stops = {"tolerance": self.settings.tolerance}
+        return iterate(agreement, self, state, repeat(0, most), stops).best()
 
     def direct(self, state: Split) -> Directed:
         """As of the function `direct`."""
@@ -185,8 +186,7 @@ def with_number(
             first = start_with_kmeans(
                 agreement, candidate, origin, moments, seed, settings.finalists, half
             )
-            numbers = repeat(0, MOST_ROUNDS)
-            split = iterate(agreement, separation, Split.of(first), numbers).best()
+            split = separation.iterate(agreement, Split.of(first), MOST_ROUNDS)
             clusterings.append(separation.direct(split).weights())
         scores[number] = _agreement(agreement, origin, *clusterings)
         notify(Candidate(number, scores[number]))

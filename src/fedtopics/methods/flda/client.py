@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.core.client import (
-    Documents,
     TopicClient,
-    batches,
     document_frequency,
     frequent,
     leaves,
 )
 from fedtopics.methods.core.events import Arrived, Skipped
+from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
+from fedtopics.methods.lda.client import posterior_means
 from fedtopics.metrics.similarity import Topic
 from fedtopics.text.arrivals import Arrivals
 from fedtopics.text.corpus import Corpus
@@ -143,14 +142,9 @@ class FLDAClient(TopicClient[FLDASettings]):
     def n_topics(self, **model: Any) -> int:
         return int(model["topics"].shape[1])
 
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        from fedtopics.inference.variational import infer  # a server need not compile it
-
-        topics = model["topics"]
-        prior = LDAPrior(n_components=topics.shape[1])
-        for rows in batches(self.usable):
-            posterior = infer(self.bag[rows], topics, prior.theta_prior, prior.inner_steps)
-            yield rows, posterior.read("mean")
+    def thetas(self, **model: Any) -> Thetas:
+        prior = LDAPrior(n_components=self.n_topics(**model))
+        return posterior_means(self.bag, self.usable, model["topics"], prior)
 
 
 def _reply(

@@ -25,8 +25,8 @@ from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.core.settings import MethodName
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.methods.lda.minibatches import Minibatches
-from fedtopics.networks.adapter import Adapter, represent, score
 from fedtopics.networks.base import Tensors
+from fedtopics.networks.trained_encoder import Adapter, represent, score
 
 
 class FSCCLSettings(EmbeddedSettings, NetworkTraining, ViewSettings, MethodName):

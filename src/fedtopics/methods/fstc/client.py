@@ -31,8 +31,8 @@ from fedtopics.methods.fstc.training import (
     Trainer,
     encoder_to_train,
 )  # fmt: skip
-from fedtopics.networks.adapter import Adapter
 from fedtopics.networks.trained_encoder import (
+    Adapter,
     EncoderNetwork,
     Shapes,
     Tokens,
@@ -238,7 +238,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     def _new_trainer(self) -> Trainer:
         settings = self.settings
-        network = Adapter(self.n_dimensions, settings.hidden, settings.n_components)
+        network = Adapter(self._inference().n_dimensions, settings.hidden, settings.n_components)
         n_views = settings.n_views
         if self._encoder is not None:
             inputs: FixedInputs = EncodedInputs(

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -37,15 +36,14 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field, Template, UpTo, counts, sums
-from fedtopics.methods.core.training import Step, below, iterate, prefixed
+from fedtopics.methods.core.training import Step, below, prefixed
 from fedtopics.methods.discriminative.method import start_separation
 from fedtopics.methods.discriminative.separation import with_number
 from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS, FSTCClient
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
-from fedtopics.networks.adapter import Adapter
-from fedtopics.networks.trained_encoder import Shapes
+from fedtopics.networks.trained_encoder import Adapter, Shapes
 
 MOST_WEIGHTS = 10_000  # of an encoder
 PROTOTYPES = "start/centres", "start/directions"  # have a row a cluster
@@ -161,8 +159,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
             clusters = start_with_kmeans(agreement, settings, origin, moments, seed, 1)
             return {"origin": origin, "start/centres": clusters.centres[0]}
         state = start_separation(agreement, settings, seed, run.event)
-        numbers = repeat(0, START_ROUNDS)
-        split = iterate(agreement, state.separation, state.split, numbers).best()
+        split = state.separation.iterate(agreement, state.split, START_ROUNDS)
         weights = state.separation.direct(split).weights()
         return {"origin": state.separation.origin, **prefixed("start", weights)}
 

@@ -35,9 +35,15 @@ from fedtopics.methods.fstc.pseudo_labels import (
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.lda.minibatches import Minibatches
-from fedtopics.networks.adapter import represent, score
 from fedtopics.networks.base import Tensors
-from fedtopics.networks.trained_encoder import EncoderNetwork, Tokens, encoder_network, take
+from fedtopics.networks.trained_encoder import (
+    EncoderNetwork,
+    Tokens,
+    encoder_network,
+    represent,
+    score,
+    take,
+)
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import require_texts
 

@@ -18,6 +18,7 @@ from scipy import sparse
 from fedtopics.errors import DataError
 from fedtopics.methods.core.aggregation import Payload, Rows
 from fedtopics.methods.core.client import Documents, batches, leaves
+from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import calls_before
@@ -205,7 +206,7 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         super().adopt(words, total, length)
         self.network = self.settings.build(self.bag.shape[1], length)
 
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
+    def thetas(self, **model: Any) -> Thetas:
         rows = self.usable
         evaluated = self._evaluate(rows, **model)
         for part, (batch, shared, used) in zip(batches(rows), evaluated, strict=True):

@@ -5,7 +5,6 @@ The centres are those of k-means on pooled texts, from the same start, however t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, TypeVar
@@ -71,10 +70,6 @@ class Lloyd:
     half: int = ALL  # of the documents: the first (0), the second (1) or both
     length: float = np.inf  # of points, the root of the mean square
 
-    @property
-    def stops(self) -> Mapping[str, float]:
-        return {"tolerance": AT_REST}
-
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
         """Ask for the sums of the points nearest to each centre."""
         n = agreement.most(agreement.documents)
@@ -126,7 +121,7 @@ def start_with_kmeans(
     first = Partition.first(draw_centres(settings, moments, seed))
     rounds = repeat(0, settings.start_rounds)
     lloyd = Lloyd(origin, finalists, half, moments.length)
-    return iterate(agreement, lloyd, first, rounds).best(finalists)
+    return iterate(agreement, lloyd, first, rounds, {"tolerance": AT_REST}).best(finalists)
 
 
 def calls_of_start(settings: KMeansStart) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from fedtopics.inference.lda import LDAPrior, topic_weights
 from fedtopics.methods.bounded.settings import Bounded, Shares
 from fedtopics.methods.core.aggregation import Rows
 from fedtopics.methods.core.client import Documents, batches, leaves
+from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.settings import FIRST_TOPICS, Beginning, MethodName, MinibatchSettings
 from fedtopics.methods.lda.minibatches import MinibatchClient
 
@@ -119,12 +119,19 @@ class LDAClient(MinibatchClient[LDASettings]):
         sums = Rows(words, total[words], len(topics))
         return {"counts": sums, "bound": bound, "documents": len(rows)}
 
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, NDArray[np.float64]]]:
-        from fedtopics.inference.variational import infer
+    def thetas(self, **model: Any) -> Thetas:
+        return posterior_means(self.bag, self.usable, model["topics"], self.settings)
 
-        prior, steps = self.settings.theta_prior, self.settings.inner_steps
-        for batch in batches(self.usable):
-            yield batch, infer(self.bag[batch], model["topics"], prior, steps).read("mean")
+
+def posterior_means(
+    bag: sparse.csr_array, rows: Documents, topics: NDArray[np.float64], prior: LDAPrior
+) -> Thetas:
+    """Yield theta of documents, in batches, by topics (n_words, n_topics)."""
+    from fedtopics.inference.variational import infer  # a server need not compile it
+
+    for batch in batches(rows):
+        posterior = infer(bag[batch], topics, prior.theta_prior, prior.inner_steps)
+        yield batch, posterior.read("mean")
 
 
 def shortened(bag: sparse.csr_array, most: float) -> sparse.csr_array:

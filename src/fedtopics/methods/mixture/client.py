@@ -5,7 +5,6 @@ Networks that begin with a mixture have the same half beside their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
@@ -18,7 +17,7 @@ from fedtopics.inference.points import Numbers, Points
 from fedtopics.methods.clusters.client import PointClient
 from fedtopics.methods.clusters.settings import KMeansStart
 from fedtopics.methods.core.client import ContinuedClient, Documents, leaves
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, as_many
 from fedtopics.methods.core.settings import MethodName, TopicSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -108,7 +107,7 @@ class MixtureClient(MixtureSums[MixtureSettings], ContinuedClient[MixtureSetting
     def find_usable(self) -> Documents:
         return self.seen
 
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+    def thetas(self, **model: Any) -> Thetas:
         evidence = Evidence(**model["evidence"])
         points, counts = self.placed(evidence.origin), self.bag[self.seen]
         for rows, theta, _ in evidence.memberships(points, counts):

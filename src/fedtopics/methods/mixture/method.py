@@ -43,10 +43,6 @@ class Expectation:
     known_words: bool = True  # the vocabulary was counted in these documents
     adds: bool = False  # documents are new, and are added to those of before
 
-    @property
-    def stops(self) -> Mapping[str, float]:
-        return self.settings.stops
-
     def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
         """Ask for the sums of the documents by topic."""
         occurring = agreement.vocabulary.occurrences
@@ -96,7 +92,8 @@ def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Su
 def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Find a mixture before the first round of another method; return its sums."""
     first = first_sums(agreement, settings, seed)
-    return iterate(agreement, Expectation(settings), first, repeat(0, settings.max_rounds))
+    numbers = repeat(0, settings.max_rounds)
+    return iterate(agreement, Expectation(settings), first, numbers, settings.stops)
 
 
 class MixtureProgram(Program[MixtureSettings, Sums]):

@@ -14,7 +14,7 @@ from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.bounded.settings import Bounded, Shares
 from fedtopics.methods.core.client import ContinuedClient, Documents, batches, leaves
-from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, enough_have
+from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
 from fedtopics.methods.core.settings import MethodName, TopicSettings, check_seeds, seeds_in
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.text.rules import TextRules
@@ -82,7 +82,7 @@ class Factoring(ContinuedClient[Settings]):
         self, vocabulary: str, rarity: Numbers, directions: Numbers
     ) -> dict[str, Any]:
         """Return X' X Q of weighted words X, with directions Q of shape (n_words, width)."""
-        from fedtopics.inference.least_squares import add_products  # a server need not compile it
+        from fedtopics.inference.variational import add_products  # a server need not compile it
 
         self.check(vocabulary)
         total = np.zeros(directions.shape)
@@ -118,7 +118,7 @@ class Factoring(ContinuedClient[Settings]):
         return reply | {"documents": len(self.usable)}
 
     def _factored(self, rarity: Numbers, topics: Numbers) -> Grouped:
-        from fedtopics.inference.least_squares import add_products, solve
+        from fedtopics.inference.variational import add_products, solve
 
         n = topics.shape[1]
         sums, products, shares = np.zeros(topics.shape), np.zeros((n, n)), np.zeros(n)
@@ -164,7 +164,7 @@ class NMFClient(Factoring[NMFSettings]):
     def term_weight(self) -> Literal["log", "binary"]:  # type: ignore[override]
         return self.settings.term_weight
 
-    def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
+    def thetas(self, **model: Any) -> Thetas:
         weights: Mapping[str, Numbers] = model["weights"]
         for rows, points in self.weighed(weights["rarity"]):
             yield rows, find_theta(points, weights["topics"])

@@ -15,7 +15,7 @@ SIAM Review 2011, algorithm 4.4.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -66,7 +66,6 @@ class Factorisation:
     pulls: Numbers | None = None
     pull: float = 0.0
     known_words: bool = True  # the vocabulary was counted in these documents
-    stops: Mapping[str, float] = field(default_factory=dict)
 
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
         """Ask for the sums by topic."""

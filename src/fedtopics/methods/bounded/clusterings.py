@@ -1,0 +1,200 @@
+"""k-means and discriminative clustering with differential privacy: embeddings, in sums with noise.
+
+k-means sums embeddings by the nearest centre. For discriminative clustering, documents are members
+of all clusters, by shares that add up to 1: what one adds to the clusters' sums, and to their
+sizes, has a length of 1 at most. Clusters are set apart in the few directions in which embeddings
+spread by more than noise.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.inference.clusters import Centres, Discriminants, centred
+from fedtopics.inference.points import (
+    Discriminant,
+    Moments,
+    Numbers,
+    blocks,
+    sums_by_label,
+    weighted_sums,
+)
+from fedtopics.methods.bounded import contributions, estimates
+from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, times
+from fedtopics.methods.bounded.method import Releases, bounded_clustering
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.training import Arrays
+from fedtopics.methods.discriminative.separation import Split, direct
+from fedtopics.methods.discriminative.settings import DiscriminativeSettings
+from fedtopics.methods.kmeans.client import KMeansSettings
+
+DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
+
+
+class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
+    """The client-side code of k-means with differential privacy."""
+
+    @staticmethod
+    def rounds(settings: KMeansSettings) -> dict[str, str]:
+        repeated = {"noisy_cluster_sums": times(settings.repeats)}
+        return ByEmbeddings.FIRST | repeated | {"cluster_words": "once"}
+
+    @leaves(
+        "For each cluster the sum of its documents' embeddings, less a common origin and of "
+        f"length 1; {NOISE}."
+    )
+    def noisy_cluster_sums(
+        self, vocabulary: str, number: int, origin: Numbers, centres: Numbers
+    ) -> dict[str, Any]:
+        """Sum the points (n_clusters, n_dimensions) that are nearest to each centre."""
+        where = origin, centres
+        points, nearest = self._placed("noisy_cluster_sums", vocabulary, (), *where, number)
+        points *= self._weights[:, None]
+        sums, _ = sums_by_label(points, nearest, len(centres))
+        return {"sums": self._noisy(f"clusters {number}", sums)}
+
+    @leaves(
+        "For each word and cluster, how often the word is among the nearest ones of the cluster's "
+        f"documents, each of which counts as a vector of length 1; {NOISE}."
+    )
+    def cluster_words(
+        self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
+    ) -> dict[str, Any]:
+        """Sum the nearest words of documents by cluster, (n_words, n_clusters)."""
+        _, nearest = self._placed("cluster_words", vocabulary, columns, origin, centres)
+        sums, _ = sums_by_label(self._nearest[:, columns], nearest, len(centres))
+        return {"counts": self._noisy("histogram", sums.T)}
+
+    def _placed(
+        self, function: str, vocabulary: str, columns: Any, origin: Numbers, centres: Numbers,
+        number: int = 1,
+    ) -> tuple[contributions.Vectors, NDArray[np.int64]]:  # fmt: skip
+        """Check a request; return embeddings less the origin, and the nearest centre of each."""
+        n, k = self.embeddings.shape[1], self.settings.n_components
+        shaped = (origin, (n,)), (centres, (k, n))
+        self._check_request(function, vocabulary, columns, *shaped, number=number)
+        return contributions.placed(self.embeddings, origin, centres)
+
+
+def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find what is in each cluster, by its embeddings: a round of spherical k-means."""
+    n_topics, number = releases.n_topics, releases.number
+    template = {"sums": (n_topics, releases.dimension)}
+    payload = {"number": number, **where(state)}
+    found = releases.ask(agreement, "noisy_cluster_sums", template, **payload)["sums"]
+    sigma = releases.budget.sigma(f"clusters {number}")
+    centres, alive = estimates.move(state["centres"], found, state["directions"], sigma)
+    dead = int(np.count_nonzero(~alive))
+    if dead > DEAD_SHARE * n_topics:
+        raise releases.refusal(
+            f"{dead} of {n_topics} clusters have too few documents to be told from noise"
+        )
+    return {"centres": centres, "sums": found}
+
+
+def where(state: Arrays) -> dict[str, Numbers]:
+    """Return what tells the cluster of an embedding: an origin, and centres of length 1."""
+    return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
+
+
+NoisyKMeans = partial(
+    bounded_clustering, repeated=cluster_sums, function="cluster_words", clusters=where,
+    kind=Centres,
+)  # fmt: skip
+"""The program of k-means with differential privacy."""
+
+
+SMALLEST = 0.1  # of an even size, that a cluster is taken to have at least
+
+
+class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
+    """The client-side code of discriminative clustering with differential privacy."""
+
+    @staticmethod
+    def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
+        repeated = {"noisy_class_sums": times(settings.repeats)}
+        return ByEmbeddings.FIRST | repeated | {"class_words": "once"}
+
+    @leaves(
+        "For each cluster the sum of documents' embeddings by their shares of it, less a common "
+        "origin and of length 1, and the sum of these shares, of which a document has 1 in all; "
+        f"{NOISE}."
+    )
+    def noisy_class_sums(self, vocabulary: str, number: int, **apart: Numbers) -> dict[str, Any]:
+        """Sum the points (n_clusters, n_dimensions) by their memberships, and these."""
+        points, members = self._members("noisy_class_sums", vocabulary, (), number, **apart)
+        members *= self._weights[:, None]
+        sums, sizes = weighted_sums(points, blocks(members), self.settings.n_components)
+        return {
+            "classes": self._noisy(f"classes {number}", sums),
+            "sizes": self._noisy(f"sizes {number}", sizes),
+        }
+
+    @leaves(
+        "For each word and cluster, how often the word is among the nearest ones of documents, by "
+        f"their shares of the cluster; a document counts as a matrix of length 1 at most; {NOISE}."
+    )
+    def class_words(
+        self, vocabulary: str, columns: NDArray[np.int64], **apart: Numbers
+    ) -> dict[str, Any]:
+        """Sum the nearest words of documents by their memberships, (n_words, n_clusters)."""
+        _, members = self._members("class_words", vocabulary, columns, 1, **apart)
+        return {"counts": self._noisy("histogram", self._nearest[:, columns].T @ members)}
+
+    def _members(
+        self, function: str, vocabulary: str, columns: Any, number: int, *, origin: Numbers,
+        projection: Numbers, directions: Numbers, bias: Numbers,
+    ) -> tuple[NDArray[np.float32], Numbers]:  # fmt: skip
+        """Return embeddings less the origin, of length 1, and their shares of clusters.
+
+        First the request is checked: what tells the clusters of an embedding has shapes.
+        """
+        n, k, d = self.embeddings.shape[1], self.settings.n_components, directions.shape[-1]
+        shaped = (origin, (n,)), (projection, (n, d)), (directions, (k, d)), (bias, (k,))
+        self._check_request(function, vocabulary, columns, *shaped, number=number)
+        points = centred(self.embeddings, origin)
+        of = Discriminant(projection, directions, bias, self.settings.temperature)
+        return points, contributions.memberships(points, of)
+
+
+def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find what is in each cluster, by shares: a round of discriminative clustering."""
+    directions, k = state["directions"], releases.n_topics
+    template = {"classes": (k, releases.dimension), "sizes": (k,)}
+    asked = {"number": releases.number, **apart(state)}
+    reply = releases.ask(agreement, "noisy_class_sums", template, **asked)
+    sizes = np.maximum(reply["sizes"], SMALLEST * agreement.documents / k)
+    there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
+    moments = Moments(agreement.documents, nothing, state["scatter"])
+    bias = state.get("bias", np.zeros(k))
+    split = Split(there[None], sizes[None], bias[None], np.zeros(1))
+    found = direct(split, moments, releases.settings).weights()
+    narrow = min(k - 1, releases.dimension) - found["projection"].shape[1]
+    wider = [(0, 0), (0, narrow)]  # as a model has it, with directions in which nothing is
+    return {
+        "projection": np.pad(directions @ found["projection"], wider),
+        "axes": np.pad(found["directions"], wider),
+        "bias": found["bias"],
+        "sums": reply["classes"],
+    }
+
+
+def apart(state: Arrays) -> dict[str, Numbers]:
+    """Return what tells the clusters of an embedding; at first, how near centres are."""
+    if "projection" not in state:
+        first = {"projection": state["directions"], "directions": state["centres"]}
+        return {"origin": state["origin"], **first, "bias": np.zeros(len(state["centres"]))}
+    found = {"projection": state["projection"], "directions": state["axes"]}
+    return {"origin": state["origin"], **found, "bias": state["bias"]}
+
+
+NoisyDiscriminative = partial(
+    bounded_clustering, repeated=class_sums, function="class_words", clusters=apart,
+    kind=Discriminants,
+)  # fmt: skip
+"""The program of discriminative clustering with differential privacy."""
