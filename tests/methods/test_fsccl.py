@@ -23,7 +23,7 @@ from fedtopics.methods.fsccl.client import (
     contrastive_loss,
     network,
 )
-from fedtopics.methods.lda.minibatches import Minibatches
+from fedtopics.methods.lda.client import Minibatches
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import represent
 from fedtopics.text.corpus import Corpus

@@ -18,8 +18,8 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.core.plan import Secret, Site
-from fedtopics.methods.gfedntm import method
-from fedtopics.methods.lda.minibatches import Minibatches
+from fedtopics.methods.gfedntm.method import Exchange
+from fedtopics.methods.lda.client import Minibatches
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import embedded, study, subjects
 
@@ -105,7 +105,7 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
     plan = study(precision="float64", max_rounds=10)
     uncut = train(plan, corpora)
 
-    monkeypatch.setattr(method, "_client_statistics", method._synchronised_statistics)
+    monkeypatch.setattr(Exchange, "_client_statistics", Exchange._synchronised_statistics)
     client = plan.client_half(Site("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
     cut = plan.server_half().train(LocalClients({"a": door}), RunFolder(None, ""))

@@ -26,11 +26,11 @@ from fedtopics.inference.points import (
 from fedtopics.methods.bounded import contributions, estimates
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, times
 from fedtopics.methods.bounded.method import Releases, bounded_clustering
+from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
-from fedtopics.methods.discriminative.separation import Split, direct
-from fedtopics.methods.discriminative.settings import DiscriminativeSettings
+from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.methods.kmeans.client import KMeansSettings
 
 DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
@@ -173,7 +173,7 @@ def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Array
     moments = Moments(agreement.documents, nothing, state["scatter"])
     bias = state.get("bias", np.zeros(k))
     split = Split(there[None], sizes[None], bias[None], np.zeros(1))
-    found = direct(split, moments, releases.settings).weights()
+    found = Separation(releases.settings, state["origin"], moments).direct(split).weights()
     narrow = min(k - 1, releases.dimension) - found["projection"].shape[1]
     wider = [(0, 0), (0, narrow)]  # as a model has it, with directions in which nothing is
     return {

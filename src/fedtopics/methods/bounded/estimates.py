@@ -208,14 +208,6 @@ def find_directions(mean: Numbers, products: Numbers, documents: float, sigma: f
     return np.asarray(vectors[:, -number:])
 
 
-def scatter_along(
-    directions: Numbers, mean: Numbers, products: Numbers, documents: float
-) -> Numbers:
-    """Return the scatter along directions of points less their mean, of length 1."""
-    scatter = products / documents - np.outer(mean, mean)
-    return np.asarray(directions.T @ scatter @ directions / max(np.trace(scatter), TINY))
-
-
 def centred_words(vectors: Numbers, frequency: Numbers) -> Numbers:
     """Return vectors of words less their mean, of length 1."""
     return unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))

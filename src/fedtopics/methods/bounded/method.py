@@ -102,13 +102,10 @@ def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays
     number = max(float(np.trace(products)), 1.0)
     origin = reply["mean"] / number
     directions = estimates.find_directions(origin, products, number, budget.sigma("products"))
-    return {
-        "kept": kept,
-        "frequency": reply["words"][kept],
-        "origin": origin,
-        "directions": directions,
-        "scatter": estimates.scatter_along(directions, origin, products, number),
-    }
+    scatter = products / number - np.outer(origin, origin)  # of points; then, of length 1
+    along = directions.T @ scatter @ directions / max(np.trace(scatter), TINY)
+    found = {"kept": kept, "frequency": reply["words"][kept], "origin": origin}
+    return {**found, "directions": directions, "scatter": along}
 
 
 def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:

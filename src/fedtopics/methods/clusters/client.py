@@ -27,7 +27,7 @@ from fedtopics.inference.points import (
 )  # fmt: skip
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.aggregation import digest_of
-from fedtopics.methods.core.client import Documents, TopicClient, leaves
+from fedtopics.methods.core.client import Documents, Settings, TopicClient, leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.settings import TopicSettings
@@ -43,48 +43,43 @@ class ReleasedLabels:
 
     def __init__(self, folder: Path | None) -> None:
         self._file = None if folder is None else folder / FILE
-        self._labels: dict[Clustering, Labels] = {}
-        self._earlier: dict[Clustering, tuple[str, Labels]] = {}  # than the last question's
+        # The last question about each clustering, the labels before it, and those of its reply.
+        self._last: dict[Clustering, tuple[str, Labels, Labels]] = {}
         if self._file is not None and self._file.exists():
             for key, labels in load(read_bytes(self._file)).items():
                 start, number, half = map(int, key.split("-"))
-                self._labels[start, number, half] = labels
+                self._last[start, number, half] = "", labels, labels
 
     def before(self, clustering: Clustering, question: str, labels: Labels) -> Labels:
         """Return the labels of the last reply; of the first, and of other documents, these.
 
         A reply to the same question counts as none: it has not been added up if it is asked again.
         """
-        asked, before = self._earlier.get(clustering, ("", labels))
-        if asked != question:
-            before = self._labels.get(clustering, labels)
+        asked, earlier, last = self._last.get(clustering, ("", labels, labels))
+        before = earlier if asked == question else last
         return before if len(before) == len(labels) else labels
 
     def keep(self, clustering: Clustering, question: str, labels: Labels) -> None:
         """Remember the labels of a reply to a question."""
-        self._earlier[clustering] = question, self.before(clustering, question, labels)
-        self._labels[clustering] = labels
+        self._last[clustering] = question, self.before(clustering, question, labels), labels
 
     def of(self, number: int, half: int) -> list[Labels]:
         """Return the labels of all clusterings of so many clusters."""
-        wanted = (number, half)
-        return [labels for (_, k, part), labels in self._labels.items() if (k, part) == wanted]
+        found = self._last.items()
+        return [labels for (_, *of), (*_, labels) in found if of == [number, half]]
 
     def forget(self) -> None:
         """Start a new study, in which nothing was released yet."""
-        if self._labels:
-            self._labels, self._earlier = {}, {}
+        if self._last:
+            self._last = {}
             self.store()
 
     def store(self) -> None:
         """Write the labels to disk, before the reply leaves."""
         if self._file is not None:
             make_folder(self._file.parent)
-            named = {"-".join(map(str, key)): labels for key, labels in self._labels.items()}
+            named = {"-".join(map(str, key)): labels for key, (*_, labels) in self._last.items()}
             write_durably(self._file, save(named))
-
-
-Settings = TypeVar("Settings", bound=TopicSettings)
 
 
 class PointClient(TopicClient[Settings]):

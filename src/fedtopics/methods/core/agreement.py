@@ -148,8 +148,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
     vocabulary, numbers = Vocabulary.of(agreed), agreed["counts"]
     run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, **numbers))
     of_all = agreed["total"], numbers["training"], agreed["length"]
-    counted = continued is None
-    known = agreed.get("sizes", {}), counted, agreed.get("least", 1)
+    known = agreed.get("sizes", {}), continued is None, agreed.get("least", 1)
     return Agreement(clients, vocabulary, *of_all, draw, *known)
 
 

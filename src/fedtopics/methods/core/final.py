@@ -73,20 +73,15 @@ def count_pairs(
     agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], half: int
 ) -> dict[str, Any]:
     """Count pairs of words in all clients' documents; see `TopicClient.pairs`."""
-    template = {str(size): _windows(agreement, words, pairs, size) for size in windows}
+    template, vocabulary = {}, agreement.vocabulary
+    places = [vocabulary.index[word] for word in words]
+    for size in windows:  # each place of a word is in so many
+        counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
+        most = agreement.most(counted[places]) if agreement.counted else np.inf
+        most = np.broadcast_to(most, len(words))
+        template[str(size)] = Windows(pairs, most, documents=size == 0)
     asked = {"words": words, "pairs": pairs, "windows": windows, "half": half}
     return agreement.sum("pairs", template, **asked)
-
-
-def _windows(
-    agreement: Agreement, words: list[str], pairs: NDArray[np.int64], size: int
-) -> Windows:
-    """Return what counts in windows look like: each place of a word is in `size` of them."""
-    vocabulary = agreement.vocabulary
-    places = [vocabulary.index[word] for word in words]
-    counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
-    most = agreement.most(counted[places]) if agreement.counted else np.inf
-    return Windows(pairs, np.broadcast_to(most, len(words)), documents=size == 0)
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: TopicModel) -> TopicModel:

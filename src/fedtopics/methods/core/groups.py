@@ -57,27 +57,21 @@ class Guard:
         """Whether groups are those of all clients' documents here, and of enough of them."""
         return self.of_all and groups.get("least", 0) >= self.least
 
-    def reply(
-        self, groups: Groups, rule: Callable[..., Enough], own: Mapping[str, Numbers],
-        summed: Callable[[Enough], dict[str, Any]],
+    def sums(
+        self, groups: Groups, given: Payload, rule: Callable[..., Enough],
+        compute: Callable[[], Grouped],
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the counts of its `own` groups if these are asked for, else what is `summed`.
+        """Return the counts of its own groups if these are asked for, else what they sum to.
 
         `rule` says by counts which groups have enough documents. Where it goes by its own alone,
-        a client counts for others what it gives.
+        a client counts for others what it gives. Both are computed `once`.
         """
+        own, summed = self.once(groups, given, compute)
         enough = rule(**own, least=self.least)
         shares = self.shares(groups)
         if is_count(groups):
             return {name: count if shares else count * enough for name, count in own.items()}
         return summed(rule(**groups["counted"], least=groups["least"]) if shares else enough)
-
-    def sums(
-        self, groups: Groups, given: Payload, rule: Callable[..., Enough],
-        compute: Callable[[], Grouped],
-    ) -> dict[str, Any]:  # fmt: skip
-        """As `reply`, of groups that are computed `once`."""
-        return self.reply(groups, rule, *self.once(groups, given, compute))
 
     def once(self, groups: Groups, given: Payload, compute: Callable[[], Result]) -> Result:
         """Compute what both counts and sums are of once: what is summed is what was counted."""

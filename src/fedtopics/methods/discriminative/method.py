@@ -20,6 +20,7 @@ from fedtopics.inference.points import Moments
 from fedtopics.methods.bounded.clusterings import NoisyDiscriminative, NoisyDiscriminativeClient
 from fedtopics.methods.clusters.client import ClusterClient
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.clusters.settings import DiscriminativeSettings, SeparationSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
@@ -31,7 +32,6 @@ from fedtopics.methods.discriminative.separation import (
     Split,
     with_number,
 )
-from fedtopics.methods.discriminative.settings import DiscriminativeSettings, SeparationSettings
 from fedtopics.methods.kmeans.lloyd import arrays_of, calls_of_start, start_with_kmeans
 from fedtopics.methods.registry import Method
 

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
 from fedtopics.methods.clusters.program import check_enough, moments_about
+from fedtopics.methods.clusters.settings import SeparationSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import ALL
 from fedtopics.methods.core.events import Candidate, Event
 from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
 from fedtopics.methods.core.training import Arrays, Step, iterate
-from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
@@ -115,8 +115,17 @@ class Separation:
         return iterate(agreement, self, state, repeat(0, most), stops).best()
 
     def direct(self, state: Split) -> Directed:
-        """As of the function `direct`."""
-        return direct(state, self.moments, self.settings)
+        """Compute each clustering's projection of its sums; update the biases for even sizes."""
+        results = [
+            discriminate(sums, weights, self.moments, self.settings.shrinkage)
+            for sums, weights in zip(state.sums, state.weights, strict=True)
+        ]
+        projections, directions, apart = (np.stack(arrays) for arrays in zip(*results, strict=True))
+        bias = state.bias
+        if self.settings.sizes == "even":
+            even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
+            bias = bias - np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
+        return Directed(projections, directions, bias, apart)
 
 
 def complete(reply: Mapping[str, Numbers], before: Split) -> tuple[Numbers, Numbers]:
@@ -146,20 +155,6 @@ class Directed:
         """Return those of the first clustering, by name."""
         names = ("projection", "directions", "bias")
         return {name: getattr(self, name)[0] for name in names}
-
-
-def direct(state: Split, moments: Moments, settings: SeparationSettings) -> Directed:
-    """Compute each clustering's projection from its sums, and update the biases for even sizes."""
-    results = [
-        discriminate(sums, weights, moments, settings.shrinkage)
-        for sums, weights in zip(state.sums, state.weights, strict=True)
-    ]
-    projections, directions, apart = (np.stack(arrays) for arrays in zip(*results, strict=True))
-    bias = state.bias
-    if settings.sizes == "even":
-        even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
-        bias = bias - np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
-    return Directed(projections, directions, bias, apart)
 
 
 Settings = TypeVar("Settings", bound=SeparationSettings)

@@ -24,7 +24,7 @@ from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.core.settings import MethodName
 from fedtopics.methods.kmeans.lloyd import calls_of_start
-from fedtopics.methods.lda.minibatches import Minibatches
+from fedtopics.methods.lda.client import Minibatches
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import Adapter, represent, score
 

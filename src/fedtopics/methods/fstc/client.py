@@ -139,8 +139,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         labels, enough, moves = self.moved(groups, 0, alike, labels, n)
         if is_count(groups):
             return {"moves": moves[None], "documents": len(self.usable)}
-        sums = sums_by_label(self.points(self._origin), labels, n)
-        return self._reply(*of_enough(enough, *sums))
+        found = sums_by_label(self.points(self._origin), labels, n)
+        sums, counts = of_enough(enough, *found)
+        return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     @leaves(
         "Of each cluster with enough of the documents, the sum of what the adapter makes of "
@@ -175,7 +176,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         sums, own = self._trainer.centres()
 
         def summed(enough: Enough) -> dict[str, Any]:
-            return self._reply(*of_enough(enough, sums, own)) | {"loss": loss * len(self.usable)}
+            of, counted = of_enough(enough, sums, own)
+            return {"sums": of, "counts": counted, "loss": loss * len(self.usable)}
 
         return {"counts": own}, summed
 
@@ -232,9 +234,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         number = {"n_components": n_clusters or self.settings.n_components}
         shape = self.settings.model_copy(update=number).shape(self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)
-
-    def _reply(self, sums: Numbers, counts: Numbers) -> dict[str, Any]:
-        return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     def _new_trainer(self) -> Trainer:
         settings = self.settings

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned, TunedShape
-from fedtopics.methods.clusters.settings import NetworkTraining
+from fedtopics.methods.clusters.settings import NetworkTraining, SeparationSettings
 from fedtopics.methods.clusters.views import ViewSettings
 from fedtopics.methods.core.settings import MethodPreset
-from fedtopics.methods.discriminative.settings import SeparationSettings
 from fedtopics.networks.trained_encoder import Shapes
 
 _PAPER = {"start": "kmeans", "max_rounds": 40, "local_steps": 100, "transports": 30, "warm_up": 0.1}

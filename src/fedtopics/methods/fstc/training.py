@@ -34,7 +34,7 @@ from fedtopics.methods.fstc.pseudo_labels import (
 )  # fmt: skip
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.lda.minibatches import Minibatches
+from fedtopics.methods.lda.client import Minibatches
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import (
     EncoderNetwork,

@@ -22,7 +22,7 @@ from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import calls_before
-from fedtopics.methods.lda.minibatches import MinibatchClient
+from fedtopics.methods.lda.client import MinibatchClient
 from fedtopics.methods.mixture.client import MixtureSums
 from fedtopics.networks.base import Batch, Tensors, rows_of, to_arrays, to_tensor, to_tensors
 from fedtopics.networks.neural import NeuralTopicModel, batch_weights
@@ -207,9 +207,7 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         self.network = self.settings.build(self.bag.shape[1], length)
 
     def thetas(self, **model: Any) -> Thetas:
-        rows = self.usable
-        evaluated = self._evaluate(rows, **model)
-        for part, (batch, shared, used) in zip(batches(rows), evaluated, strict=True):
+        for part, batch, shared, used in self._evaluate(self.usable, **model):
             yield part, self.network.theta(used, shared, batch).double().numpy()
 
     @leaves(
@@ -252,7 +250,7 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         self.check(vocabulary)
         rows = self.minibatches.held
         total = 0.0
-        for batch, tensors, used in self._evaluate(rows, weights, shared):
+        for _, batch, tensors, used in self._evaluate(rows, weights, shared):
             total += float(run_through(self.network, used, batch, tensors)[0])
         return {"loss": total, "documents": len(rows)}
 
@@ -266,9 +264,9 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
 
     def _evaluate(
         self, rows: NDArray[np.int64], weights: Payload, shared: Mapping[str, Payload]
-    ) -> Iterator[tuple[Batch, dict[str, Tensors], Tensors]]:
+    ) -> Iterator[tuple[Documents, Batch, dict[str, Tensors], Tensors]]:
         tensors = self._tensors(weights)
         by_stage = {stage: self._tensors(values) for stage, values in shared.items()}
         for part in batches(rows):
             batch = self.network.batch(self.bag[part], None, self._embedded(part))
-            yield batch, by_stage, batch_weights(self.network, tensors, batch)
+            yield part, batch, by_stage, batch_weights(self.network, tensors, batch)

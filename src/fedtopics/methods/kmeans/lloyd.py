@@ -73,21 +73,18 @@ class Lloyd:
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
         """Ask for the sums of the points nearest to each centre."""
         n = agreement.most(agreement.documents)
+        of_point = max(self.length, 1.0)  # it is a mean, of points of length 1 or 0
+        farthest = float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
         template: Template = {
             "sums": Field(state.sums.shape, n * self.length, -n * self.length),  # Cauchy, Schwarz
             "counts": sums(*state.counts.shape, each=1),
-            "distances": sums(*state.distances.shape, each=self._farthest(state)),
+            "distances": sums(*state.distances.shape, each=farthest),
         }  # fmt: skip
         payload = {"centres": state.centres, "starts": state.starts.tolist(), "half": self.half}
         payload |= {"origin": self.origin, "round": round_}
         n_starts, n_clusters = state.counts.shape
         counted: Template = {"moves": whole(n_starts, n_clusters, n_clusters, each=1)}
         return agreement.sum_groups("cluster_sums", template, counted, **payload)
-
-    def _farthest(self, state: Partition) -> float:
-        """Return the largest squared distance of a point from the nearest centre."""
-        of_point = max(self.length, 1.0)  # it is a mean, of points of length 1 or 0
-        return float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
 
     def step(
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int

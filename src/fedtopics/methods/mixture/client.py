@@ -6,7 +6,7 @@ Networks that begin with a mixture have the same half beside their own.
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,9 @@ from fedtopics.inference.mixture import Evidence, MixtureShape
 from fedtopics.inference.points import Numbers, Points
 from fedtopics.methods.clusters.client import PointClient
 from fedtopics.methods.clusters.settings import KMeansStart
-from fedtopics.methods.core.client import ContinuedClient, Documents, leaves
+from fedtopics.methods.core.client import ContinuedClient, Documents, Settings, leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, as_many
-from fedtopics.methods.core.settings import MethodName, TopicSettings
+from fedtopics.methods.core.settings import MethodName
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -37,9 +37,6 @@ class MixtureSettings(KMeansStart, MixtureShape, MethodName):
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
         return self.embedding
-
-
-Settings = TypeVar("Settings", bound=TopicSettings)
 
 
 class MixtureSums(PointClient[Settings]):
