@@ -1,6 +1,7 @@
-"""Encoders that are trained: a sentence-transformers model as a function of its weights.
+"""What is trained for short texts: an adapter of embeddings with a head, and the encoder itself.
 
-Weights are tensors by name, as those of all networks: they travel, are averaged and are stored.
+The encoder is a sentence-transformers model as a function of its weights. Weights are tensors by
+name, as those of all networks: they travel, are averaged and are stored.
 """
 
 from __future__ import annotations

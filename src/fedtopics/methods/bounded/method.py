@@ -4,6 +4,8 @@ Of what a topic model needs much is public: words, and what an encoder makes of 
 which of the words occur, and where their embeddings spread or which words occur together; then
 which words a topic or a cluster has. Each is one exchange of sums that a document changes by at
 most 1, with noise; all of them share one budget. What follows from a sum costs nothing.
+
+A stage is one exchange, and what is kept of it for later stages in the state, arrays by name.
 """
 
 from __future__ import annotations

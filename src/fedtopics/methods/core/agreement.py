@@ -50,14 +50,9 @@ class Agreement:
     counted: bool = False  # whether the words were counted in these documents
     least: int = 1  # documents of all clients that a group has, where masks hide replies
 
-    @property
-    def complete(self) -> bool:
-        """Whether no client was missing when documents were counted."""
-        return self.sizes.keys() >= set(self.clients.names)
-
     def most(self, announced: T) -> T | float:
         """Return what all clients have announced, if all have: no total can be larger."""
-        return announced if self.complete else np.inf
+        return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
         """As `Clients.sum`, for this vocabulary; replies have a number of documents."""

@@ -43,21 +43,18 @@ class Draw:
 
     def members(self, round_: int, names: Sequence[str], present: Collection[str]) -> list[str]:
         """Return the clients of a round; an absent one is replaced by the next one drawn."""
+        order = sorted(names)
+        if self.size is not None:
+            rng = np.random.default_rng([self.seed, DRAW, round_])
+            order = [order[i] for i in rng.permutation(len(order))]
         there = set(present) - self.without
-        drawn = [name for name in self._order(round_, names) if name in there]
+        drawn = [name for name in order if name in there]
         first = self.skipped % max(len(drawn), 1)
         return sorted([*drawn[first:], *drawn[:first]][: self.size])
 
     def share(self, n_clients: int) -> float:
         """Return the share of the clients that take part in a round."""
         return 1.0 if self.size is None else min(1.0, self.size / n_clients)
-
-    def _order(self, round_: int, names: Sequence[str]) -> list[str]:
-        ordered = sorted(names)
-        if self.size is None:
-            return ordered
-        rng = np.random.default_rng([self.seed, DRAW, round_])
-        return [ordered[i] for i in rng.permutation(len(ordered))]
 
 
 EVERYONE = Draw(None, 0)

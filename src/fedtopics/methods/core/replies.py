@@ -234,7 +234,8 @@ class _Check:
         if isinstance(template, Mapping):
             return self._fault_of_map(value, template, name, where)
         if isinstance(template, list):
-            if not isinstance(value, list) or not all(map(_is_word, value)):
+            words = value if isinstance(value, list) else [None]
+            if not all(isinstance(word, str) and is_word(word) for word in words):
                 return f"{where} is no list of words"
             return self._misfit((len(value),), tuple(template), where)
         if isinstance(template, WordCounts):
@@ -356,10 +357,6 @@ class _Check:
             return ""
         axes = tuple(f"up to {a.most} {a.name}" if isinstance(a, UpTo) else a for a in wanted)
         return f"{where} has the shape {shape} instead of {axes}"
-
-
-def _is_word(entry: Any) -> bool:
-    return isinstance(entry, str) and is_word(entry)
 
 
 def _are_finite(value: Any) -> bool:

@@ -15,7 +15,6 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from fedtopics.inference.points import Numbers
 from fedtopics.inference.trained_clusters import Contrastive, log_student_t
 from fedtopics.methods.clusters.client import ClusterClient
 from fedtopics.methods.clusters.settings import EmbeddedSettings, NetworkTraining
@@ -169,7 +168,10 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         """Train the network on the client's documents for a round."""
         self.check(vocabulary)
         arrays, n = dict(weights), len(self.usable)
-        texts = self._texts(arrays.pop("origin"))
+        origin = arrays.pop("origin")
+        points = self.points(origin)
+        views = self.points_of(origin, self._views) or [points, points]
+        texts = Texts(*map(torch.from_numpy, (points, *views)))
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
         work = round, self.attempt
         loss = train(trained, texts, self.settings, self.secret, *work) if n else 0.0
@@ -179,8 +181,3 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
             for name, weight in trained.items()
         }
         return {"changes": sums, "loss": loss * n, "documents": n}
-
-    def _texts(self, origin: Numbers) -> Texts:
-        points = self.points(origin)
-        views = self.points_of(origin, self._views) or [points, points]
-        return Texts(*map(torch.from_numpy, (points, *views)))

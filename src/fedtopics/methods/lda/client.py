@@ -1,4 +1,9 @@
-"""The client's half of federated LDA: expected counts of words and topics in its own documents."""
+"""The client's half of federated LDA: expected counts of words and topics in its own documents.
+
+A round's minibatch is a function of the client's secret, the round and the attempt at it alone: a
+repeated call gives the same reply, also after a restart of the client. An attempt after the first
+has documents of its own: two sums that differ by a client are not over the same ones.
+"""
 
 from __future__ import annotations
 
