@@ -23,7 +23,17 @@ class KMeansStart(TopicSettings):
 class ClusterSettings(KMeansStart, ClusterShape):
     """Settings of all methods that find clusters of documents."""
 
+    BY_WORDS: ClassVar[bool] = False  # whether clusters can be found by words as well
+
     n_components: int = Field(20, ge=2, description="number of clusters")
+
+    @model_validator(mode="after")
+    def _sees_embeddings(self) -> Any:
+        if self.representation != "embedding" and not self.BY_WORDS:
+            raise ValueError(
+                f"representation {self.representation!r} is for the method kmeans; leave it out"
+            )
+        return self
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
@@ -36,18 +46,6 @@ class ClusterSettings(KMeansStart, ClusterShape):
         return [CLASS_BASED] if self.relevance is None else [Reading(self.relevance)]
 
 
-class EmbeddedSettings(ClusterSettings):
-    """Settings of the methods that find clusters by embeddings alone."""
-
-    @model_validator(mode="after")
-    def _sees_embeddings(self) -> Any:
-        if self.representation != "embedding":
-            raise ValueError(
-                f"representation {self.representation!r} is for the method kmeans; leave it out"
-            )
-        return self
-
-
 class NetworkTraining(BaseModel):
     """How clients train their networks of short texts."""
 
@@ -57,7 +55,7 @@ class NetworkTraining(BaseModel):
     learning_rate: float = Field(5e-4, gt=0, description="of adapter and head")
 
 
-class SeparationSettings(EmbeddedSettings):
+class SeparationSettings(ClusterSettings):
     """What discriminative clustering needs, be it alone or the start of FSTC."""
 
     candidates: tuple[int, ...] = Field(

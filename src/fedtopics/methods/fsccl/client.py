@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from fedtopics.inference.trained_clusters import Contrastive, log_student_t
 from fedtopics.methods.clusters.client import ClusterClient
-from fedtopics.methods.clusters.settings import EmbeddedSettings, NetworkTraining
+from fedtopics.methods.clusters.settings import ClusterSettings, NetworkTraining
 from fedtopics.methods.clusters.views import ViewSettings, embedded_views
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.plan import Plan, Secret, Site
@@ -28,7 +28,7 @@ from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import Adapter, represent, score
 
 
-class FSCCLSettings(EmbeddedSettings, NetworkTraining, ViewSettings, MethodName):
+class FSCCLSettings(ClusterSettings, NetworkTraining, ViewSettings, MethodName):
     """All parameters of FSCCL, as a study names them."""
 
     UNBOUNDED: ClassVar[str] = "its network is trained on pairs of documents"

@@ -32,6 +32,7 @@ class KMeansSettings(BoundedClusters, ClusterSettings, MethodPreset):
     SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"clusters": 0.2})
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = KMEANS_PRESETS
+    BY_WORDS: ClassVar[bool] = True
 
     name: Literal["kmeans"] = Field("kmeans", description="the method")
     preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(
