@@ -218,25 +218,7 @@ class TopicClient(ABC, Generic[Settings]):
         """Sum the words of all documents, weighted by theta, to read the topics by."""
         # Apart from `shares`, which all see one by one: of these the sum alone is needed.
         self.check(vocabulary)
-        return self.sums_of_words(groups, model, self.thetas(**model), self.n_topics(**model))
-
-    def sums_of_words(
-        self, groups: Groups, given: dict[str, Any], thetas: Thetas, n_topics: int
-    ) -> dict[str, Any]:
-        """Sum the words of documents by topic, a row a topic, of what `enough_have`."""
-
-        def compute() -> Grouped:
-            total = np.zeros((n_topics, self.bag.shape[1]))
-            shares, squares = np.zeros(n_topics), np.zeros(n_topics)
-            for rows, theta in thetas:
-                total += theta.T @ self.bag[rows]
-                shares += theta.sum(0)
-                squares += np.square(theta).sum(0)
-            own = {"shares": shares, "squares": squares}
-            return own, lambda enough: {"sums": total * enough[:, None]}
-
-        reply = self.guard.sums(groups, {"sums": "by topic", **given}, enough_have, compute)
-        return reply | {"documents": len(self.usable)}
+        return sums_of_words(self, groups, model, self.thetas(**model), self.n_topics(**model))
 
     @leaves(
         "For each period with enough documents, the sum of their topics' shares, zeros for the "
@@ -355,6 +337,25 @@ def draw_halves(secret: Secret, n_documents: int, least: int) -> list[Documents]
     order = secret.rng("halves of pairs").permutation(n_documents)
     half = n_documents // 2
     return [np.sort(part) for part in np.split(order, [half if half >= least else 0])]
+
+
+def sums_of_words(
+    half: TopicClient[Any], groups: Groups, given: dict[str, Any], thetas: Thetas, n_topics: int
+) -> dict[str, Any]:
+    """Sum the words of documents by topic, a row a topic, of what `enough_have`."""
+
+    def compute() -> Grouped:
+        total = np.zeros((n_topics, half.bag.shape[1]))
+        shares, squares = np.zeros(n_topics), np.zeros(n_topics)
+        for rows, theta in thetas:
+            total += theta.T @ half.bag[rows]
+            shares += theta.sum(0)
+            squares += np.square(theta).sum(0)
+        own = {"shares": shares, "squares": squares}
+        return own, lambda enough: {"sums": total * enough[:, None]}
+
+    reply = half.guard.sums(groups, {"sums": "by topic", **given}, enough_have, compute)
+    return reply | {"documents": len(half.usable)}
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:

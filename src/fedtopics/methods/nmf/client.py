@@ -13,7 +13,14 @@ from scipy import sparse
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.bounded.settings import Bounded, Shares
-from fedtopics.methods.core.client import ContinuedClient, Documents, Settings, batches, leaves
+from fedtopics.methods.core.client import (
+    ContinuedClient,
+    Documents,
+    Settings,
+    batches,
+    leaves,
+    sums_of_words,
+)
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
 from fedtopics.methods.core.settings import MethodName, check_seeds, seeds_in
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
@@ -144,7 +151,7 @@ class Factoring(ContinuedClient[Settings]):
         self.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         given = {"rarity": rarity, "topics": topics}
-        return self.sums_of_words(groups, given, thetas, topics.shape[1])
+        return sums_of_words(self, groups, given, thetas, topics.shape[1])
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
         """Yield documents with a word, some at a time, and their weighted words."""
