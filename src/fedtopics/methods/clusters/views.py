@@ -86,17 +86,13 @@ def embedded_views(
 
     It takes minutes and may fail: both should come before the first round.
     """
-
-    def on_progress(done: int, documents: int) -> None:
-        site.notify(Embedding(done, documents, site.name))
-
     try:
         return [
             document_embeddings(
                 Corpus.of(texts),
                 embedding,
                 embedding_model=site.embedding_model,
-                on_progress=on_progress,
+                on_progress=lambda done, of: site.notify(Embedding(done, of, site.name)),
             )
             for texts in text_views(corpus, settings, embedding, site)
         ]

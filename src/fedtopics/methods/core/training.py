@@ -144,6 +144,9 @@ class Program(ABC, Generic[Settings, State]):
     def __init__(self, plan: Plan[Settings]) -> None:
         self.plan = plan
         self.settings = plan.settings
+        start = plan.start
+        self.continued = None if start is None else start.continued  # a model, as is `added`
+        self.added = None if start is None else start.added
 
     @abstractmethod
     def first_state(self, agreement: Agreement, run: Run) -> State:
@@ -201,9 +204,7 @@ class Program(ABC, Generic[Settings, State]):
     @property
     def last_round(self) -> int:
         """Number of the last round, if no rule stops before it."""
-        start = self.plan.start
-        once = start is not None and start.added is not None
-        return self.first_round + (1 if once else self.settings.max_rounds)
+        return self.first_round + (1 if self.added is not None else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree with the clients on the vocabulary."""

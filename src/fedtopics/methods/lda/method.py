@@ -42,8 +42,6 @@ class LDA(Program[LDASettings, PseudoCounts]):
         super().__init__(plan)
         if plan.start is not None:
             plan.start.check_number(plan.settings.n_components)
-        self._continued = None if plan.start is None else plan.start.continued
-        self._added = None if plan.start is None else plan.start.added
 
     def first_state(self, agreement: Agreement, run: Run) -> PseudoCounts:
         """Draw the first topics, or take them from a model, from topics or from anchors."""
@@ -53,8 +51,8 @@ class LDA(Program[LDASettings, PseudoCounts]):
             return np.random.default_rng(self.plan.seed).gamma(100, 0.01, shape)
         if start is None:
             topics = find_first_topics(agreement, settings, self.plan.seed) / settings.n_components
-        elif self._continued is not None:
-            return np.asarray(self._continued.weights["pseudo_counts"])
+        elif self.continued is not None:
+            return np.asarray(self.continued.weights["pseudo_counts"])
         else:
             topics = start.on(agreement.vocabulary.words)
         words = agreement.documents * agreement.length
@@ -63,10 +61,10 @@ class LDA(Program[LDASettings, PseudoCounts]):
     def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
         # Of a word no more can be found than all clients have counted, on this vocabulary.
         counted = agreement.vocabulary.occurrences[:, None]
-        most = np.inf if self._continued else agreement.most(counted)
+        most = np.inf if self.continued else agreement.most(counted)
         counts = Field(state.shape, most, 0, rows=True)
         template: Template = {"counts": counts, "bound": agreement.loss()}
-        of_all = self.settings.learning == "batch" or self._added is not None
+        of_all = self.settings.learning == "batch" or self.added is not None
         function = "all_expected_counts" if of_all else "expected_counts"
         return agreement.sum(function, template, round=round_, pseudo_counts=state)
 
@@ -76,7 +74,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         """Do the M-step, as if all documents were like those of this round."""
         settings, n = self.settings, reply["documents"]
         after: PseudoCounts = reply["counts"].dense()
-        if self._added is not None:  # new documents are added to those of before
+        if self.added is not None:  # new documents are added to those of before
             after += state
         else:
             after *= agreement.training / n
@@ -104,8 +102,8 @@ class LDA(Program[LDASettings, PseudoCounts]):
     def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> TopicModel:
         prior = LDAPrior(**self.settings.model_dump(include=set(LDAPrior.model_fields)))
         seen = agreement.training
-        if self._added is not None:
-            seen += self._added.info.get("seen", 0)
+        if self.added is not None:
+            seen += self.added.info.get("seen", 0)
         inference = VariationalLDA(len(agreement.vocabulary), prior)
         make = self.made(inference, {"pseudo_counts": state}, rounds, seen=seen)
         trained = {"topics": topic_weights(state)}

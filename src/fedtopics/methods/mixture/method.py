@@ -125,10 +125,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         }
 
     def rounds(self, agreement: Agreement) -> Expectation:
-        start = self.plan.start
-        known = start is None or start.continued is None
-        adds = start is not None and start.added is not None
-        return Expectation(self.settings, known, adds)
+        return Expectation(self.settings, self.continued is None, self.added is not None)
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,16 +13,9 @@ from scipy import sparse
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.bounded.settings import Bounded, Shares
-from fedtopics.methods.core.client import (
-    ContinuedClient,
-    Documents,
-    Settings,
-    batches,
-    leaves,
-    sums_of_words,
-)
+from fedtopics.methods.core.client import ContinuedClient, Documents, batches, leaves, sums_of_words
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
-from fedtopics.methods.core.settings import MethodName, check_seeds, seeds_in
+from fedtopics.methods.core.settings import MethodName, TopicSettings, check_seeds, seeds_in
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.text.rules import TextRules
 
@@ -63,6 +56,7 @@ class NMFSettings(Bounded, NMFShape, MethodName):
         return self.model_copy(update={"seed_topics": seeds})
 
 
+Settings = TypeVar("Settings", bound=TopicSettings)
 CALLS_OF_START = {
     "word_products": f"{PASSES} times, before the first round",
     "signs": "once, before the first round",

@@ -45,14 +45,13 @@ class NMF(Program[NMFSettings, NMFState]):
     def rounds(self, agreement: Agreement) -> Factorisation:
         """Return what is repeated: words by their rarity, topics held to given words."""
         settings, vocabulary = self.settings, agreement.vocabulary
-        continued = None if self.plan.start is None else self.plan.start.continued
-        if continued is not None:
-            rarity = continued.weights["rarity"]
+        if self.continued is not None:
+            rarity = self.continued.weights["rarity"]
         else:
             frequency = vocabulary.document_frequency
             rarity = rarities(frequency, agreement.documents, settings.rarity)
         if not settings.seed_topics:
-            return Factorisation(rarity, known_words=continued is None)
+            return Factorisation(rarity, known_words=self.continued is None)
         held = pulls(settings.seed_topics, vocabulary.index, settings.n_components)
         return Factorisation(rarity, held, settings.strength)
 
