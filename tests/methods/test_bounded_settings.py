@@ -8,7 +8,7 @@ import pytest
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
-from fedtopics.methods.bounded.topics import alpha_of
+from fedtopics.methods.lda.noisy import alpha_of
 from fedtopics.methods.registry import find_method
 from fedtopics.privacy import Budget, Privacy
 from fedtopics.privacy.accounting import mu_of

@@ -17,7 +17,6 @@ import numpy as np
 
 from fedtopics.inference.clusters import Discriminants
 from fedtopics.inference.points import Moments
-from fedtopics.methods.bounded.clusterings import NoisyDiscriminative, NoisyDiscriminativeClient
 from fedtopics.methods.clusters.client import ClusterClient
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
 from fedtopics.methods.clusters.settings import DiscriminativeSettings, SeparationSettings
@@ -25,6 +24,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, Step, below, prefixed
+from fedtopics.methods.discriminative.noisy import NoisyDiscriminative, NoisyDiscriminativeClient
 from fedtopics.methods.discriminative.separation import (
     MOST_ROUNDS,
     TRIAL,

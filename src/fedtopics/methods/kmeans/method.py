@@ -20,7 +20,6 @@ import numpy as np
 from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, nearest, sums_by_label
-from fedtopics.methods.bounded.clusterings import NoisyKMeans, NoisyKMeansClient
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Clients, Run
@@ -35,6 +34,7 @@ from fedtopics.methods.kmeans.lloyd import (
     arrays_of,
     draw_centres,
 )
+from fedtopics.methods.kmeans.noisy import NoisyKMeans, NoisyKMeansClient
 from fedtopics.methods.registry import Method
 
 

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.bounded.topics import NoisyLDA, NoisyLDAClient
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
@@ -28,6 +27,7 @@ from fedtopics.methods.core.replies import Field, Template
 from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.lda.client import LDAClient, LDASettings
 from fedtopics.methods.lda.first_topics import find_first_topics
+from fedtopics.methods.lda.noisy import NoisyLDA, NoisyLDAClient
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 

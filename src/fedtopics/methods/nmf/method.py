@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.nmf import Factors, NMFShape, rarities
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.bounded.topics import NoisyNMF, NoisyNMFClient
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
@@ -24,6 +23,7 @@ from fedtopics.methods.nmf.factorisation import (
     pulls,
     put_first,
 )
+from fedtopics.methods.nmf.noisy import NoisyNMF, NoisyNMFClient
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 

@@ -1,9 +1,8 @@
-"""k-means and discriminative clustering with differential privacy: embeddings, in sums with noise.
+"""Discriminative clustering with differential privacy: sums of embeddings by shares, with noise.
 
-k-means sums embeddings by the nearest centre. For discriminative clustering, documents are members
-of all clusters, by shares that add up to 1: what one adds to the clusters' sums, and to their
-sizes, has a length of 1 at most. Clusters are set apart in the few directions in which embeddings
-spread by more than noise.
+Documents are members of all clusters, by shares that add up to 1: what one adds to the clusters'
+sums, and to their sizes, has a length of 1 at most. Clusters are set apart in the few directions in
+which embeddings spread by more than noise.
 """
 
 from __future__ import annotations
@@ -14,16 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.clusters import Centres, Discriminants, centred
+from fedtopics.inference.clusters import Discriminants, centred
 from fedtopics.inference.points import (
     Discriminant,
     Moments,
     Numbers,
     blocks,
-    sums_by_label,
     weighted_sums,
 )
-from fedtopics.methods.bounded import contributions, estimates
+from fedtopics.methods.bounded import contributions
 from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, times
 from fedtopics.methods.bounded.method import Releases, bounded_clustering
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
@@ -31,83 +29,6 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.separation import Separation, Split
-from fedtopics.methods.kmeans.client import KMeansSettings
-
-DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
-
-
-class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
-    """The client-side code of k-means with differential privacy."""
-
-    @staticmethod
-    def rounds(settings: KMeansSettings) -> dict[str, str]:
-        repeated = {"noisy_cluster_sums": times(settings.repeats)}
-        return ByEmbeddings.FIRST | repeated | {"cluster_words": "once"}
-
-    @leaves(
-        "For each cluster the sum of its documents' embeddings, less a common origin and of "
-        f"length 1; {NOISE}."
-    )
-    def noisy_cluster_sums(
-        self, vocabulary: str, number: int, origin: Numbers, centres: Numbers
-    ) -> dict[str, Any]:
-        """Sum the points (n_clusters, n_dimensions) that are nearest to each centre."""
-        where = origin, centres
-        points, nearest = self._placed("noisy_cluster_sums", vocabulary, (), *where, number)
-        points *= self._weights[:, None]
-        sums, _ = sums_by_label(points, nearest, len(centres))
-        return {"sums": self._noisy(f"clusters {number}", sums)}
-
-    @leaves(
-        "For each word and cluster, how often the word is among the nearest ones of the cluster's "
-        f"documents, each of which counts as a vector of length 1; {NOISE}."
-    )
-    def cluster_words(
-        self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
-    ) -> dict[str, Any]:
-        """Sum the nearest words of documents by cluster, (n_words, n_clusters)."""
-        _, nearest = self._placed("cluster_words", vocabulary, columns, origin, centres)
-        sums, _ = sums_by_label(self._nearest[:, columns], nearest, len(centres))
-        return {"counts": self._noisy("histogram", sums.T)}
-
-    def _placed(
-        self, function: str, vocabulary: str, columns: Any, origin: Numbers, centres: Numbers,
-        number: int = 1,
-    ) -> tuple[contributions.Vectors, NDArray[np.int64]]:  # fmt: skip
-        """Check a request; return embeddings less the origin, and the nearest centre of each."""
-        n, k = self.embeddings.shape[1], self.settings.n_components
-        shaped = (origin, (n,)), (centres, (k, n))
-        self._check_request(function, vocabulary, columns, *shaped, number=number)
-        return contributions.placed(self.embeddings, origin, centres)
-
-
-def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find what is in each cluster, by its embeddings: a round of spherical k-means."""
-    n_topics, number = releases.n_topics, releases.number
-    template = {"sums": (n_topics, releases.dimension)}
-    payload = {"number": number, **where(state)}
-    found = releases.ask(agreement, "noisy_cluster_sums", template, **payload)["sums"]
-    sigma = releases.budget.sigma(f"clusters {number}")
-    centres, alive = estimates.move(state["centres"], found, state["directions"], sigma)
-    dead = int(np.count_nonzero(~alive))
-    if dead > DEAD_SHARE * n_topics:
-        raise releases.refusal(
-            f"{dead} of {n_topics} clusters have too few documents to be told from noise"
-        )
-    return {"centres": centres, "sums": found}
-
-
-def where(state: Arrays) -> dict[str, Numbers]:
-    """Return what tells the cluster of an embedding: an origin, and centres of length 1."""
-    return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
-
-
-NoisyKMeans = partial(
-    bounded_clustering, repeated=cluster_sums, function="cluster_words", clusters=where,
-    kind=Centres,
-)  # fmt: skip
-"""The program of k-means with differential privacy."""
-
 
 SMALLEST = 0.1  # of an even size, that a cluster is taken to have at least
 

@@ -1,0 +1,75 @@
+"""LDA with differential privacy: words of documents by topic, in sums with noise."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.inference.lda import LDAPrior, VariationalLDA
+from fedtopics.inference.points import TINY, Numbers
+from fedtopics.methods.bounded import contributions, estimates
+from fedtopics.methods.bounded.client import NOISE, ByWords, times
+from fedtopics.methods.bounded.method import BoundedProgram, Releases, occurrences, sketch
+from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.training import Arrays
+from fedtopics.methods.lda.client import LDASettings
+
+SMOOTHING = 1e-2  # of each word in each topic
+
+
+def alpha_of(settings: LDASettings) -> float:
+    """Return the prior of theta; of the smallest numbers there are, documents would add none."""
+    return max(settings.theta_prior, TINY)
+
+
+class NoisyLDAClient(ByWords[LDASettings]):
+    """The client-side code of LDA with differential privacy."""
+
+    @staticmethod
+    def rounds(settings: LDASettings) -> dict[str, str]:
+        return ByWords.FIRST | {"noisy_topic_words": times(settings.repeats)}
+
+    @leaves(
+        "For each word and topic, how much of the word in documents is of the topic, by their "
+        f"words; a document counts as a matrix of length 1; {NOISE}."
+    )
+    def noisy_topic_words(
+        self, vocabulary: str, number: int, columns: NDArray[np.int64], topics: Numbers
+    ) -> dict[str, Any]:
+        """Share the words of documents among topics (n_words, n_topics), and sum them."""
+        of_words = topics, (len(columns), self.settings.n_components)
+        how: Any = {"number": number, "above": 0.0}
+        self._check_request("noisy_topic_words", vocabulary, columns, of_words, **how)
+        bag, alpha = self._of(columns), alpha_of(self.settings)
+        counts = contributions.expected_words(bag, topics, alpha, self._weights)
+        return {"counts": self._noisy(f"topics {number}", counts)}
+
+
+def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
+    """Find how much of each word is of each topic: a variational round."""
+    template = {"counts": state["topics"].shape}
+    payload = {"columns": state["kept"], "topics": state["topics"], "number": releases.number}
+    summed = releases.ask(agreement, "noisy_topic_words", template, **payload)["counts"]
+    expected = state["topics"] * np.maximum(summed.sum(0), 1)
+    sigma = releases.budget.sigma(f"topics {releases.number}")
+    found = estimates.shrunk(summed, expected, sigma)
+    topics = estimates.normalised(found, SMOOTHING)
+    return {"frequency": found.sum(1), "counts": found, "topics": topics}
+
+
+def lda_inferred(settings: LDASettings, state: Arrays, found: Numbers) -> dict[str, Any]:
+    """Return what finds the topics of new documents, as of `BoundedProgram`."""
+    prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
+    pseudo_counts = np.ascontiguousarray((found.T + SMOOTHING) / SMOOTHING)
+    inference = VariationalLDA(found.shape[1], prior)
+    return {"inference": inference, "weights": {"pseudo_counts": pseudo_counts}}
+
+
+NoisyLDA = partial(
+    BoundedProgram, first=(occurrences, sketch), repeated=topic_words, inferred=lda_inferred
+)
+"""The program of LDA with differential privacy."""
