@@ -131,13 +131,13 @@ class Table:
         if name is None and len(self.names) == 1:
             raise DataError(
                 f"{self.where} has one column, and its first line may be a document. Add a first "
-                "line that says text, or name the column by the line that it has (--text, or text "
-                "in the study)."
+                "line that says text, or name the column by the line that it has (text=..., "
+                "--text, or text in a study)."
             )
         if name is None:
             raise DataError(
                 f"Cannot tell which column of {self.where} holds the text; call it 'text', or name "
-                f"it (--text, or text in the study): {self.listed}."
+                f"it (text=..., --text, or text in a study): {self.listed}."
             )
         return name
 
@@ -157,8 +157,8 @@ class Table:
         if known and all(_called(name) != "a column" for name in self.names if name):
             return f"it has: {', '.join(filter(None, self.names))}"
         return (
-            f"it has {len(self.names)} columns, whose names may be values of a first row and are "
-            "not shown: is the header missing?"
+            f"it has {len(self.names)} columns, whose names are not shown, as they may be values "
+            "of a first row: the header may be missing"
         )
 
 
