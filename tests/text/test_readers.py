@@ -89,7 +89,9 @@ def test_rows_decide_where_the_header_has_two(tmp_path: Path) -> None:
 )
 def test_a_first_line_that_may_be_a_document(first: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"{first}\n{first}\n{first}\n")
-    with pytest.raises(DataError, match=r"first line may be a doc|the header may be missing") as error:
+    with pytest.raises(
+        DataError, match=r"first line may be a doc|the header may be missing"
+    ) as error:
         Corpus.read(path)
     assert CANARY not in str(error.value)
     assert "Anna" not in str(error.value)
