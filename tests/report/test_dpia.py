@@ -22,7 +22,7 @@ from fedtopics.report.dpia_document import (
     html,
     markdown,
 )
-from fedtopics.report.dpia_records import ATTACKS, MEASURES, Records
+from fedtopics.report.dpia_records import TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
 from fedtopics.text.corpus import Corpus
 from tests.helpers.grpc_federation import Outcome, authority, federated
@@ -187,20 +187,20 @@ def test_measures_name_tests_that_are_there() -> None:
         for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    named = {name for measure in MEASURES for name in measure.tests}
+    named = {name for measure in TABLES["measures"] for name in measure["tests"]}
     assert named <= there, named - there
-    assert all(measure.tests for measure in MEASURES)
+    assert all(measure["tests"] for measure in TABLES["measures"])
 
 
 def test_figures_are_those_of_the_threat_model() -> None:
     lines = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8").splitlines()
-    for attack in ATTACKS:
-        script = ROOT / attack.command
+    for attack in TABLES["attacks"]:
+        script = ROOT / attack["command"]
         if script.suffix == ".py":
             assert script.exists()
-            assert any(script.name in line and attack.figure in line for line in lines), attack
+            assert any(script.name in line and attack["figure"] in line for line in lines), attack
         else:
-            assert any(attack.figure in line for line in lines), attack
+            assert any(attack["figure"] in line for line in lines), attack
 
 
 def test_the_offer_and_the_report_say_what_the_study_is_for(

@@ -6,7 +6,7 @@ The headings are those of the European Data Protection Board's template, version
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,19 @@ from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section
 from fedtopics.report.dpia_records import (
     CONTROLLER,
     EACH,
-    Filled,
     Parts,
     Records,
-    asks,
     said_or_asked,
 )
 from fedtopics.report.run import LedgerFacts
 from fedtopics.secure.said import ADDED, CHOSEN
+
+FROM = {
+    "study": "a study's file, before any run",
+    "client": "the folder of a client's part in a run",
+    "server": "the server's folder of a run; what left each client is in the clients' ledgers",
+    "simulation": "the folder of a simulation: one process had the documents of all clients",
+}
 
 
 def assess(place: Path, audit: Path | None = None) -> Document:
@@ -34,43 +39,32 @@ def assess(place: Path, audit: Path | None = None) -> Document:
     """
     records = Records.read(place, audit)
     study = records.study
-    filled = [
-        Section(number, title, fill(records) if fill else ())
-        for number, title, fill in (*DESCRIPTION, *ASSESSMENT)
-    ]
+    sections: list[Section] = []
+    for part in (part for fill in (*DESCRIPTION, *ASSESSMENT) for part in fill(records)):
+        if isinstance(part, Section):
+            sections.append(part)
+        elif not isinstance(part, Table) or part.rows:
+            sections[-1].parts.append(part)
     return Document(
         f"Data protection impact assessment: {study.name}",
         [
             "The headings are those of the template of the European Data Protection Board, version "
             "1.0 of 10 March 2026, as it was published for consultation; its final version may "
             "differ.",
-            f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {_where(records)}. Each "
-            "statement names the record that it comes from. What no record says is marked, and "
-            "left to people, whose assessment this is. Statements about the program are those "
+            f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
+            "Each statement names the record that it comes from. What no record says is marked, "
+            "and left to people, whose assessment this is. Statements about the program are those "
             "of its documentation and tests.",
-            *_to_check(records),
+            *(
+                f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
+                f"{facts.head}. That it still is that ledger: fedtopics verify RUN --head with "
+                "this digest, and --certificate."
+                for facts in records.ledgers
+                if facts.head
+            ),
         ],
-        filled,
+        sections,
     )
-
-
-def _where(records: Records) -> str:
-    kinds = {
-        "study": "a study's file, before any run",
-        "client": "the folder of a client's part in a run",
-        "server": "the server's folder of a run; what left each client is in the clients' ledgers",
-        "simulation": "the folder of a simulation: one process had the documents of all clients",
-    }
-    return kinds[records.place]
-
-
-def _to_check(records: Records) -> list[str]:
-    return [
-        f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 {facts.head}. That "
-        "it still is that ledger: fedtopics verify RUN --head with this digest, and --certificate."
-        for facts in records.ledgers
-        if facts.head
-    ]
 
 
 DERIVED = {
@@ -78,12 +72,14 @@ DERIVED = {
     True: "sums with noise over all documents, of public words and of embeddings",
 }
 
-# 0. Overview of the processing
 
-
-def _controllers(records: Records) -> Parts:
+def _parties(records: Records) -> Parts:
     names = ", ".join(records.study.clients)
+    adds = f"What participants send is added up by {records.adder}, which sees {records.sees}"
+    change = "" if records.has_server else "; if it is lost, another one goes on"
     return [
+        Section("0", "Overview of the processing"),
+        Section("0.1", "Controllers"),
         Statement(
             f"Participants, each with documents of its own that stay with it: {names}.",
             f"{records.cited}, [clients]",
@@ -95,13 +91,7 @@ def _controllers(records: Records) -> Parts:
             "the unit responsible, its representative, its data protection officer? Which "
             "obligations has each?",
         ),
-    ]
-
-
-def _processors(records: Records) -> Parts:
-    adds = f"What participants send is added up by {records.adder}, which sees {records.sees}"
-    change = "" if records.has_server else "; if it is lost, another one goes on"
-    return [
+        Section("0.2", "Processors and sub-processors"),
         said_or_asked(records, "operator", CONTROLLER, "Who runs the study, and the server?"),
         Statement(f"{adds}{change}.", f"{records.cited}; {PROGRAM}"),
         Gap(
@@ -112,18 +102,7 @@ def _processors(records: Records) -> Parts:
     ]
 
 
-def _name(records: Records) -> Parts:
-    return [
-        Statement(
-            f"The study is called {records.study.name!r}; its fingerprint, by which it is cited "
-            "here, changes with its purpose, settings and participants.",
-            records.cited,
-        ),
-        Gap(CONTROLLER, "What is it called in the record of processing activities?"),
-    ]
-
-
-def _planning(records: Records) -> Parts:
+def _overview(records: Records) -> Parts:
     ran = [
         Statement(
             f"{facts.client} took part from {_shown(facts.times[0])} to {_shown(facts.times[1])}.",
@@ -132,15 +111,19 @@ def _planning(records: Records) -> Parts:
         for facts in records.ledgers
     ]
     begins = [] if ran else [Gap(CONTROLLER, "When is it to begin?")]
-    return [*ran, *begins, Gap(CONTROLLER, "When does the processing end, or on which terms?")]
-
-
-def _shown(time: str) -> str:
-    return f"{time[:19].replace('T', ' ')} UTC"
-
-
-def _sheet(records: Records) -> Parts:
     return [
+        Section("0.3", "Name of the processing"),
+        Statement(
+            f"The study is called {records.study.name!r}; its fingerprint, by which it is cited "
+            "here, changes with its purpose, settings and participants.",
+            records.cited,
+        ),
+        Gap(CONTROLLER, "What is it called in the record of processing activities?"),
+        Section("0.4", "Planning of the processing"),
+        *ran,
+        *begins,
+        Gap(CONTROLLER, "When does the processing end, or on which terms?"),
+        Section("0.5", "DPIA technical sheet"),
         Statement(f"This form was written by {PROGRAM}."),
         Statement(
             "Not in it: where the documents come from, and what is done with the model afterwards."
@@ -159,10 +142,7 @@ def _sheet(records: Records) -> Parts:
     ]
 
 
-# 1. Systematic description of the processing
-
-
-def _personal_data(records: Records) -> Parts:
+def _purposes(records: Records) -> Parts:
     sizes = [
         Statement(
             f"{facts.client} has {facts.documents:,} documents, with {facts.text_bytes:,} bytes.",
@@ -171,6 +151,9 @@ def _personal_data(records: Records) -> Parts:
         for facts in records.ledgers
     ]
     return [
+        Section("1", "Systematic description of the processing"),
+        Section("1.1", "High-level description"),
+        Section("1.1.a", "Processed personal data"),
         *sizes,
         Gap(
             EACH,
@@ -181,18 +164,10 @@ def _personal_data(records: Records) -> Parts:
             f"Derived from the texts: {DERIVED[records.private]}; the model; for each document the "
             "shares of topics in it, which stay with its client. Table 1.2 has each."
         ),
-    ]
-
-
-def _purposes(records: Records) -> Parts:
-    return [
+        Section("1.1.b", "Purposes of the processing"),
         said_or_asked(records, "purpose", CONTROLLER, "What is the model for?"),
         Gap(CONTROLLER, "Which of the personal data in the texts does this purpose need, and why?"),
-    ]
-
-
-def _secondary(records: Records) -> Parts:
-    return [
+        Section("1.1.c", "Secondary or compatible uses"),
         Statement(
             "All participants have the model and can use it on other texts; the program sets no "
             "limit to that."
@@ -205,6 +180,7 @@ def _nature(records: Records) -> Parts:
     study = records.study
     method = find_method(study.method.method_name)
     return [
+        Section("1.1.d", "Nature, scope and context of the processing"),
         Statement(
             f"Nature: {method.title} finds {study.method.n_components} {method.shows} in texts of "
             f"{len(study.clients)} participants. Each computes on its own documents; sums are "
@@ -227,7 +203,7 @@ def _nature(records: Records) -> Parts:
     ]
 
 
-def _phases(records: Records) -> Parts:
+def _functions(records: Records) -> Parts:
     head = ["phase", "operations", "what happens"]
     rows = [
         ["preparation", "collection, use", "each participant reads its own documents"],
@@ -235,12 +211,30 @@ def _phases(records: Records) -> Parts:
         ["result", "storage", "the model, and at each participant its documents' topics"],
         ["after it", "storage, deletion", "files stay until somebody deletes them: 2.2.a"],
     ]
+    said = [
+        Statement(
+            f"Software at {facts.client}: fedtopics {facts.version}.",
+            facts.began,
+        )
+        for facts in records.ledgers
+    ]
     return [
+        Section("1.2", "Functional description"),
         Table(head, rows, PROGRAM),
         *(part for facts in records.ledgers for part in _flows(records, facts)),
         *([] if records.ledgers else [_schedule(records)]),
         Gap(CONTROLLER, "How are the documents collected, and when are they deleted?"),
+        Section("1.3", "Means of processing, supporting assets and underlying architecture"),
+        *said,
+        Statement("Organisational: each client's own policy, below in 2.3.a."),
+        Gap(EACH, "Which machines, networks, rooms and people has this, and who has access?"),
+        Section("1.4", "Compliance with approved codes of conduct"),
+        Gap(CONTROLLER, "Which approved codes of conduct apply?"),
     ]
+
+
+def _shown(time: str) -> str:
+    return f"{time[:19].replace('T', ' ')} UTC"
 
 
 def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
@@ -297,36 +291,4 @@ def _schedule(records: Records) -> Table:
     return Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run is here")
 
 
-def _assets(records: Records) -> Parts:
-    said = [
-        Statement(
-            f"Software at {facts.client}: fedtopics {facts.version}.",
-            facts.began,
-        )
-        for facts in records.ledgers
-    ]
-    return [
-        *said,
-        Statement("Organisational: each client's own policy, below in 2.3.a."),
-        Gap(EACH, "Which machines, networks, rooms and people has this, and who has access?"),
-    ]
-
-
-DESCRIPTION: Sequence[Filled] = (
-    ("0", "Overview of the processing", None),
-    ("0.1", "Controllers", _controllers),
-    ("0.2", "Processors and sub-processors", _processors),
-    ("0.3", "Name of the processing", _name),
-    ("0.4", "Planning of the processing", _planning),
-    ("0.5", "DPIA technical sheet", _sheet),
-    ("1", "Systematic description of the processing", None),
-    ("1.1", "High-level description", None),
-    ("1.1.a", "Processed personal data", _personal_data),
-    ("1.1.b", "Purposes of the processing", _purposes),
-    ("1.1.c", "Secondary or compatible uses", _secondary),
-    ("1.1.d", "Nature, scope and context of the processing", _nature),
-    ("1.2", "Functional description", _phases),
-    ("1.3", "Means of processing, supporting assets and underlying architecture", _assets),
-    ("1.4", "Compliance with approved codes of conduct", asks(
-        CONTROLLER, "Which approved codes of conduct apply?")),
-)  # fmt: skip
+DESCRIPTION = _parties, _overview, _purposes, _nature, _functions

@@ -5,29 +5,16 @@ The assessment itself is people's: likelihood, severity and decision are gaps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fedtopics.federation.policy import Policy
-from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Statement, Table
+from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Section, Statement, Table
 from fedtopics.report.dpia_privacy import attacked, promised
 from fedtopics.report.dpia_records import (
-    ACCOUNTABILITY,
-    ATTACKS,
-    CONFIDENTIALITY,
     CONTROLLER,
-    DESIGN,
     EACH,
-    MEASURES,
-    MINIMISATION,
     OFFICER,
-    SECURITY,
     TABLES,
-    TRANSPARENCY,
-    Fill,
-    Filled,
     Parts,
     Records,
-    asks,
     said_or_asked,
 )
 from fedtopics.report.run import LedgerFacts
@@ -43,11 +30,20 @@ NOISY_MODEL = "public words that documents surely have, topics, weights, all of 
 THREATS = TABLES["threats"]
 
 
-# 2. Analysis of the processing
-
-
-def _minimisation(records: Records) -> Parts:
+def _lawfulness(records: Records) -> Parts:
     return [
+        Section("2", "Analysis of the processing"),
+        Section("2.1", "Lawfulness"),
+        Section("2.1.a", "Legal basis"),
+        Gap(
+            EACH,
+            "Which legal basis (Article 6(1)) has each purpose; of legitimate interests, which "
+            "balance?",
+        ),
+        Section("2.1.b", "Reasons to lift the processing prohibition"),
+        Gap(EACH, "For special categories: which ground of Article 9(2) lifts the prohibition?"),
+        Section("2.2", "Data minimisation, retention and quality"),
+        Section("2.2.a", "Data minimisation and retention periods"),
         said_or_asked(
             records, "recipients", CONTROLLER, "Who gets the model, besides the participants; why?"
         ),
@@ -62,11 +58,142 @@ def _minimisation(records: Records) -> Parts:
             _files(records),
             f"files in the folder; {PROGRAM} deletes none of them",
         ),
-        *_digests(records),
+        Table(
+            ["file", "as it was written"],
+            [[*row] for facts in records.ledgers for row in facts.kept.items()],
+            ", ".join(facts.name for facts in records.ledgers),
+        ),
         said_or_asked(
             records, "retention", CONTROLLER, "How long is each file kept, and why so long?"
         ),
         Gap(CONTROLLER, "Who deletes which of these files, when, and how is it shown?"),
+        Section("2.2.b", "Data quality"),
+        Statement(
+            f"What is a word says the rule named {records.study.text.token_pattern!r}. "
+            "A word counts as it stands, each time; nothing about a person is corrected or "
+            "inferred.",
+            f"{records.cited}, [text]",
+        ),
+        Gap(EACH, "Are the documents accurate and complete enough for the purpose?"),
+    ]
+
+
+def _protection(records: Records) -> Parts:
+    how = {True: "signs with the key of its certificate", False: "does not sign"}
+    return [
+        Section("2.3", "Measures"),
+        Section("2.3.a", "Measures supporting compliance with principles in Article 5(1)"),
+        _measures(
+            records,
+            "Transparency",
+            "Data minimisation",
+            "Integrity and confidentiality",
+            "Accountability",
+        ),
+        *(part for facts in records.ledgers for part in _policy(facts)),
+        *(_seeded(facts) for facts in records.ledgers if facts.seeded),
+        Gap(CONTROLLER, "Fairness, purpose, accuracy, storage limitation: which measures?"),
+        Section("2.3.b", "Measures supporting the exercise of data subjects' rights"),
+        Statement(
+            "What a document has added to a model cannot be taken out of it again; a model without "
+            "it is trained anew."
+        ),
+        Statement("The program makes no decision about persons (Article 22)."),
+        Gap(
+            EACH,
+            "How are persons informed (12 to 14), how can they have access (15, 20), have data "
+            "corrected or erased (16, 17, 19), object or restrict (18, 21)?",
+        ),
+        Section("2.3.c", "Measures supporting compliance with other requirements"),
+        Gap(CONTROLLER, "Consent (7), contracts with processors (28), transfers (chapter V)?"),
+        Section("2.3.d", "Measures supporting data protection by design and by default"),
+        _measures(records, "Data protection by design and by default"),
+        Gap(CONTROLLER, "What else, by design and default?"),
+        Section("2.3.e", "Measures supporting security of processing"),
+        _measures(records, "Security of processing"),
+        *(Statement(f"{f.client} {how[f.has_certificate]}.", f.began) for f in records.ledgers),
+        Gap(EACH, "Disks, accounts, backups, people: how are documents and folders protected?"),
+    ]
+
+
+def _necessity(records: Records) -> Parts:
+    rows = [
+        [each[key] for key in ("who", "what", "figure", "command", "less_by")]
+        for each in records.holding("attacks")
+    ]
+    head = ["who", "what can be learned", "in an experiment", "its command", "less by"]
+    source = f"{MODEL}; {records.cited}. The experiments are on other documents than these"
+    return [
+        Section("3", "Considerations on necessity and proportionality"),
+        Section("3.1", "Impacts of the processing on the rights and freedoms of data subjects"),
+        Table(head, rows, source),
+        Statement(f"{KNOWN[records.private]}, and its words about what they say.", MODEL),
+        *promised(records),
+        *attacked(records),
+        Gap(CONTROLLER, "What would that mean for the persons whom the texts are about?"),
+        Section("3.2", "Necessity of the processing"),
+        Statement(
+            "A less intrusive way that the program has: each participant trains alone, and nothing "
+            "leaves (fedtopics run with one client). A more intrusive one: texts in one place."
+        ),
+        Gap(
+            CONTROLLER, "Does the purpose need a common model? Which alternatives were considered?"
+        ),
+        Section("3.3", "Proportionality of the processing"),
+        Gap(CONTROLLER, "Do the benefits outweigh what 3.1 says? For whom?"),
+    ]
+
+
+def _risks(records: Records) -> Parts:
+    bound = records.study.privacy
+    within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
+    learned = [f"{each['what']}, by {each['who']}" for each in records.holding("attacks")]
+    learned.append(f"what model and totals tell of a single document, {within}")
+    threat = ["threat", "how it comes about", "what the program does"]
+    head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
+    rows = [[risk, "", "", "", ""] for risk in (*learned, *(row[0] for row in THREATS))]
+    return [
+        Section("4", "Risk assessment and management"),
+        Section("4.1", "Risk assessment"),
+        Section("4.1.a", "Impacts caused by accidental, unlawful or abnormal events"),
+        Table(threat, THREATS, f"{PROGRAM}; {MODEL}"),
+        Statement("Whoever has the key of the authority can make clients up.", MODEL),
+        Gap(EACH, "Which other events can happen where you are?"),
+        Section("4.1.b", "Method"),
+        Gap(CONTROLLER, "Levels of likelihood and severity, and which risks are acceptable?"),
+        Section("4.1.c", "Inherent risk assessment"),
+        Gap(CONTROLLER, "The empty cells of this table, and rows that it lacks?"),
+        Table(head, rows, "3.1 and 4.1.a"),
+    ]
+
+
+def _plan(records: Records) -> Parts:
+    rows = []
+    if records.seeded:
+        rows.append(["no --secret-from-seed", "masks and noise hide, and draws are not known"])
+    elif not records.masked:
+        rows.append(["masks: no secure = false in the study", "single replies are seen by nobody"])
+    rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
+    return [
+        Section("4.2", "Action plan"),
+        Section("4.2.a", "Additional mitigating measures"),
+        Table(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}"),
+        Gap(CONTROLLER, "Which of them, and which others, are taken?"),
+        Section("4.2.b", "Residual risk assessment"),
+        Gap(CONTROLLER, "Likelihood, severity and acceptance of what is left then?"),
+        Section("4.2.c", "Plan"),
+        Gap(CONTROLLER, "Who does what until when, and when is this looked at again?"),
+        Section("5", "Involvement of interested parties"),
+        Section("5.1", "DPO advice"),
+        Gap(OFFICER, "What is your advice, and what was made of it?"),
+        Section("5.2", "Views of data subjects or their representatives"),
+        Gap(CONTROLLER, "What do they say; if they were not asked, why?"),
+        Section("6", "Conclusion and decision"),
+        Gap(
+            CONTROLLER,
+            "Rejected; consultation of the supervisory authority (Article 36); approved; "
+            "or approved on which conditions? Why, by whom, when?",
+        ),
     ]
 
 
@@ -87,51 +214,14 @@ def _files(records: Records) -> list[list[str]]:
     ]
 
 
-def _digests(records: Records) -> list[Part]:
+def _measures(records: Records, *serves: str) -> Table:
     rows = [
-        [name, said]
-        for facts in records.ledgers
-        for name, said in facts.kept.items()
-    ]  # fmt: skip
-    if not rows:
-        return []
-    names = ", ".join(facts.name for facts in records.ledgers)
-    return [Table(["file", "as it was written"], rows, names)]
-
-
-def _quality(records: Records) -> Parts:
-    return [
-        Statement(
-            f"What is a word says the rule named {records.study.text.token_pattern!r}. "
-            "A word counts as it stands, each time; nothing about a person is corrected or "
-            "inferred.",
-            f"{records.cited}, [text]",
-        ),
-        Gap(EACH, "Are the documents accurate and complete enough for the purpose?"),
+        [each["serves"], each["what"], ", ".join(each["tests"])]
+        for each in records.holding("measures")
+        if each["serves"] in serves
     ]
-
-
-def _measures(*serves: str) -> Fill:
-    def fill(records: Records) -> Parts:
-        rows = [
-            [each.serves, each.what, ", ".join(each.tests)]
-            for each in MEASURES
-            if each.serves in serves and each.holds(records)
-        ]
-        head = ["principle or requirement", "measure, implemented in the program", "its tests"]
-        return [Table(head, rows, f"{PROGRAM}; {MODEL}")] if rows else []
-
-    return fill
-
-
-def _principles(records: Records) -> Parts:
-    fill = _measures(TRANSPARENCY, MINIMISATION, CONFIDENTIALITY, ACCOUNTABILITY)
-    return [
-        *fill(records),
-        *(part for facts in records.ledgers for part in _policy(facts)),
-        *(_seeded(facts) for facts in records.ledgers if facts.seeded),
-        Gap(CONTROLLER, "Fairness, purpose, accuracy, storage limitation: which measures?"),
-    ]
+    head = ["principle or requirement", "measure, implemented in the program", "its tests"]
+    return Table(head, rows, f"{PROGRAM}; {MODEL}")
 
 
 def _policy(facts: LedgerFacts) -> list[Part]:
@@ -158,144 +248,4 @@ def _shown(value: object) -> str:
     return "not set" if value is None else str(value)
 
 
-def _rights(records: Records) -> Parts:
-    return [
-        Statement(
-            "What a document has added to a model cannot be taken out of it again; a model without "
-            "it is trained anew."
-        ),
-        Statement("The program makes no decision about persons (Article 22)."),
-        Gap(
-            EACH,
-            "How are persons informed (12 to 14), how can they have access (15, 20), have data "
-            "corrected or erased (16, 17, 19), object or restrict (18, 21)?",
-        ),
-    ]
-
-
-def _design(records: Records) -> Parts:
-    return [*_measures(DESIGN)(records), Gap(CONTROLLER, "What else, by design and default?")]
-
-
-def _security(records: Records) -> Parts:
-    how = {True: "signs with the key of its certificate", False: "does not sign"}
-    return [
-        *_measures(SECURITY)(records),
-        *(Statement(f"{f.client} {how[f.has_certificate]}.", f.began) for f in records.ledgers),
-        Gap(EACH, "Disks, accounts, backups, people: how are documents and folders protected?"),
-    ]
-
-
-# 3. Considerations on necessity and proportionality
-
-
-def _impacts(records: Records) -> Parts:
-    rows = [
-        [each.who, each.what, each.figure, each.command, each.less_by]
-        for each in ATTACKS
-        if each.holds(records)
-    ]
-    head = ["who", "what can be learned", "in an experiment", "its command", "less by"]
-    source = f"{MODEL}; {records.cited}. The experiments are on other documents than these"
-    return [
-        *([Table(head, rows, source)] if rows else []),
-        Statement(f"{KNOWN[records.private]}, and its words about what they say.", MODEL),
-        *promised(records),
-        *attacked(records),
-        Gap(CONTROLLER, "What would that mean for the persons whom the texts are about?"),
-    ]
-
-
-def _necessity(records: Records) -> Parts:
-    return [
-        Statement(
-            "A less intrusive way that the program has: each participant trains alone, and nothing "
-            "leaves (fedtopics run with one client). A more intrusive one: texts in one place."
-        ),
-        Gap(
-            CONTROLLER, "Does the purpose need a common model? Which alternatives were considered?"
-        ),
-    ]
-
-
-# 4. Risk assessment and management
-
-
-def _events(records: Records) -> Parts:
-    head = ["threat", "how it comes about", "what the program does"]
-    return [
-        Table(head, THREATS, f"{PROGRAM}; {MODEL}"),
-        Statement("Whoever has the key of the authority can make clients up.", MODEL),
-        Gap(EACH, "Which other events can happen where you are?"),
-    ]
-
-
-def _inherent(records: Records) -> Parts:
-    bound = records.study.privacy
-    within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
-    learned = [f"{each.what}, by {each.who}" for each in ATTACKS if each.holds(records)]
-    learned.append(f"what model and totals tell of a single document, {within}")
-    head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
-    rows = [[risk, "", "", "", ""] for risk in (*learned, *(threat[0] for threat in THREATS))]
-    return [
-        Gap(CONTROLLER, "The empty cells of this table, and rows that it lacks?"),
-        Table(head, rows, "3.1 and 4.1.a"),
-    ]
-
-
-def _additional(records: Records) -> Parts:
-    rows = []
-    if records.seeded:
-        rows.append(["no --secret-from-seed", "masks and noise hide, and draws are not known"])
-    elif not records.masked:
-        rows.append(["masks: no secure = false in the study", "single replies are seen by nobody"])
-    rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
-    return [
-        Table(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}"),
-        Gap(CONTROLLER, "Which of them, and which others, are taken?"),
-    ]
-
-
-ASSESSMENT: Sequence[Filled] = (
-    ("2", "Analysis of the processing", None),
-    ("2.1", "Lawfulness", None),
-    ("2.1.a", "Legal basis", asks(
-        EACH, "Which legal basis (Article 6(1)) has each purpose; of legitimate interests, which "
-        "balance?")),
-    ("2.1.b", "Reasons to lift the processing prohibition", asks(
-        EACH, "For special categories: which ground of Article 9(2) lifts the prohibition?")),
-    ("2.2", "Data minimisation, retention and quality", None),
-    ("2.2.a", "Data minimisation and retention periods", _minimisation),
-    ("2.2.b", "Data quality", _quality),
-    ("2.3", "Measures", None),
-    ("2.3.a", "Measures supporting compliance with principles in Article 5(1)", _principles),
-    ("2.3.b", "Measures supporting the exercise of data subjects' rights", _rights),
-    ("2.3.c", "Measures supporting compliance with other requirements", asks(
-        CONTROLLER, "Consent (7), contracts with processors (28), transfers (chapter V)?")),
-    ("2.3.d", "Measures supporting data protection by design and by default", _design),
-    ("2.3.e", "Measures supporting security of processing", _security),
-    ("3", "Considerations on necessity and proportionality", None),
-    ("3.1", "Impacts of the processing on the rights and freedoms of data subjects", _impacts),
-    ("3.2", "Necessity of the processing", _necessity),
-    ("3.3", "Proportionality of the processing", asks(
-        CONTROLLER, "Do the benefits outweigh what 3.1 says? For whom?")),
-    ("4", "Risk assessment and management", None),
-    ("4.1", "Risk assessment", None),
-    ("4.1.a", "Impacts caused by accidental, unlawful or abnormal events", _events),
-    ("4.1.b", "Method", asks(
-        CONTROLLER, "Levels of likelihood and severity, and which risks are acceptable?")),
-    ("4.1.c", "Inherent risk assessment", _inherent),
-    ("4.2", "Action plan", None),
-    ("4.2.a", "Additional mitigating measures", _additional),
-    ("4.2.b", "Residual risk assessment", asks(
-        CONTROLLER, "Likelihood, severity and acceptance of what is left then?")),
-    ("4.2.c", "Plan", asks(
-        CONTROLLER, "Who does what until when, and when is this looked at again?")),
-    ("5", "Involvement of interested parties", None),
-    ("5.1", "DPO advice", asks(OFFICER, "What is your advice, and what was made of it?")),
-    ("5.2", "Views of data subjects or their representatives", asks(
-        CONTROLLER, "What do they say; if they were not asked, why?")),
-    ("6", "Conclusion and decision", asks(
-        CONTROLLER, "Rejected; consultation of the supervisory authority (Article 36); approved; "
-        "or approved on which conditions? Why, by whom, when?")),
-)  # fmt: skip
+ASSESSMENT = _lawfulness, _protection, _necessity, _risks, _plan

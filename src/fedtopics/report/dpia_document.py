@@ -7,7 +7,7 @@ and the question.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -59,7 +59,7 @@ class Section:
 
     number: str
     title: str
-    parts: Sequence[Part] = ()
+    parts: list[Part] = field(default_factory=list)
 
     @property
     def level(self) -> int:

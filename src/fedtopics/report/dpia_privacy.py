@@ -6,13 +6,13 @@ from math import exp
 
 from fedtopics.federation.audit import FALSE_POSITIVES
 from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Statement, Table
-from fedtopics.report.dpia_records import CONTROL, CONTROL_SOURCE, EACH, Parts, Records
+from fedtopics.report.dpia_records import CONTROL, CONTROL_SOURCE, EACH, Records
 from fedtopics.report.run import LedgerFacts
 
 DOCS = "docs/privacy.md"
 
 
-def promised(records: Records) -> Parts:
+def promised(records: Records) -> list[Part]:
     """Say what the study promises for each document, and what it leaves out."""
     bound = records.study.privacy
     if bound is None:
@@ -89,7 +89,7 @@ def _spent(facts: LedgerFacts) -> Part:
     )
 
 
-def attacked(records: Records) -> Parts:
+def attacked(records: Records) -> list[Part]:
     """Quote an audit, or ask for one."""
     audit = records.audit
     if audit is None:

@@ -8,28 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fedtopics.errors import RunError
 from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study, addresses
 from fedtopics.files import read_toml
-from fedtopics.report.dpia_document import Gap, Part, Statement
+from fedtopics.report.dpia_document import Gap, Part, Section, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 from fedtopics.secure.said import LEAVES
 
 CONTROLLER, OFFICER, EACH = "the controller", "the data protection officer", "each participant"
-MINIMISATION, CONFIDENTIALITY = "Data minimisation", "Integrity and confidentiality"
-DESIGN, SECURITY = "Data protection by design and by default", "Security of processing"
-TRANSPARENCY, ACCOUNTABILITY = "Transparency", "Accountability"
 CONTROL = (
     "Beside the study's topics stands a control without documents: what public words and the "
     "encoder give by themselves. On newsgroups its coherence (NPMI) was .193, where k-means at "
     "epsilon 3 had .227: the rest is what documents told."
 )
 CONTROL_SOURCE = "benchmarks/results/private.md, on other documents than these"
-Parts = Sequence[Part]
+Parts = Sequence[Section | Part]  # of several sections, each behind its own heading
 
 
 @dataclass(frozen=True)
@@ -116,6 +113,16 @@ class Records:
         """Whether draws of a client followed from the study's seed, as it says."""
         return any(ledger.seeded for ledger in self.ledgers)
 
+    def holding(self, table: str) -> list[Mapping[str, Any]]:
+        """Return the measures or attacks of `TABLES` that hold for this study."""
+        method = self.study.method.method_name
+        return [
+            row
+            for row in TABLES[table]
+            if method in row.get("methods", [method])
+            and all(CONDITIONS[name](self) for name in row.get("when", ()))
+        ]
+
 
 CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "between machines": lambda records: records.place != "simulation",
@@ -127,49 +134,7 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
 }
 
 
-@dataclass(frozen=True)
-class Measure:
-    """What the program does, for which principle or requirement, and the tests that show it."""
-
-    serves: str
-    what: str
-    tests: Sequence[str]
-    when: Sequence[str] = ()
-
-    def holds(self, records: Records) -> bool:
-        """Whether it holds in this study."""
-        return all(CONDITIONS[name](records) for name in self.when)
-
-
-@dataclass(frozen=True)
-class Attack:
-    """What somebody can learn although all works as planned, with the figure of an experiment."""
-
-    who: str
-    what: str
-    figure: str  # as docs/threat-model.md has it
-    command: str
-    less_by: str  # what makes it harder
-    methods: Sequence[str]
-    when: Sequence[str]
-
-    def holds(self, records: Records) -> bool:
-        """Whether it is possible in this study."""
-        named = records.study.method.method_name in self.methods
-        return named and all(CONDITIONS[name](records) for name in self.when)
-
-
 TABLES = read_toml(Path(__file__).with_name("dpia_tables.toml"))
-MEASURES = tuple(Measure(**row) for row in TABLES["measures"])
-ATTACKS = tuple(Attack(**row) for row in TABLES["attacks"])
-
-Fill = Callable[[Records], Parts]
-Filled = tuple[str, str, Fill | None]  # number and title of a section, and what fills it
-
-
-def asks(who: str, *questions: str) -> Fill:
-    """Return what fills a section with questions alone."""
-    return lambda records: [Gap(who, question) for question in questions]
 
 
 def said_or_asked(records: Records, name: str, who: str, question: str) -> Part:
