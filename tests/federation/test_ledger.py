@@ -13,11 +13,11 @@ import pytest
 
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import (
+    SEEDED,
     Ledger,
     find_ledgers,
+    has,
     head_path,
-    is_seeded,
-    is_seen,
     summarise_ledger,
 )
 from fedtopics.methods.core.aggregation import Named, Rows, digest_of
@@ -122,7 +122,7 @@ def test_a_secret_from_the_seed_is_named(tmp_path: Path) -> None:
         ledger = Ledger("gfedntm", "0123abcd", tmp_path / "ledger.jsonl", seeded=seeded)
         ledger.came(Moment(1), "gradients", "5ha", 1000)
         ledger.close()
-        assert is_seeded(tmp_path / "ledger.jsonl") == seeded
+        assert has(tmp_path / "ledger.jsonl", "secret", SEEDED) == seeded
     lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
     assert [line.get("secret") for line in lines] == [None, "from the study's seed"]
 
@@ -133,7 +133,7 @@ def test_a_study_without_masks_is_named(tmp_path: Path) -> None:
         ledger = Ledger("gfedntm", "0123abcd", path, seen=seen)
         ledger.write("north", "echo", {}, "", Moment(1 + seen), {"documents": 10})
         ledger.close()
-        assert is_seen(path) == seen
+        assert has(path, "masked", False) == seen
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line.get("masked") for line in lines] == [None, False]
 

@@ -13,12 +13,7 @@ import pytest
 
 from fedtopics import pki
 from fedtopics.errors import IdentityError, RunError
-from fedtopics.federation.ledger import (
-    client_of,
-    head_path,
-    is_seeded,
-    summarise_ledger,
-)
+from fedtopics.federation.ledger import SEEDED, client_of, has, head_path, summarise_ledger
 from fedtopics.federation.verify import verify
 from fedtopics.pki import Signer
 from fedtopics.report.run import LedgerFacts
@@ -74,7 +69,7 @@ def test_what_was_not_changed_holds(ledger: Path) -> None:
     assert client_of(ledger) == "north"
     assert summarise_ledger(ledger)[0]["totals"] == 2, "the other lines change no table"
     assert LedgerFacts.read(ledger).left == {1: 10, 2: 18}
-    assert not is_seeded(ledger)
+    assert not has(ledger, "secret", SEEDED)
     began = json.loads(lines_of(ledger)[0])
     assert (began["what"], began["documents"], began["text_bytes"]) == ("began", 2, 7 + 8)
     assert began["policy"]["min_document_frequency"] == 5

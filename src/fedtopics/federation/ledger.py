@@ -360,17 +360,8 @@ def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     row["bytes"] += line["bytes"]
 
 
-def is_seen(path: Path) -> bool:
-    """Whether whoever added saw a reply, as a study had no masks; raise as above."""
-    return _has(path, "masked", False)
-
-
-def is_seeded(path: Path) -> bool:
-    """Whether draws that went into a reply followed from the study's seed; raise as above."""
-    return _has(path, "secret", SEEDED)
-
-
-def _has(path: Path, key: str, value: Any) -> bool:
+def has(path: Path, key: str, value: Any) -> bool:
+    """Whether a line has a value, such as "masked" False: who added saw it; raise as above."""
     found: list[bool] = []
     read_ledger(path, lambda line: found.append(line.get(key) == value))
     return any(found)

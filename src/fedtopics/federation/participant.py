@@ -357,10 +357,6 @@ class Participation:
         notify(ModelReceived(str(folder), len(self.corpus), unknown))
         self._ended = True
 
-    def diagnose(self) -> str:
-        """Say why the server cannot be reached, if it is known."""
-        return ""
-
     def notify(self, event: Event) -> None:
         """Pass on what happened, but not that others go when all have the model."""
         if self._on_event is not None and not (self._ended and isinstance(event, Reconnecting)):

@@ -10,10 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
+from fedtopics.engines.exchange import Exchange
 from fedtopics.engines.log_messages import State
 from fedtopics.engines.node import CaughtUpError, Node
 from fedtopics.engines.states import digest_of, majority, read, written
@@ -42,18 +43,6 @@ class Signed(TypedDict):
     digest: bytes
 
 
-class Progress(Protocol):
-    """How far a program has come."""
-
-    index: int  # of the last decision it has taken
-    turn: int
-    settled: dict[str, bytes]  # who signed the state after the last round, if most did
-    certificates: dict[str, bytes]  # of those
-
-    def digest(self) -> bytes:
-        """Return the digest of all decisions so far."""
-
-
 @dataclass(frozen=True)
 class Position:
     """The decisions that a checkpoint holds the result of."""
@@ -69,7 +58,7 @@ class ReplicatedRun(RunFolder):
     What was agreed before the first checkpoint is not kept: the log has it, and all others do.
     """
 
-    progress: Progress
+    progress: Exchange  # how far the program has come
     forget: Callable[[int], None] = staticmethod(lambda _: None)  # decisions before an index
     _signed = 0  # index of the last state that most have signed
 

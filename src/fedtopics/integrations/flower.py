@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from fedtopics.engines.transport import Transport
     from fedtopics.federation.study import Study
-    from fedtopics.federation.study_tables import ClientData
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
 ENDED = 5.0  # seconds that a resident process stays when its client has the model
@@ -96,7 +95,10 @@ def client_app(study: str | Path) -> ClientApp:
     def reply(message: Message, context: Context) -> Message:
         content = b""
         with suppress(Exception), _logged_failures():
-            content = _reply(study, context, unwrapped(message))
+            config, asked = context.node_config, unwrapped(message)
+            simulated = PARTITION in config and "name" not in config
+            node = _simulated(study, context) if simulated else _node(config, study)
+            content = node.ask(str(context.run_id), asked)
         return answer(message, content) if content else failure(message, FAILED)
 
     app = ClientApp()
@@ -140,25 +142,19 @@ class _Node:
     def take_part(self, transport: Transport) -> None:
         """Take part in a study; say in this machine's log why not, and raise."""
         from fedtopics.federation.participant import Participation
+        from fedtopics.federation.study_tables import ClientData, explained
         from fedtopics.pki import Signer
 
         with _logged_failures():
-            data, key = client_data(self.data), self.identity
+            with explained("The node configuration", ClientData):
+                data = ClientData(**{key.replace("-", "_"): x for key, x in self.data.items()})
+            key = self.identity
             signer = Signer.load(key, "client", self.name) if key else None
             part = Participation.of(
                 self.name, data, self.out, _log(self.name, self.out),
                 secret_from_seed=self.secret_from_seed,
             )  # fmt: skip
             part.take_part(transport, signer)
-
-
-def _reply(study: str | Path, context: Context, message: bytes) -> bytes:
-    config = context.node_config
-    if PARTITION in config and "name" not in config:
-        node = _simulated(study, context)
-    else:
-        node = _node(config, _folder_name(study))
-    return node.ask(str(context.run_id), message)
 
 
 def main(given: str, folder: str) -> None:
@@ -204,7 +200,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     return write
 
 
-def _node(config: Mapping[str, Any], folder: str) -> _Node:
+def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     """Read a node configuration: the client's name, its folder, how long its process stays."""
     from fedtopics.pki.names import check_client_name
 
@@ -217,18 +213,11 @@ def _node(config: Mapping[str, Any], folder: str) -> _Node:
             f"and {SEED} true or false."
         )
     check_client_name(name)
+    folder = file_name(str(read_toml(Path(study)).get("name", "study")))  # the server chose it
     out = Path(str(config.get("out", f"runs/{name}"))).absolute() / folder
     data = {key: value for key, value in config.items() if key not in _OWN}
     own = {key: config[key] for key in ("identity", "stay", SEED) if key in config}
     return _Node(name, out, data, **own)
-
-
-def client_data(config: Mapping[str, Any]) -> ClientData:
-    """Read where documents are from a node configuration; a `StudyError` if it is of no use."""
-    from fedtopics.federation.study_tables import ClientData, explained
-
-    with explained("The node configuration", ClientData):
-        return ClientData(**{key.replace("-", "_"): value for key, value in config.items()})
 
 
 def _simulated(study: str | Path, context: Context) -> _Node:
@@ -249,11 +238,6 @@ def _simulated(study: str | Path, context: Context) -> _Node:
 
 def _run_folder(plan: Study, context: Context) -> Path:
     return Path(str(context.run_config.get("out") or f"runs/{file_name(plan.name)}")).absolute()
-
-
-def _folder_name(study: str | Path) -> str:
-    """Make the name of a folder of the study's, which the server chose."""
-    return file_name(str(read_toml(Path(study)).get("name", "study")))
 
 
 if __name__ == "__main__":

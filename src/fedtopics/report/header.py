@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -38,6 +39,9 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
         nothing; ``good``, whether the answer is one that people hope for, None where neither.
     """
     about = dict(About(**run.study.get("about", {})).rows())
+    when = run.ended
+    with suppress(ValueError):  # as people write a day: 1 March 2026
+        when = f"{date.fromisoformat(when):%-d %B %Y}"
     names = [model.called(name) for name in sorted(model.documents)]
     rest = len(names) - MOST_NAMED
     named = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
@@ -48,17 +52,9 @@ def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
         _fact("Who took part", who, f"{named}: {total:,} {units}."),
         _private(model, run),
         _policy(run),
-        *([_fact("When", day_of(run.ended))] if run.ended else []),
+        *([_fact("When", when)] if when else []),
         *(_fact(title, about[name]) for name, title in LATER.items() if name in about),
     ]
-
-
-def day_of(day: str) -> str:
-    """Write a day as people do: 1 March 2026."""
-    try:
-        return f"{date.fromisoformat(day):%-d %B %Y}"
-    except ValueError:
-        return day
 
 
 def _fact(name: str, value: str, detail: str = "", good: bool | None = None) -> Fact:
@@ -106,11 +102,3 @@ def _broken(run: RunFacts) -> Iterator[str]:
                 yield f"A reply of {client} is over {row['documents']:,} documents."
             if policy.methods is not None and row["method"] not in policy.methods:
                 yield f"The policy of {client} does not allow {row['method']}."
-
-
-def held(model: TopicModel, run: RunFacts) -> str:
-    """Say which policy a client has; nothing where it is not the folder of one."""
-    if run.place != "client" or not run.policies:
-        return ""
-    (policy,) = run.policies.values()
-    return policy.described(seen=model.info.get("masked") is False)

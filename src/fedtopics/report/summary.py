@@ -111,13 +111,17 @@ def _of_model(model: TopicModel) -> Summary:
 
 def _of_run(model: TopicModel, run: RunFacts) -> Summary:
     """Return the parts of a summary that are of the run alone."""
+    own, policy = next(iter(run.policies.items() if run.place == "client" else ()), ("", None))
     return {
-        "own": next(iter(run.policies), "") if run.place == "client" else "",
+        "own": own,
         "facts": header.facts(model, run),
-        "policy": header.held(model, run),
+        "policy": policy.described(model.info.get("masked") is False) if policy else "",
         "about": list(About(**run.study.get("about", {})).rows()),
         "rounds": _rounds(run),
-        "absences": _absences(run, model),
+        "absences": [
+            row | {"client": model.called(row["client"]), "rounds": ranges(row["rounds"])}
+            for row in run.absences
+        ],
         "adders": run.adders,
         "clipped": run.clipped,
         "left": _left(run, model),
@@ -133,33 +137,14 @@ def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary
     if documents is None:
         return dict.fromkeys(("examples", "document_map"))
     corpus = Corpus.of(documents)
-    return {
-        "examples": _examples(model, corpus),
-        "document_map": _document_map(model, corpus, with_text),
-    }
-
-
-def _examples(model: TopicModel, documents: Corpus) -> dict[int, list[dict[str, Any]]]:
-    """Return beginnings of the documents that are most of each topic, with their shares of it.
-
-    A topic that is the largest of no document has none.
-    """
     examples: dict[int, list[dict[str, Any]]] = {topic: [] for topic in range(model.n_topics)}
-    for row in model.representative_documents(documents, n_documents=EXAMPLES):
-        examples[row["topic"]].append({"share": row["share"], "text": _beginning(row["text"])})
-    return examples
-
-
-def _document_map(model: TopicModel, documents: Corpus, with_text: bool) -> Summary:
-    """Return the map of documents as SVG, and a sentence on what it shows."""
-    found = model.document_map(documents, with_text=with_text)
-    # All text in it is escaped where it is made.
-    return {"sentence": found.sentence, "svg": Markup(found.svg(in_report=True))}  # noqa: S704
-
-
-def _beginning(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= LONGEST else plain[:LONGEST].rsplit(" ", 1)[0] + " …"
+    for row in model.representative_documents(corpus, n_documents=EXAMPLES):
+        text = " ".join(row["text"].split())
+        begins = text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
+        examples[row["topic"]].append({"share": row["share"], "text": begins})
+    found = model.document_map(corpus, with_text=with_text)
+    svg = Markup(found.svg(in_report=True))  # noqa: S704 - its text is escaped where it is made
+    return {"examples": examples, "document_map": {"sentence": found.sentence, "svg": svg}}
 
 
 def client_similarity(model: TopicModel) -> NDArray[np.float64]:
@@ -282,13 +267,6 @@ def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _absences(run: RunFacts, model: TopicModel) -> list[dict[str, Any]]:
-    return [
-        row | {"client": model.called(row["client"]), "rounds": ranges(row["rounds"])}
-        for row in run.absences
-    ]
-
-
 def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
     replies: dict[str, list[dict[str, Any]]] = {}
     for row in chain.from_iterable(run.ledgers.values()):
@@ -296,7 +274,8 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
     functions = [
         {
             "function": name,
-            "meaning": _meaning(rows[0]),
+            "meaning": (LEAVES.get(name) or find_method(rows[0]["method"]).leaves(name))
+            + (" In masked sums alone." if rows[0]["masked"] else ""),
             "documents": min(row["documents"] for row in rows),
             "fields": rows[0]["fields"],
         }
@@ -308,12 +287,6 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
         for name, rows in run.ledgers.items()
     ]
     return {"functions": functions, "clients": clients, "seeded": list(run.seeded)}
-
-
-def _meaning(row: Mapping[str, Any]) -> str:
-    """Return what left with a function's replies."""
-    what = LEAVES.get(row["function"]) or find_method(row["method"]).leaves(row["function"])
-    return f"{what} In masked sums alone." if row["masked"] else what
 
 
 def _sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
