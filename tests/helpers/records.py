@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedtopics.federation.ledger import Ledger, Sign, unsigned
+from fedtopics.federation.ledger import Ledger, Sign
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.interfaces import Moment
@@ -15,7 +15,7 @@ from fedtopics.text.corpus import Corpus
 STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})
 
 
-def opened(folder: Path, sign: Sign = unsigned, certificate: bytes = b"") -> Ledger:
+def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = b"") -> Ledger:
     """The ledger of a client that begins, or comes back."""
     (folder / "study.toml").write_text(STUDY.to_toml())
     ledger = Ledger("gfedntm", STUDY.fingerprint, folder / "ledger.jsonl", "f00d", sign=sign)
@@ -32,7 +32,7 @@ def answered(ledger: Ledger, turn: int) -> None:
     ledger.came(moment, "gradients", f"{turn:x}", 1000)
 
 
-def written(folder: Path, sign: Sign = unsigned, certificate: bytes = b"") -> Path:
+def written(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = b"") -> Path:
     """A folder with a run of two rounds and its model; return the ledger."""
     folder.mkdir()
     ledger = opened(folder, sign, certificate)

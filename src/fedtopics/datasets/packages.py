@@ -86,13 +86,9 @@ def _documentation(path: Path, inside: Path) -> Iterator[tuple[str, str]]:
         name, node = waiting.pop()
         text = ast.get_docstring(node)
         if text:
-            yield name, _prose(text)
+            # Code is left out: doctest lines, and words with a mark that prose does not have.
+            words = CODE_LINE.sub("", text).split()
+            yield name, " ".join(w for w in words if not CODE_MARKS.search(w.strip(".,;:()")))
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             parts = (part for part in node.body if isinstance(part, Documented))
             waiting.extend((f"{name}.{getattr(part, 'name', '')}", part) for part in parts)
-
-
-def _prose(text: str) -> str:
-    """Leave out code: doctest lines, and words with a mark that prose does not have."""
-    words = CODE_LINE.sub("", text).split()
-    return " ".join(word for word in words if not CODE_MARKS.search(word.strip(".,;:()")))

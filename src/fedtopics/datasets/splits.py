@@ -109,24 +109,20 @@ def _spread_labels(
     _check_number(corpus, n_clients)
     if alpha is None or not 0 < alpha < np.inf:
         raise StudyError(f"alpha={alpha} cannot be used; give a number above 0, such as 0.5.")
-    # A random start: rounding from a fixed one would send rare labels to the same clients.
-    of_labels = [
-        _cut(rng.permutation(rows), rng.dirichlet(np.full(n_clients, alpha)), rng.random())
-        for rows in _rows_of_labels(corpus)
-    ]
-    return [np.concatenate(parts) for parts in zip(*of_labels, strict=True)]
-
-
-def _rows_of_labels(corpus: Corpus) -> list[NDArray[np.int64]]:
-    """Return the rows of each label, labels in the order of their names."""
     if corpus.labels is None:
         raise DataError(
             "The corpus has no labels; read it with Corpus.of(data, Columns(label=...)), or split "
             "it by 'even' or 'proportions'."
         )
-    names = Column([corpus.labels], "the labels").names().to_pylist()
+    names = Column([corpus.labels], "the labels").names().to_pylist()  # in their order
     _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    return np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
+    rows_of_labels = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
+    # A random start: rounding from a fixed one would send rare labels to the same clients.
+    of_labels = [
+        _cut(rng.permutation(rows), rng.dirichlet(np.full(n_clients, alpha)), rng.random())
+        for rows in rows_of_labels
+    ]
+    return [np.concatenate(parts) for parts in zip(*of_labels, strict=True)]
 
 
 def _cut(

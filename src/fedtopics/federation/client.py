@@ -42,16 +42,17 @@ class GrpcParticipation(Participation):
         wait: float = math.inf,  # seconds without the server after which it gives up
         **more: Any,  # as of `Participation`
     ) -> None:
-        self._signatures: Signatures = Unsigned()
+        signatures: Signatures = Unsigned()
         self._credentials: Any = None
         if identity is None:
             check_loopback(address)
         else:
             loaded = Identity.load(identity, "client")
             name, self._credentials = loaded.name, channel_credentials(loaded)
-            self._signatures = Signer(loaded)
+            signatures = Signer(loaded)
         out = None if dry_run else out  # it writes nothing, so no folder is in its way
         super().__init__(name, corpus, policy, out, on_event, **more)
+        self.signatures = signatures
         self._address = join_address(*split_address(address))
         self._identity = identity
         self._dry_run = dry_run
@@ -66,10 +67,10 @@ class GrpcParticipation(Participation):
         if self._dry_run:
             patience = min(self._wait, PATIENCE)
             proposal = Proposal.of(first_offer(transport, self._address, patience))
-            study = self.look(proposal, bool(self._signatures.certificate))
+            study = self.look(proposal, bool(self.signatures.certificate))
             self.notify(Allowed(self.exposed(study)))
         else:
-            self.take_part(transport, self._signatures)
+            self.take_part(transport, self.signatures)
 
     def diagnose(self) -> str:
         """Say why there is no connection; raise if certificates do not fit or have ended."""

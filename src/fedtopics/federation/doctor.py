@@ -116,7 +116,14 @@ def _handshake(raw: socket.socket, host: str, folder: Path) -> Finding:
                 return Finding("TLS", False, UNACCEPTED)
     except ssl.SSLCertVerificationError as error:
         is_other_name = error.verify_code in (62, 64)  # host name, IP address
-        text = _misnamed(place, context, host) if is_other_name else _distrust(error)
+        text = "the server's certificate has expired; its operator has to renew it"
+        if is_other_name:
+            text = _misnamed(place, context, host)
+        elif error.verify_code != 10:
+            text = (
+                "the server's certificate is not from this identity's authority (ca.crt); ask its "
+                "operator which authority it uses"
+            )
         return Finding("TLS", False, text, lasting=True)
     except OSError as error:
         # A server that is about to end says no more.
@@ -142,15 +149,6 @@ def _misnamed(place: tuple[str, int], context: ssl.SSLContext, host: str) -> str
     return (
         f"the server's certificate {is_for}; use the name that it is for, or make one with: "
         "fedtopics pki create DIR --server NAME"
-    )
-
-
-def _distrust(error: ssl.SSLCertVerificationError) -> str:
-    if error.verify_code == 10:
-        return "the server's certificate has expired; its operator has to renew it"
-    return (
-        "the server's certificate is not from this identity's authority (ca.crt); ask its "
-        "operator which authority it uses"
     )
 
 
@@ -187,18 +185,13 @@ def _server(address: str, identity: Identity) -> Iterator[Finding]:
     text = f"{proposal.method}, study {study}, {identity.name} is one of its clients"
     yield Finding("study", True, text)
     with suppress(StudyError):  # that of another version may not be readable
-        yield _masks(proposal)
-
-
-def _masks(proposal: Proposal) -> Finding:
-    """Say whether replies are masked, and over how many documents each has to be then."""
-    study, policy, seen = Study.of_agreed(proposal.study), Policy(), "replies are masked"
-    if not study.masked:
-        policy = policy.where_seen()
-        seen = f"replies are not masked, as {unmasked(study)}: whoever adds sees each one"
-    least = policy.min_documents
-    text = f"{seen}; each sums over at least {least} documents, if your policy says no other number"
-    return Finding("masks", True, text, study=study)
+        offered, policy, seen = Study.of_agreed(proposal.study), Policy(), "replies are masked"
+        if not offered.masked:
+            policy = policy.where_seen()
+            seen = f"replies are not masked, as {unmasked(offered)}: whoever adds sees each one"
+        least = f"each sums over at least {policy.min_documents} documents"
+        text = f"{seen}; {least}, if your policy says no other number"
+        yield Finding("masks", True, text, study=offered)
 
 
 def why_not(address: str, folder: str | Path) -> str:

@@ -25,8 +25,8 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
 from fedtopics.federation.run_folder import has_run, require_no_other_study
-from fedtopics.federation.server import exchange_of, finished, gathered, nonce, origin
-from fedtopics.federation.study import Study, unmasked
+from fedtopics.federation.server import exchange_of, gathered, nonce, origin
+from fedtopics.federation.study import Study, finished, unmasked
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, hold, make_folder, write_durably
 from fedtopics.harmless import file_name
@@ -245,9 +245,15 @@ class Participation:
             secret = Secret.from_seed(study.seed, self.name)
         else:
             secret = Secret.keep(state / "secret").of_run(study.fingerprint, run)
-        self._account(study, run.hex(), secret)
-        write_durably(self.out / "study.toml", study.to_toml().encode())
+        if study.privacy is not None and self._secret_from_seed:
+            raise RunError(
+                "The study promises privacy by noise, which everybody could repeat with "
+                "--secret-from-seed; leave that out."
+            )
         signs, seen, policy = self.signatures, not study.masked, self.policy_in(study)
+        noise, bound = digest(secret.derive("account").hex()), study.privacy
+        policy.check_privacy(self.name, bound, study.fingerprint, run.hex(), noise)
+        write_durably(self.out / "study.toml", study.to_toml().encode())
         self._ledger = Ledger(
             study.registration.name, study.fingerprint, self.out / "ledger.jsonl", run.hex(),
             self._secret_from_seed, signs.sign, seen, begun, partial(signs.fits, self.name),
@@ -267,16 +273,6 @@ class Participation:
             return door, state
         keys, told_of = secret.derive("masked sums"), lambda factor: self.notify(Narrowed(factor))
         return MaskedDoor(door, self.name, keys, self.signatures.sign, told_of), state
-
-    def _account(self, study: Study, run: str, secret: Secret) -> None:
-        """Write down what this run may say of a document; refuse noise that others know."""
-        if study.privacy is not None and self._secret_from_seed:
-            raise RunError(
-                "The study promises privacy by noise, which everybody could repeat with "
-                "--secret-from-seed; leave that out."
-            )
-        noise = digest(secret.derive("account").hex())
-        self.policy.check_privacy(self.name, study.privacy, study.fingerprint, run, noise)
 
     def look(self, proposal: Proposal, signed: bool) -> Study:
         """Say what the study asks for, and hold it against the policy; nothing leaves."""

@@ -35,28 +35,6 @@ STAY = 30.0  # seconds at the end for who is away: it can have the last decision
 LONGEST_PAUSE = 5.0  # seconds between two attempts to connect: the next adder needs a majority
 
 
-def check_place(name: str, study: Study, listen: str = "") -> None:
-    """Raise a StudyError if a study has no place for a participant of this name without a server.
-
-    Who is to `listen` needs an address, which is what the others connect to.
-    """
-    if not addresses(study):
-        raise StudyError(
-            "The study has no addresses, so it needs a server; for one without, give an "
-            'address = "HOST:PORT" in [clients.NAME] to those that others can reach.'
-        )
-    if name not in study.clients:
-        raise StudyError(
-            f"The study has no participant {name!r}, only {', '.join(study.clients)}; each is a "
-            "table [clients.NAME], by the name in its certificate."
-        )
-    if listen and name not in addresses(study):
-        raise StudyError(
-            f"The study has no address of {name!r}, so nobody connects to it; leave out --listen, "
-            f"or add the address to [clients.{name}], in everybody's study file."
-        )
-
-
 class PeerParticipation(Participation):
     """A participant of a study without a server; else as `Participation`.
 
@@ -80,7 +58,21 @@ class PeerParticipation(Participation):
     ) -> None:
         self._identity = None if identity is None else Identity.load(identity, "client")
         name = name if self._identity is None else self._identity.name
-        check_place(name, study, listen)
+        if not addresses(study):
+            raise StudyError(
+                "The study has no addresses, so it needs a server; for one without, give an "
+                'address = "HOST:PORT" in [clients.NAME] to those that others can reach.'
+            )
+        if name not in study.clients:
+            raise StudyError(
+                f"The study has no participant {name!r}, only {', '.join(study.clients)}; each is "
+                "a table [clients.NAME], by the name in its certificate."
+            )
+        if listen and name not in addresses(study):
+            raise StudyError(
+                f"The study has no address of {name!r}, so nobody connects to it; leave out "
+                f"--listen, or add the address to [clients.{name}], in everybody's study file."
+            )
         own = self._identity
         if own is not None and name in addresses(study) and peer_host(name) not in own.hosts:
             raise IdentityError(

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ from fedtopics.engines.transport import Transport
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
-from fedtopics.federation.study import Study, privacy_summary
-from fedtopics.federation.study_tables import client_names
+from fedtopics.federation.study import Study, finished
 from fedtopics.files import hold
 from fedtopics.methods.core.events import Event, Finished, OnEvent
 from fedtopics.methods.core.events import Listening as Listens
@@ -138,13 +136,6 @@ def exchange_of(
     exchange = Exchange(node, rules, run.event, own, door, position.index, position.turn)
     exchange.kept, run.progress, run.forget = run.kept, exchange, node.cut
     return exchange
-
-
-def finished(study: Study, start: WarmStart | None, model: TopicModel) -> TopicModel:
-    """Return what was trained, with what is to be said of how."""
-    model = model if start is None else start.credited(model)
-    model = replace(model, info={**model.info, **privacy_summary(study)})
-    return model.with_client_names(client_names(study.clients, model.documents))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder, has_run
-from fedtopics.federation.study import Study, privacy_summary
-from fedtopics.federation.study_tables import client_names
+from fedtopics.federation.study import Study, finished
 from fedtopics.files import open_file, read_bytes
 from fedtopics.methods.core.events import (
     Documents,
@@ -161,20 +160,16 @@ class _Simulation:
             robust = Robust(study.federation.robust or "none", run.event)
             clients = LocalClients(doors, turns, at_once, robust, run.event, study.masked)
             model = program.train(clients, run)
-            model = model if start is None else start.credited(model)
-            model = replace(model, info={**model.info, **privacy_summary(study, seeded=True)})
-            model = run.save(model.with_client_names(client_names(study.clients, model.documents)))
+            model = run.save(finished(study, start, model, seeded=True))
             run.event(Finished())
             return model
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
-        def on_progress(done: int, documents: int) -> None:
-            self._notify(Embedding(done, documents, name))
-
         embedding_model = self.study.clients[name].embedding_model
+        told = lambda done, all_: self._notify(Embedding(done, all_, name))  # noqa: E731
         try:
             check_times(self.documents[name], self.study.method.over_time)
-            corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
+            corpus = self.study.embedded(self.documents[name], embedding_model, told)
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
         policy, place = self.policies[name], folder and client_folder(folder, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from fedtopics.federation.study_tables import (
     Line,
     as_toml,
     check_privacy,
+    client_names,
     explained,
     resolve_paths,
     with_privacy,
@@ -36,6 +38,7 @@ from fedtopics.methods.core.plan import Plan, Site, WarmStart
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.core.training import Trainer
 from fedtopics.methods.registry import METHODS, Method, find_method
+from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TrainingInfo
 from fedtopics.pki.names import check_client_name
 from fedtopics.privacy import Privacy
@@ -353,6 +356,15 @@ def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
         bound: Any = study.privacy.told | {"seeded": seeded}
         info["privacy"] = bound
     return info
+
+
+def finished(
+    study: Study, start: WarmStart | None, model: TopicModel, seeded: bool = False
+) -> TopicModel:
+    """Return what was trained, with what is to be said of how."""
+    model = model if start is None else start.credited(model)
+    model = replace(model, info={**model.info, **privacy_summary(study, seeded)})
+    return model.with_client_names(client_names(study.clients, model.documents))
 
 
 def addresses(study: Study) -> dict[str, str]:

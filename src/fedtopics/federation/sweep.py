@@ -111,19 +111,6 @@ def sweep(
         If there is no number, the method finds it by itself, or there are no documents.
     """
     numbers = sorted(set(topics))
-    _check(study, numbers, seeds)
-    tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
-    sources = study.corpora() if corpora is None else corpora_by_name(corpora)
-    rules = policies_of(study, sources, policies)
-    rows, folder = _train_all(study, sources, rules, tasks, Path(out), on_event)
-    stability = {}
-    for number in numbers:
-        folders = [folder / _name(task) for task in tasks if task[0] == number]
-        stability[number] = _stability(folders)
-    return summarise(rows, stability)
-
-
-def _check(study: Study, numbers: Sequence[int], seeds: int) -> None:
     if not numbers or seeds < 1:
         raise StudyError("Name at least one number of topics, and one seed.")
     if getattr(study.method, "candidates", ()):
@@ -131,6 +118,12 @@ def _check(study: Study, numbers: Sequence[int], seeds: int) -> None:
             "The study's method chooses the number of clusters from its candidates; take them out "
             "of the study to sweep over numbers."
         )
+    tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
+    sources = study.corpora() if corpora is None else corpora_by_name(corpora)
+    rules = policies_of(study, sources, policies)
+    rows, folder = _train_all(study, sources, rules, tasks, Path(out), on_event)
+    places = {n: [folder / _name(task) for task in tasks if task[0] == n] for n in numbers}
+    return summarise(rows, {number: _stability(models) for number, models in places.items()})
 
 
 def _train_all(
@@ -142,7 +135,11 @@ def _train_all(
     Studies that differ in anything that a model depends on have rows and folders of their own.
     """
     study = study.with_clients(documents)
-    identity = _identify(study, documents, policies)
+    clients = {
+        name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
+        for name, corpus in documents.items()
+    }
+    identity = digest(json.dumps([VERSION, study.agreed, clients], sort_keys=True))
     folder, kept = out / "models" / identity, RowFile(out / "runs.jsonl")
     training, held_out = {}, {}
     for name, corpus in documents.items():
@@ -157,7 +154,9 @@ def _train_all(
         one = study.model_copy(update={"method": method, "seed": task[1]})
         model = train(one, training, policies=policies, on_event=on_event)
         model.save_pretrained(folder / _name(task))
-        return _scores(model, held_out, study.seed)
+        scores = {name: float(np.mean(score)) for name, score in model.coherence.items()}
+        scores["diversity"] = unique_words(model.topics(10), 10)
+        return scores | {"held_out": held_out_loss(model, held_out, study.seed)}
 
     kept.fill(tasks, row_of, work, lambda task: f"{task[0]} topics, seed {task[1]}", on_event)
     return [row for task in tasks if (row := kept.find(row_of(task)))], folder
@@ -165,15 +164,6 @@ def _train_all(
 
 def _name(task: Task) -> str:
     return f"{task[0]}-{task[1]}"
-
-
-def _identify(study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy]) -> str:
-    """Return a digest of what the models depend on, besides topics and seed."""
-    clients = {
-        name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
-        for name, corpus in documents.items()
-    }
-    return digest(json.dumps([VERSION, study.agreed, clients], sort_keys=True))
 
 
 def _stability(folders: Iterable[Path]) -> list[float]:
@@ -230,12 +220,6 @@ def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:
     rng = np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW])
     shuffled, n_held = rng.permutation(documents), int(documents * HELD_OUT)
     return np.sort(shuffled[n_held:]), np.sort(shuffled[:n_held])
-
-
-def _scores(model: TopicModel, held_out: Mapping[str, Corpus], seed: int) -> dict[str, Any]:
-    scores = {name: float(np.mean(score)) for name, score in model.coherence.items()}
-    scores["diversity"] = unique_words(model.topics(10), 10)
-    return scores | {"held_out": held_out_loss(model, held_out, seed)}
 
 
 def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -> float:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -73,7 +73,11 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
     has kept, the ledger has to have a line with it. RunError if there is no ledger, IdentityError
     if the file is no certificate.
     """
-    study = _study_of(folder)
+    study: Study | str  # or what is wrong with its file
+    try:
+        study = Study.read(folder / "study.toml")
+    except StudyError as error:
+        study = str(error)
     trusted = None if certificate is None else _Key.of(read_bytes(certificate), str(certificate))
     places = _places(folder, study)
     if not places:
@@ -90,20 +94,13 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
             if isinstance(study, Study):
                 yield _clear(study, path, lines, in_one_process=path.parent != folder)
                 yield _privacy(study, folder, path, lines)
-                yield from _audit(folder / AUDIT, study)
+                if (folder / AUDIT).exists():
+                    yield _audit(folder / AUDIT, study)
         if head:
             found = next((line.number for line in lines if line.sha256 == head.lower()), 0)
             has = f"has the line with the digest that you kept: {found:,}"
             text = f"{path} {has if found else 'has no line with the digest that you kept'}."
             yield Check("kept", found > 0, text)
-
-
-def _study_of(folder: Path) -> Study | str:
-    """Return the study of a folder, or what is wrong with its file."""
-    try:
-        return Study.read(folder / "study.toml")
-    except StudyError as error:
-        return str(error)
 
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
@@ -222,7 +219,10 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
 
 def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> Check:
     """Check that study, model and the client's account say the same of a bound."""
-    bound, said = study.privacy, _said_of_privacy(folder / "model/config.json")
+    bound, said = study.privacy, None
+    with suppress(OSError, *DAMAGES):  # of a model that is not there, or cannot be read
+        found = json.loads(read_text(folder / "model/config.json"))["info"]["privacy"]
+        said = found if isinstance(found, dict) else {}
     if bound is None:
         text = f"The study {study.fingerprint} promises no bound for a document"
         if said is None:
@@ -247,23 +247,11 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
     return Check("privacy", True, f"The study promises {numbers}, and nothing else says another.")
 
 
-def _said_of_privacy(config: Path) -> Mapping[str, Any] | None:
-    """Return what a model says; nothing of one that is not there, or cannot be read."""
-    try:
-        found = json.loads(read_text(config))["info"]["privacy"]
-    except (OSError, *DAMAGES):
-        return None
-    return found if isinstance(found, dict) else {}
-
-
-def _audit(path: Path, study: Study) -> Iterator[Check]:
-    """Check that an audit is of the study, if there is one."""
-    if not path.exists():
-        return
+def _audit(path: Path, study: Study) -> Check:
+    """Check that an audit is of the study."""
     try:
         found = Audit.read(path, study.fingerprint)
     except RunError as error:
-        yield Check("audit", False, str(error))
-    else:
-        text = f"{path} is of this study; its SHA-256 is {found.sha256}, which no ledger has."
-        yield Check("audit", True, text)
+        return Check("audit", False, str(error))
+    text = f"{path} is of this study; its SHA-256 is {found.sha256}, which no ledger has."
+    return Check("audit", True, text)

@@ -141,8 +141,9 @@ def _simulate(plan: Study, folder: Path, resume: bool) -> None:
     try:
         simulate(job, list(plan.clients), workspace)
     except FederationError as error:
-        sentences = [_sentence_of(name, _read(place / FAILURE)) for name, place in folders.items()]
-        reason = " ".join(filter(None, sentences)) or _read(folder / FAILURE)
+        found = ((name, _read(place / FAILURE)) for name, place in folders.items())
+        said = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in found if s]
+        reason = " ".join(said) or _read(folder / FAILURE)
         if not reason:  # FLARE's logs are all that there is
             raise
         shutil.rmtree(workspace, ignore_errors=True)
@@ -190,10 +191,6 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
         raise FederationError(
             _read(folder / FAILURE) or f"FLARE says {ended} of the job; its logs say why."
         )
-
-
-def _sentence_of(name: str, sentence: str) -> str:
-    return sentence if not sentence or repr(name) in sentence else f"Client {name!r}: {sentence}"
 
 
 def _read(file: Path) -> str:

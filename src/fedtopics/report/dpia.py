@@ -239,11 +239,18 @@ def _shown(time: str) -> str:
 
 def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
     head = ["what left", "what it holds", "how", "replies", "of at least so many documents"]
-    table = Table(
-        [*head, "bytes that left", "bytes that came", "lines"],
-        [_flow(records, row, *facts.spans[row["function"]]) for row in facts.rows],
-        f"{facts.name}; meanings: {PROGRAM}",
-    )
+    rows = [
+        [
+            row["function"], records.leaves(row["function"]), _how(row), f"{row['replies']:,}",
+            f"{row['documents']:,}" if row["documents"] else "-",
+            *([f"in {ADDED}"] * 2 if row["masked"] else
+              [f"{row['bytes']:,}", f"{row['bytes_of_totals']:,}"]),
+            " to ".join(f"{line:,}" for line in facts.spans[row["function"]]),
+        ]
+        for row in facts.rows
+    ]  # fmt: skip
+    head += ["bytes that left", "bytes that came", "lines"]
+    table = Table(head, rows, f"{facts.name}; meanings: {PROGRAM}")
     left = sum(row["bytes"] for row in facts.rows if not row["masked"])  # those are in ADDED
     texts = facts.text_bytes
     times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
@@ -269,16 +276,6 @@ def _how(row: Mapping[str, Any]) -> str:
         return "in masked sums"
     makes_masks = row["function"].startswith("secure.") and row["function"] != CHOSEN
     return "to make masks" if makes_masks else "in the clear"
-
-
-def _flow(records: Records, row: Mapping[str, Any], first: int, last: int) -> list[str]:
-    sizes = [f"{row['bytes']:,}", f"{row['bytes_of_totals']:,}"]
-    return [
-        row["function"], records.leaves(row["function"]), _how(row), f"{row['replies']:,}",
-        f"{row['documents']:,}" if row["documents"] else "-",
-        *([f"in {ADDED}"] * 2 if row["masked"] else sizes),
-        f"{first:,} to {last:,}",
-    ]  # fmt: skip
 
 
 def _schedule(records: Records) -> Table:

@@ -6,7 +6,7 @@ The assessment itself is people's: likelihood, severity and decision are gaps.
 from __future__ import annotations
 
 from fedtopics.federation.policy import Policy
-from fedtopics.report.dpia_document import PROGRAM, Gap, Part, Section, Statement, Table
+from fedtopics.report.dpia_document import PROGRAM, Gap, Section, Statement, Table
 from fedtopics.report.dpia_privacy import attacked, promised
 from fedtopics.report.dpia_records import (
     CONTROLLER,
@@ -90,8 +90,16 @@ def _protection(records: Records) -> Parts:
             "Integrity and confidentiality",
             "Accountability",
         ),
-        *(part for facts in records.ledgers for part in _policy(facts)),
-        *(_seeded(facts) for facts in records.ledgers if facts.seeded),
+        *(_policy(facts) for facts in records.ledgers),
+        *(
+            Statement(
+                f"Draws of {facts.client} followed from the study's seed, which all know, masks "
+                "and noise too: they hide nothing. That is for tests and demonstrations alone.",
+                facts.name,
+            )
+            for facts in records.ledgers
+            if facts.seeded
+        ),
         Gap(CONTROLLER, "Fairness, purpose, accuracy, storage limitation: which measures?"),
         Section("2.3.b", "Measures supporting the exercise of data subjects' rights"),
         Statement(
@@ -224,22 +232,11 @@ def _measures(records: Records, *serves: str) -> Table:
     return Table(head, rows, f"{PROGRAM}; {MODEL}")
 
 
-def _policy(facts: LedgerFacts) -> list[Part]:
-    if not facts.policy:
-        return []
-    fields = Policy.model_fields
-    meanings = {name: field.description or "" for name, field in fields.items()}
+def _policy(facts: LedgerFacts) -> Table:
+    meanings = {name: field.description or "" for name, field in Policy.model_fields.items()}
     rows = [[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()]
     source = f"{facts.began}; meanings: {PROGRAM}"
-    return [Table([f"policy of {facts.client}", "value", "what it says"], rows, source)]
-
-
-def _seeded(facts: LedgerFacts) -> Statement:
-    return Statement(
-        f"Draws of {facts.client} followed from the study's seed, which all know, masks and noise "
-        "too: they hide nothing. That is for tests and demonstrations alone.",
-        facts.name,
-    )
+    return Table([f"policy of {facts.client}", "value", "what it says"], rows, source)
 
 
 def _shown(value: object) -> str:

@@ -25,6 +25,8 @@ def promised(records: Records) -> list[Part]:
         ]
     cited = f"{records.cited}, [privacy]"
     sure, most = exp(bound.epsilon), bound.most_documents
+    named: tuple[str, ...] = getattr(records.study.method, "words", ())
+    words = f"the {len(named):,} words that may be in topics" if named else "the encoder's words"
     parts: list[Part] = [
         Statement(
             f"All that the study releases, totals and model together, is differentially private "
@@ -40,18 +42,13 @@ def promised(records: Records) -> list[Part]:
             f"{cited}, most_documents",
         )]),
         Statement(
-            f"Public, and under no bound: settings, names, {_words(records)}, the encoder, when "
+            f"Public, and under no bound: settings, names, {words}, the encoder, when "
             "who sends how many bytes.",
             f"{records.cited}, [method]; {PROGRAM}",
         ),
         Statement(CONTROL, CONTROL_SOURCE),
     ]  # fmt: skip
     return [*parts, *_kept(records)]
-
-
-def _words(records: Records) -> str:
-    named: tuple[str, ...] = getattr(records.study.method, "words", ())
-    return f"the {len(named):,} words that may be in topics" if named else "the encoder's words"
 
 
 def _kept(records: Records) -> list[Part]:

@@ -67,11 +67,14 @@ def html(summary: Summary) -> str:
     """
     made = environment(escaped=True, show=visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
+    curves = {name: layout.curve(summary["rounds"], name) for name in CURVES}
     script = "".join(figures.resource(made, name) for name in SCRIPTS)
     style = "".join(figures.resource(made, name) for name in STYLES)
     return made.get_template("report.html.j2").render(
         s=summary,
-        **_drawn(summary),
+        **figures.drawn(summary),
+        tree=layout.tree(summary["tree"], len(summary["topics"])),
+        curves=[(name, CURVES[name], curve) for name, curve in curves.items() if curve],
         style=Markup(style),  # noqa: S704 - ours, as the next
         script=Markup(script),  # noqa: S704
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -84,15 +87,6 @@ def markdown(summary: Summary) -> str:
     """Return the report as Markdown."""
     made = environment(escaped=False, show=for_markdown)
     return made.get_template("report.md.j2").render(s=summary)
-
-
-def _drawn(summary: Summary) -> dict[str, Any]:
-    """Return what figures are drawn by: see `figures.drawn` and `figure_layout`."""
-    curves = {name: layout.curve(summary["rounds"], name) for name in CURVES}
-    return figures.drawn(summary) | {
-        "tree": layout.tree(summary["tree"], len(summary["topics"])),
-        "curves": [(name, CURVES[name], curve) for name, curve in curves.items() if curve],
-    }
 
 
 def environment(escaped: bool, show: Callable[[str], str]) -> Environment:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -195,6 +196,9 @@ def read(folder: Path) -> RunFacts:
     for facts in ledgers:
         left.update(facts.left)
     events = _events(folder / "events.jsonl") or _events(folder / "state" / "events.jsonl")
+    day, known = "", Policy.model_fields.keys()
+    with suppress(LookupError, TypeError, ValueError, OverflowError, OSError):
+        day = datetime.fromtimestamp(events[-1]["time"], UTC).date().isoformat()
     return RunFacts(
         name=folder.resolve().name,
         study=_study(folder / "study.toml"),
@@ -202,17 +206,14 @@ def read(folder: Path) -> RunFacts:
         ledgers={facts.client: facts.rows for facts in ledgers},
         left=dict(left),
         seeded=tuple(facts.client for facts in ledgers if facts.seeded),
-        policies={facts.client: _policy(facts) for facts in ledgers if facts.began_line},
-        ended=max(
-            [_day(events[-1].get("time")) if events else "", *(f.times[1][:10] for f in ledgers)]
-        ),
+        policies={
+            facts.client: Policy(**{key: facts.policy[key] for key in known & facts.policy.keys()})
+            for facts in ledgers
+            if facts.began_line
+        },
+        ended=max([day, *(facts.times[1][:10] for facts in ledgers)]),
         place=place_of(folder, bool(events)),
     )
-
-
-def _policy(facts: LedgerFacts) -> Policy:
-    known = Policy.model_fields.keys() & facts.policy
-    return Policy(**{key: facts.policy[key] for key in known})
 
 
 def place_of(folder: Path, ran: bool) -> Place:
@@ -222,14 +223,6 @@ def place_of(folder: Path, ran: bool) -> Place:
     if (folder / "clients").is_dir():
         return "simulation"
     return "server" if ran else "model"
-
-
-def _day(time: Any) -> str:
-    """Return the day of seconds since 1970, in UTC; nothing of what is none."""
-    try:
-        return datetime.fromtimestamp(time, UTC).date().isoformat()
-    except (TypeError, ValueError, OverflowError, OSError):
-        return ""
 
 
 def _study(path: Path) -> dict[str, Any]:

@@ -185,17 +185,7 @@ def _method(model: TopicModel) -> str:
 
 
 def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    words = _words(model)
-    return [
-        # Of fewer than two words there is no coherence.
-        {**row, "coherence": {n: x for n, x in row["coherence"].items() if np.isfinite(x)}}
-        | words[row["topic"]]
-        for row in rows
-    ]
-
-
-def _words(model: TopicModel) -> list[dict[str, Any]]:
-    """Return each topic's words under any lambda, first as it is read.
+    """Return the topics with their words under any lambda, first as they are read.
 
     Each word of ``full`` has its name, p(w | k) and p(w); ``orders`` ranks them, by lambda.
     """
@@ -203,7 +193,8 @@ def _words(model: TopicModel) -> list[dict[str, Any]]:
     readings = [model.reading, *(Reading(step, model.reading.by_sums) for step in STEPS)]
     orders = [reading.order(shares, frequency, WORDS) for reading in readings]
     topics = []
-    for k in range(model.n_topics):
+    for row in rows:
+        k = row["topic"]
         places: dict[int, int] = {}
         ranked = [
             [places.setdefault(column, len(places)) for column in order[k].tolist()]
@@ -213,7 +204,9 @@ def _words(model: TopicModel) -> list[dict[str, Any]]:
         words = [
             (model.vocabulary.words[i], *pair) for i, pair in zip(places, numbers, strict=True)
         ]
-        topics.append({"full": words, "orders": ranked[1:]})
+        # Of fewer than two words there is no coherence.
+        scores = {name: score for name, score in row["coherence"].items() if np.isfinite(score)}
+        topics.append({**row, "coherence": scores, "full": words, "orders": ranked[1:]})
     return topics
 
 
