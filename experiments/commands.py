@@ -172,10 +172,9 @@ def flda_thresholds(data: Path | None, quick: bool) -> None:
     A run of F-LDA on each data set, with a seed that is not in the table of `flda`; the labelled
     pairs are in benchmarks/results/flda.
     """
-    from experiments.flda.runs import Settings
-    from experiments.flda.thresholds import sentences
+    from experiments.flda.runs import Settings, threshold_sentences
 
-    for sentence in sentences(Settings(files(data, quick, FLDA, 1100), quick=quick)):
+    for sentence in threshold_sentences(Settings(files(data, quick, FLDA, 1100), quick=quick)):
         say(sentence)
 
 

@@ -22,7 +22,7 @@ LONGEST = (
     "federation/test_same_bits.py",
     "federation/test_federation.py",
     "federation/test_going_on.py",
-    "docs/test_site.py",
+    "docs/test_pages.py",
     "methods/test_continue.py",
     "methods/test_fstc.py",
     "engines/test_engines.py",

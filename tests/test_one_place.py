@@ -27,7 +27,7 @@ from fedtopics.networks import NETWORKS, register
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import FORMATS
 from tests.helpers import pages
-from tests.helpers.federation import tokens_of
+from tests.helpers.federation import tokens_of, train_until_killed
 from tests.helpers.registries import restored
 from tests.helpers.studies import written
 
@@ -129,16 +129,8 @@ def test_a_run_is_resumed_to_the_same_bits(page: dict[str, Any], tmp_path: Path)
         method = METHOD | {"stop_when": {"enough": rounds}}
         return Study.make(method=method, checkpoint_every=1)
 
-    class Cut(Exception):  # noqa: N818
-        pass
-
-    def cut(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 2:
-            raise Cut
-
     whole = train(study(4.0), page["corpora"])
-    with pytest.raises(Cut):
-        train(study(4.0), page["corpora"], out=tmp_path / "run", on_event=cut)
+    train_until_killed(2, study(4.0), page["corpora"], out=tmp_path / "run")
     resumed = train(study(4.0), page["corpora"], out=tmp_path / "run", resume=True)
     assert np.array_equal(resumed.beta, whole.beta)
 

@@ -24,6 +24,7 @@ from experiments.costs import measured
 from experiments.flda import similarities
 from experiments.flda.models import CLIENTS, DATA_SETS, MODELS, N_ROUNDS, N_TOPICS, DataSet, Model
 from experiments.flda.rounds import SHOWN, trajectory
+from experiments.flda.similarities import PAIRS
 from experiments.flda.subjects import (
     Numbers,
     Subjects,
@@ -40,6 +41,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
 from fedtopics.methods.core.events import OnEvent
+from fedtopics.methods.flda.labelled_pairs import decided_alike, fit_curve, read_pairs
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
@@ -215,13 +217,6 @@ def _groups(
     return [(tuple(clients), clients)]
 
 
-def thresholds(settings: Settings, data: DataSet, seed: int) -> list[float]:
-    """Return what each round of F-LDA takes for the threshold by default."""
-    study = _study(settings.method(MODELS["flda-3"], data), seed)
-    model = train(study, slices(settings, data, seed))
-    return [told["threshold"] for told in model.info["history"]]
-
-
 def local_topics(settings: Settings, data: DataSet, seed: int = 0) -> dict[str, Any]:
     """Return the topics that the clients sent in round 1, for the figure."""
     clients = slices(settings, data, seed)
@@ -231,3 +226,22 @@ def local_topics(settings: Settings, data: DataSet, seed: int = 0) -> dict[str, 
         train(study, {name: docs.take(first) for name, docs in clients.items()}, out=folder)
         sent: dict[str, Any] = json.loads((Path(folder) / "topics-00001.json").read_text("utf-8"))
     return sent
+
+
+# How F-LDA's default threshold decides pairs of topics that a person has labelled
+
+
+SEED = 50
+
+
+def threshold_sentences(settings: Settings) -> Iterator[str]:
+    """Say how many pairs each threshold decides as the person did."""
+    for data in DATA_SETS:
+        pairs = read_pairs(PAIRS / f"pairs-{data.name}.csv")
+        values = {"regression": fit_curve(pairs).threshold, "paper": data.gamma}
+        study = _study(settings.method(MODELS["flda-3"], data), SEED)
+        rounds = enumerate(train(study, slices(settings, data, SEED)).info["history"], 1)
+        values |= {f"default, round {number}": told["threshold"] for number, told in rounds}
+        for name, value in values.items():
+            decided = decided_alike(pairs, value)
+            yield f"{data.name}, {name}: {value:.3f} decides {decided} of {len(pairs)}"

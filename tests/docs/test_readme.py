@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+import runpy
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedtopics
-from fedtopics import cli
+from fedtopics import LDA, cli
+from fedtopics.datasets import synthetic_lda
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study
+from tests.helpers.clients import ALL
+from tests.helpers.pages import DOCS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,3 +54,66 @@ def test_public_names() -> None:
         "TopicModel", "ZeroShotTM", "train",
     ]  # fmt: skip
     assert all(getattr(fedtopics, name) for name in fedtopics.__all__)
+
+
+# docs/estimators.md names all of BERTopic's public methods, and what there is here of each
+
+
+# Of version 0.17.4, all that its class defines without an underscore before the name.
+BERTOPIC = [
+    "approximate_distribution", "delete_topics", "find_topics", "fit", "fit_transform",
+    "generate_topic_labels", "get_document_info", "get_params", "get_representative_docs",
+    "get_topic", "get_topic_freq", "get_topic_info", "get_topic_tree", "get_topics",
+    "hierarchical_topics", "load", "merge_models", "merge_topics", "partial_fit",
+    "push_to_hf_hub", "reduce_outliers", "reduce_topics", "save", "set_topic_labels",
+    "topic_labels_", "topics_over_time", "topics_per_class", "transform", "update_topics",
+    "visualize_approximate_distribution", "visualize_barchart", "visualize_distribution",
+    "visualize_document_datamap", "visualize_documents", "visualize_heatmap",
+    "visualize_hierarchical_documents", "visualize_hierarchy", "visualize_term_rank",
+    "visualize_topics", "visualize_topics_over_time", "visualize_topics_per_class",
+]  # fmt: skip
+PAGE = (DOCS / "estimators.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `(\w+)` \| (.+?) \| (.*?) ?\|$", PAGE.partition("## Beside")[2], re.M)
+
+
+def test_every_method_of_bertopic_is_there_once() -> None:
+    assert sorted(name for name, _, _ in ROWS) == sorted(BERTOPIC)
+
+
+def test_what_is_named_is_there() -> None:
+    fitted = LDA(2, max_rounds=1).fit(ALL)
+    for theirs, ours, why in ROWS:
+        names = re.findall(r"`([\w.]+)`", ours)
+        assert names or (ours == "none" and why), theirs
+        for name in names:
+            assert callable(attrgetter(name)(fitted)), name
+
+
+# A client that is a sum of devices: the topics are those of a study of all devices
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "three_tiers.py"
+
+
+@pytest.mark.parametrize(
+    ("method", "near"),
+    [({"name": "lda", "learning": "batch"}, 1e-5), ({"name": "nmf"}, 1e-3)],  # NMF's start: float32
+)
+def test_sums_of_sums_are_the_sums_of_all(method: dict[str, Any], near: float) -> None:
+    example = runpy.run_path(str(EXAMPLE))
+    drawn = synthetic_lda(5, 300, 8, shared_topics=3, n_documents=100, n_validation=1)
+    devices = {name: documents.corpus() for name, documents in drawn.training.items()}
+    names = sorted(devices)
+    study = Study.make(
+        method={"n_components": 8, "max_rounds": 10, **method},
+    )
+    clients = {
+        "north": {name: devices[name] for name in names[::3]},
+        "south": {name: devices[name] for name in names[1::3] + names[2::3]},
+    }
+    tiers = example["train_in_tiers"](study, clients)
+    flat = train(study, devices, policies=dict.fromkeys(devices, Policy(min_documents=10)))
+    assert tiers.topics() == flat.topics()
+    np.testing.assert_allclose(tiers.beta, flat.beta, atol=near)
+    assert tiers.documents == {"north": 200, "south": 300}
+    np.testing.assert_allclose(tiers.share, flat.share, atol=near)

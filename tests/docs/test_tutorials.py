@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.pages import DOCS, TUTORIALS, Block, blocks
+from tests.helpers.services import free_port
 
 LETTERS = DOCS / "tutorial-analyst.md"  # its first block is where the others begin
 END = "END-OF-BLOCK"
@@ -35,12 +35,6 @@ def script(page: Path) -> str:
     first = [typed(blocks(LETTERS)[0]), "python letters.py"] if page != LETTERS else []
     rest = (f"echo '=== {block.number}'\n{typed(block)}" for block in blocks(page))
     return "\n".join(["set -euo pipefail", *first, *rest, "echo '=== end'"])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def type_all(page: Path, folder: Path) -> str:

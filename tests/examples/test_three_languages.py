@@ -11,7 +11,7 @@ from tests.helpers.notebooks import EXAMPLES, outputs, run_notebook
 
 pytest.importorskip("icu4py")
 
-NOTEBOOK = EXAMPLES / "three_languages.ipynb"
+THREE_LANGUAGES = EXAMPLES / "three_languages.ipynb"
 CHECKED = """
 import json
 
@@ -34,7 +34,7 @@ ENDINGS = {"leitungen", "busse", "schulen", "tuberías", "sótanos", "paradas", 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return run_notebook(NOTEBOOK, CHECKED, tmp_path_factory.mktemp("notebook"))
+    return run_notebook(THREE_LANGUAGES, CHECKED, tmp_path_factory.mktemp("notebook"))
 
 
 def test_no_stop_word_tag_or_ending_is_a_word(found: Any) -> None:
@@ -53,4 +53,4 @@ def test_each_subject_of_each_language_is_a_topic(found: Any) -> None:
 
 
 def test_it_is_kept_without_outputs() -> None:
-    assert outputs(Path(NOTEBOOK)) == []
+    assert outputs(Path(THREE_LANGUAGES)) == []

@@ -22,6 +22,7 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
 from fedtopics.pki import Identity
 from tests.helpers.grpc_federation import HOST, authority, of_server
+from tests.helpers.services import free_port
 from tests.helpers.sockets import offering
 
 NAMES = "ab"
@@ -40,11 +41,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def ours(made: Path, tmp_path: Path) -> Path:
     return shutil.copytree(made, tmp_path / "ours")
-
-
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def found(address: str, folder: Path) -> tuple[list[str], Finding]:

@@ -14,7 +14,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study, adders
 from tests.helpers.background import KilledError, until
-from tests.helpers.federation import assert_same_bits, study, subjects
+from tests.helpers.federation import assert_same_bits, killed_after, study, subjects
 from tests.helpers.grpc_federation import federated
 from tests.helpers.ordinary import difference
 from tests.helpers.peers import Peer, quickly, with_addresses
@@ -54,14 +54,6 @@ def test_all_have_the_bits_of_one_process(method: dict[str, Any], tmp_path: Path
     for each in peers.values():
         assert_same_bits(each.model(), expected)
         assert {event["client"] for event in each.events.of("adds")} == {adders(plan)[0]}
-
-
-def killed_after(round_: int) -> Any:
-    def notify(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == round_:
-            raise KilledError
-
-    return notify
 
 
 def test_the_next_one_adds_and_who_comes_back_catches_up(tmp_path: Path) -> None:

@@ -52,9 +52,8 @@ def plan(**method: Any) -> Study:
     return Study.make(method=given)
 
 
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]], list[str]]:
-    folder = tmp_path_factory.mktemp("sweep")
+def swept(folder: Path, *topics: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """The summary of a sweep over two seeds, and which models were trained for it."""
     trained: list[str] = []
 
     def note(event: dict[str, Any]) -> None:
@@ -62,7 +61,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str,
             trained.append(event["name"])
 
     given: dict[str, Any] = {"corpora": CORPORA, "policies": POLICIES, "on_event": note}
-    return folder, sweep(plan(), [4, 2], 2, folder, **given), trained
+    return sweep(plan(), topics, 2, folder, **given), trained
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]], list[str]]:
+    folder = tmp_path_factory.mktemp("sweep")
+    return folder, *swept(folder, 4, 2)
 
 
 def test_scores_are_those_of_the_models(done: Any) -> None:
@@ -92,15 +97,7 @@ def test_the_number_of_families_is_recommended(done: Any) -> None:
 
 def test_what_is_done_is_not_done_again(done: Any) -> None:
     folder, summary, _ = done
-    trained: list[str] = []
-
-    def note(event: dict[str, Any]) -> None:
-        if event["event"] == "model" and event["name"]:
-            trained.append(event["name"])
-
-    given: dict[str, Any] = {"corpora": CORPORA, "policies": POLICIES, "on_event": note}
-    assert sweep(plan(), [2, 4], 2, folder, **given) == summary
-    assert trained == []
+    assert swept(folder, 2, 4) == (summary, [])
 
 
 def reversed_words(corpus: Corpus) -> Corpus:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedtopics.federation.door import Door
+from fedtopics.methods.core.aggregation import Rows
 
 Reply = dict[str, Any]
 Bend = Callable[[str, Reply], Reply]
@@ -22,3 +23,12 @@ def bend_replies(monkeypatch: pytest.MonkeyPatch, client: str, bend: Bend) -> No
         return bend(function, reply) if self.client == client else reply
 
     monkeypatch.setattr(Door, "call", call)
+
+
+def nothing(function: str, reply: Reply) -> Reply:
+    """A client of LDA that has nothing in a round."""
+    if function != "expected_counts":
+        return reply
+    counts = reply["counts"]
+    none = Rows(counts.index[:0], counts.values[:0], counts.n_rows)
+    return {"counts": none, "bound": 0.0, "documents": 0}

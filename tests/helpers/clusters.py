@@ -24,7 +24,7 @@ from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.federation import assert_same_bits
+from tests.helpers.federation import assert_same_bits, train_until_killed
 
 DIMENSION = 16  # of the embeddings
 CLUSTERS = 5
@@ -134,13 +134,7 @@ def gone_on(
     plan: Study, corpora: Mapping[str, Corpus], folder: Path, stop: int, **how: Any
 ) -> TopicModel:
     """The model of a run that is interrupted after a round, and resumed."""
-
-    def happen(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == stop:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        trained(plan, corpora, out=folder, on_event=happen)
+    train_until_killed(stop, plan, corpora, run=trained, out=folder)
     return trained(plan, corpora, out=folder, resume=True, **how)
 
 

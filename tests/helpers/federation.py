@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
+from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
+from tests.helpers.background import KilledError
 
 DIMENSION = 7  # of the embeddings
 NETWORKS = ("prodlda", "neurallda", "combinedtm", "zeroshottm")
@@ -103,5 +107,19 @@ def assert_same_bits(one: TopicModel, other: TopicModel) -> None:
         np.testing.assert_array_equal(scores, other.coherence[measure])
 
 
-class KilledError(Exception):
-    pass
+def killed_after(round_: int) -> Callable[[Mapping[str, Any]], None]:
+    """What ends a run after a round, given to it as `on_event`."""
+
+    def kill(event: Mapping[str, Any]) -> None:
+        if event["event"] == "round" and event["round"] == round_:
+            raise KilledError
+
+    return kill
+
+
+def train_until_killed(
+    round_: int, *given: Any, run: Callable[..., Any] = train, **how: Any
+) -> None:
+    """Train, and be killed after a round."""
+    with pytest.raises(KilledError):
+        run(*given, on_event=killed_after(round_), **how)

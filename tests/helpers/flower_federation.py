@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from tests.helpers.services import free_port
 from tests.helpers.streams import THEMES
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/flower.md").read_text(encoding="utf-8")
@@ -124,13 +124,6 @@ def documented() -> tuple[dict[str, str], list[str]]:
     shell = "\n".join(re.findall(r"```sh\n(.*?)```", walk, re.DOTALL))
     lines = shell.replace("\\\n", " ").splitlines()
     return dict(files), [line for line in lines if line.strip()]
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 class Machine:

@@ -34,8 +34,9 @@ from tests.helpers.bounded import (
     questions,
     themed,
 )
-from tests.helpers.clusters import StoppedError, accuracy, overheard, spread
+from tests.helpers.clusters import accuracy, overheard, spread
 from tests.helpers.encoders import unit
+from tests.helpers.federation import train_until_killed
 from tests.helpers.fixed_point import EncodedSums
 from tests.helpers.grpc_federation import authority, federated
 
@@ -210,13 +211,7 @@ def test_a_run_goes_on_without_asking_twice(
     install(monkeypatch)
     corpora, plan = spread(themed(9000), 3), planned("kmeans", 8, max_rounds=6)
     whole = trained(plan, corpora)
-
-    def happen(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == stop:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        trained(plan, corpora, out=tmp_path, on_event=happen)
+    train_until_killed(stop, plan, corpora, run=trained, out=tmp_path)
     messages = overheard(monkeypatch)
     resumed = trained(plan, corpora, out=tmp_path, resume=True)
     assert len([call for call in messages.calls if call[0] == "client-1"]) == 6 - stop + 1

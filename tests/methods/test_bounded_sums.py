@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
+from fedtopics.errors import DataError, StudyError
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.simulation import train
+from fedtopics.federation.study import Study, privacy_summary
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.bounded import contributions, estimates
+from fedtopics.methods.bounded.contributions import counted_once
+from fedtopics.methods.core.plan import Site
+from fedtopics.model.card import card, promise
+from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.bounded import DIMENSION, METHODS, PUBLIC, half_of, install, questions
+from tests.helpers.bounded import (
+    DIMENSION,
+    METHODS,
+    PUBLIC,
+    half_of,
+    install,
+    planned,
+    questions,
+    themed,
+)
 from tests.helpers.encoders import unit
 
 LEAST_REACHED = {"lda": 0.6, "nmf": 0.4}
@@ -127,3 +149,143 @@ def test_lengths_of_points_are_one_or_nothing() -> None:
     points, nearest = contributions.placed(np.array([origin, 3 * origin]), origin, np.eye(4))
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), [0, 1], atol=1e-6)
     assert nearest[1] == 0
+
+
+# Whom a study protects: documents that count once, authors whose documents count as one
+
+
+MOST = 3
+OF_AUTHORS = Privacy(epsilon=3, unit="author", most_documents=MOST)
+Row = tuple[str, list[str], Any]  # author, text, embedding
+
+
+def corpus_of(rows: list[Row]) -> Corpus:
+    authors, texts, vectors = zip(*rows, strict=True)
+    corpus = replace(Corpus.of(list(texts)), authors=pa.chunked_array([list(authors)]))
+    return corpus.with_embeddings(np.array(vectors, np.float32))
+
+
+def released(rows: list[Row], asked: list[tuple[str, Any]], name: str) -> dict[str, Any]:
+    """All that leaves a client for these documents in a study of authors, but for the noise."""
+    plan = planned(name, 3).model_copy(update={"privacy": OF_AUTHORS})
+    half: Any = plan.client_half(Site("a", corpus_of(rows), OPEN_POLICY))
+    half.noise.added = lambda values, *_: np.asarray(values, float)
+    half.take(PUBLIC)
+    agreed = fingerprint(PUBLIC)
+    replies = [getattr(half, function)(vocabulary=agreed, **how) for function, how in asked]
+    found = {field: reply[field] for reply in replies for field in reply}
+    return found | {"size": half.extent()["size"]}
+
+
+def writings(rng: np.random.Generator, author: str) -> list[Row]:
+    """Documents of an author that may be any: none to many, alike or not, some more than once."""
+    text = rng.choice(PUBLIC, rng.integers(1, len(PUBLIC)), replace=False).tolist()
+    vector = rng.normal(size=DIMENSION)
+    rows: list[Row] = []
+    for _ in range(rng.integers(0, 3 * MOST)):
+        if rng.random() < 0.5:
+            text = rng.permutation(text * int(rng.integers(1, 3))).tolist()
+        if rng.random() < 0.3:
+            vector = rng.normal(size=DIMENSION) * rng.choice([0.0, 1e-9, 1.0, 100.0])
+        rows.append((author, text, vector))
+    return rows
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_author_more_changes_each_release_by_one_at_most(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    rng = np.random.default_rng(2)
+    nobody: Row = "", ["x"], np.zeros(DIMENSION)  # so that no corpus is empty
+    largest: dict[str, float] = {}
+    for _ in range(12):
+        asked = questions(name, rng)
+        others = [nobody, *writings(rng, "b"), *writings(rng, ""), *writings(rng, "c")]
+        both = [*others, *writings(rng, "a")]
+        mixed = [both[i] for i in rng.permutation(len(both))]
+        without = [row for row in mixed if row[0] != "a"]
+        before, after = (released(rows, asked, name) for rows in (without, mixed))
+        for field, values in before.items():
+            change = float(np.linalg.norm(after[field] - values))
+            assert change <= ONE, field
+            largest[field] = max(largest.get(field, 0), change)
+    # The bound is reached, but for sketches and shares: noise is not larger than it need be.
+    largest.pop("products", None)
+    assert min(largest.values()) > 0.6, largest
+
+
+def test_documents_of_authors() -> None:
+    tea, milk = np.ones(2), np.zeros(2)
+    rows: list[Row] = [
+        ("ann", ["tea"], tea), ("ben", ["tea"], tea), ("ann", ["tea"], tea), ("ann", ["tea"], milk),
+        ("", ["tea"], tea), ("ann", ["ale"], tea), ("ann", ["gin"], tea), ("", ["ale"], tea),
+        ("", ["tea"], tea),
+    ]  # fmt: skip
+    found, weights = counted_once(corpus_of(rows), OF_AUTHORS)
+    assert found.tolist() == [0, 1, 3, 4, 5, 7]
+    np.testing.assert_allclose(weights, [1 / 3, 1, 1 / 3, 1, 1 / 3, 1])
+    for bound in (None, Privacy(epsilon=3)):
+        found, weights = counted_once(corpus_of(rows), bound)
+        assert found.tolist() == [0, 3, 5, 6], "a document counts once, whoever wrote it"
+        assert weights.tolist() == [1, 1, 1, 1]
+
+
+def test_a_document_again_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+    corpus = themed(40)
+    twice = Corpus.pool([corpus, corpus.take([5, 7, 7])])
+    halves = [half_of(each, "lda") for each in (corpus, twice)]
+    agreed = fingerprint(PUBLIC)
+    once, again = (half.occurrences(vocabulary=agreed)["words"] for half in halves)
+    np.testing.assert_array_equal(once, again)
+    assert [half.summed for half in halves] == [40, 40]
+
+
+def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents that do not count have topics all the same; the model says how many authors."""
+    install(monkeypatch)
+    corpora = {}
+    for seed, name in enumerate("abc"):
+        corpus = themed(4000, seed)
+        authors = [f"{name}{i // 5}" for i in range(3000)] + [f"{name}{i}" for i in range(1000)]
+        corpora[name] = replace(corpus, authors=pa.chunked_array([authors]))
+    plan = planned("lda", 8).model_copy(update={"privacy": OF_AUTHORS})
+    policies = dict.fromkeys(corpora, OPEN_POLICY)
+    model = train(plan, corpora, policies=policies, at_once=False)
+    assert abs(model.documents["all"] - 3000) < 300, "authors, not documents"
+    assert model.transform(corpora["a"]).shape == (4000, 3)
+    assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
+    told = replace(model, info={**model.info, **privacy_summary(plan)})
+    assert "for each author of a client, of whose documents 3 count at most: eps" in promise(told)
+    assert "- Authors, counted with noise: " in card(told)
+
+
+def test_authors_have_to_be_known() -> None:
+    plan = planned("lda", 3).model_copy(update={"privacy": OF_AUTHORS})
+    with pytest.raises(DataError, match="name the column with --author"):
+        plan.client_half(Site("a", themed(20), OPEN_POLICY))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"unit": "author"}, {"most_documents": 3}, {"unit": "author", "most_documents": 0}]
+)
+def test_an_author_has_so_many_documents(wrong: dict[str, Any]) -> None:
+    with pytest.raises(StudyError, match="most_documents"):
+        Study.make(method={"name": "nmf"}, secure=True, privacy={"epsilon": 3, **wrong})
+
+
+def test_a_column_of_authors() -> None:
+    table = pa.table({"text": ["oak", "elm", "ash"], "who": pa.array([3, None, 3])})
+    corpus = Corpus.of(table, Columns(author="who"))
+    assert corpus.authors.to_pylist() == ["3", "", "3"]
+    assert corpus.take([1]).authors.to_pylist() == [""]
+    assert Corpus.pool([corpus, corpus]).authors.to_pylist() == ["3", "", "3"] * 2
+    assert "authors" in repr(corpus)
+    assert Corpus.of(table, Columns(text="text")).authors is None, "it is never looked for"
+
+
+def test_a_study_names_the_column(tmp_path: Path) -> None:
+    (tmp_path / "letters.csv").write_text("text,patient\noak elm,p7\nash,\n")
+    data = ClientData(data=tmp_path / "letters.csv", author="patient")
+    assert data.read("north").authors.to_pylist() == ["p7", ""]

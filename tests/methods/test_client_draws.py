@@ -15,15 +15,14 @@ from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.aggregation import Rows
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Draw
 from fedtopics.methods.core.training import iterate
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
-from tests.helpers.bent import Reply, bend_replies
-from tests.helpers.federation import assert_same_bits, embedded, subjects
+from tests.helpers.bent import bend_replies, nothing
+from tests.helpers.federation import assert_same_bits, embedded, subjects, train_until_killed
 from tests.helpers.grpc_federation import Notes
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.methods import METHODS, NAMES, POLICIES, SIZES, planned
@@ -134,13 +133,7 @@ def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> N
     """Words, numbers of documents and first centres left once; moments grow on."""
     plan = planned(case).model_copy(update={"checkpoint_every": 1})
     corpora = embedded(subjects(SIZES))
-
-    def stop(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(plan, corpora, policies=POLICIES, out=tmp_path, on_event=stop)
+    train_until_killed(3, plan, corpora, policies=POLICIES, out=tmp_path)
     try:
         resumed = train(plan, corpora, policies=POLICIES, out=tmp_path, resume=True)
     except RunError:
@@ -160,14 +153,6 @@ def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> N
 # Who is drawn, and has nothing
 
 COMPASS = ["east", "north", "south", "west"]
-
-
-def nothing(function: str, reply: Reply) -> Reply:
-    if function != "expected_counts":
-        return reply
-    counts = reply["counts"]
-    none = Rows(counts.index[:0], counts.values[:0], counts.n_rows)
-    return {"counts": none, "bound": 0.0, "documents": 0}
 
 
 def trained_without(

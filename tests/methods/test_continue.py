@@ -33,11 +33,11 @@ from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
 from tests.helpers.federation import (
     DIMENSION,
     NETWORKS,
-    KilledError,
     assert_same_bits,
     embedded,
     study,
     subjects,
+    train_until_killed,
 )
 from tests.helpers.grpc_federation import federated
 
@@ -162,16 +162,11 @@ def test_kept_words_are_subject_to_the_policy() -> None:
 def test_a_run_that_began_with_a_model_is_resumed_with_it(
     vocabulary: Words, tmp_path: Path
 ) -> None:
-    def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == event_of_death:
-            raise KilledError
-
     corpora, plan = subjects(SIZES), study(max_rounds=9).model_copy(update={"checkpoint_every": 4})
     models = [train(study(max_rounds=n), corpora) for n in (5, 6)]
     whole = train(plan, corpora, start=models[0], vocabulary=vocabulary, at_once=False)
-    event_of_death = 12 if vocabulary == "keep" else 7
-    with pytest.raises(KilledError):
-        train(plan, corpora, out=tmp_path, start=models[0], vocabulary=vocabulary, on_event=kill)
+    last, begins = 12 if vocabulary == "keep" else 7, models[0]
+    train_until_killed(last, plan, corpora, out=tmp_path, start=begins, vocabulary=vocabulary)
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines[:3]] == ["started", "study", "continued"]
     assert lines[2]["model"] == fingerprint_of(models[0])

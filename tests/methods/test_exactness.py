@@ -20,11 +20,11 @@ from fedtopics.networks.neural import NeuralTopicModel, batch_weights
 from fedtopics.networks.passes import run_through
 from tests.helpers.federation import (
     NETWORKS,
-    KilledError,
     assert_same_bits,
     embedded,
     study,
     subjects,
+    train_until_killed,
 )
 from tests.helpers.ordinary import (
     ORDINARY,
@@ -134,13 +134,7 @@ def test_permuting_the_clients_changes_no_bit(network: str) -> None:
 def test_a_resumed_run_ends_with_the_same_bits(network: str, norm: str, tmp_path: Path) -> None:
     corpora = embedded(subjects(SIZES))
     plan = study(network=network, norm=norm, max_rounds=30, validation_share=0.25, validate_every=5)
-
-    def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 23:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        train(plan, corpora, out=tmp_path / "killed", on_event=kill)
+    train_until_killed(23, plan, corpora, out=tmp_path / "killed")
     resumed = train(plan, corpora, out=tmp_path / "killed", resume=True)
     assert_same_bits(resumed, train(plan, corpora, at_once=False))
 

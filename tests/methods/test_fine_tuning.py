@@ -31,6 +31,7 @@ from fedtopics.networks.trained_encoder import (
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import SentenceEncoder
 from tests.helpers.bent import Reply, bend_replies
+from tests.helpers.federation import train_until_killed
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("sentence_transformers")
@@ -289,12 +290,7 @@ def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
 
 
 def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) -> None:
-    def stop(event: dict[str, Any]) -> None:
-        if event.get("event") == "round" and event["round"] == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trained(planned(folder), out=tmp_path / "run", on_event=stop)
+    train_until_killed(2, planned(folder), run=trained, out=tmp_path / "run")
     model = trained(planned(folder), out=tmp_path / "run", resume=True)
     assert all(np.array_equal(run.model.weights[name], w) for name, w in model.weights.items())
 

@@ -24,7 +24,7 @@ from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.federation import tokens_of
+from tests.helpers.federation import tokens_of, train_until_killed
 from tests.helpers.streams import ABC, DRIFT, SIZE, STEADY, THEMES, coming, documents, flda, stream
 
 pytest.importorskip("tomotopy")
@@ -143,13 +143,7 @@ def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
 def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     corpora, plan = stream(DRIFT), flda(coherence="documents", seed_topics=[["bread3", "bread4"]])
     whole, rounds = trained(plan, corpora)
-
-    def stop(event: dict[str, Any]) -> None:
-        if event["event"] == "round" and event["round"] == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(plan, corpora, out=tmp_path, on_event=stop)
+    train_until_killed(1, plan, corpora, out=tmp_path)
     model, rest = trained(plan, corpora, out=tmp_path, resume=True)
     # The event came before the checkpoint: the round is worked again, with the same documents.
     assert [event["round"] for event in rest] == [1, 2, 3]

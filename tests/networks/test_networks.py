@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.simulation import train
 from fedtopics.networks import NETWORKS, find_network, register
-from fedtopics.networks.base import Batch, Tensors
-from fedtopics.networks.neural import NeuralTopicModel
-from fedtopics.networks.topic_networks import ProdLDA
+from fedtopics.networks.base import Batch, NetworkSettings, Noise, Tensors, rows_of
+from fedtopics.networks.neural import NeuralTopicModel, batch_weights
+from fedtopics.networks.passes import (
+    ClientPass,
+    ServerPass,
+    autograd_leaves,
+    gradients,
+    run_through,
+)
+from fedtopics.networks.topic_networks import ProdLDA, Reconstruction
 from tests.helpers.federation import embedded, study, subjects
 
 
@@ -56,3 +65,128 @@ def test_weights_that_a_loss_does_not_use_stay(norm: str) -> None:
     for name in ("word_bias", "embedding_centres"):
         assert torch.equal(model.weights[name], start[name]), name
     assert not torch.equal(model.weights["beta_logits"], start["beta_logits"])
+
+
+# Compiled loops do what torch's operations do, and their derivatives what autograd finds
+
+
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
+DOCUMENTS, WORDS, TOPICS = 7, 101, 3  # no multiple of what a processor takes at once
+
+
+def inputs(dtype: torch.dtype, spread: float) -> tuple[list[Tensor], Batch]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (DOCUMENTS, TOPICS), (TOPICS, WORDS), (WORDS,)
+    drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    counts = np.random.default_rng(0).poisson(0.3, (DOCUMENTS, WORDS)).astype(np.float32)
+    return [(spread * tensor).to(dtype) for tensor in drawn], Batch.of(
+        sparse.csr_array(counts), None, dtype
+    )
+
+
+def both(tensors: list[Tensor], batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the loss and its gradients, of ours and of torch."""
+    results = []
+    for compiled in (True, False):
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        theta, topics, bias = leaves
+        if compiled:
+            memory = torch.empty(DOCUMENTS, WORDS, dtype=theta.dtype)
+            loss = Reconstruction.apply(theta, topics, bias, batch, memory)
+        else:
+            counts = torch.from_numpy(batch.counts.toarray())
+            loss = -(counts * torch.log_softmax(theta @ topics + bias, 1)).sum()
+        results.append([loss.detach(), *torch.autograd.grad(3 * loss, leaves)])
+    return results[0], results[1]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("spread", [1.0, 12.0])  # with 12, exp of most logits is 0 in float32
+def test_reconstruction_is_that_of_autograd(dtype: torch.dtype, spread: float) -> None:
+    ours, theirs = both(*inputs(dtype, spread))
+    for mine, other in zip(ours, theirs, strict=True):
+        largest = float(other.abs().max())
+        torch.testing.assert_close(mine, other, rtol=0, atol=TOLERANCE[dtype] * largest)
+
+
+def test_rows_of_several_bags_are_those_below_each_other() -> None:
+    rng = np.random.default_rng(0)
+    bags = [sparse.csr_array(rng.poisson(0.4, (n, WORDS)).astype(np.float32)) for n in (5, 9)]
+    rows = [np.array([4, 0, 4]), np.array([8, 2])]
+    found = rows_of(list(zip(bags, rows, strict=True)))
+    expected = np.vstack([bag.toarray()[own] for bag, own in zip(bags, rows, strict=True)])
+    np.testing.assert_array_equal(found.toarray(), expected)
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_noise_of_several_is_what_each_draws(dropout: float) -> None:
+    settings = NetworkSettings(n_components=TOPICS, dropout=dropout, dropout_theta=0.1)
+    network = ProdLDA(WORDS, settings)
+    both = network.draw((np.random.default_rng(1), 2), (np.random.default_rng(2), 3))
+    alone = [network.draw((np.random.default_rng(seed), n)) for seed, n in ((1, 2), (2, 3))]
+    for name, drawn in vars(both).items():
+        assert torch.equal(drawn, torch.cat([getattr(each, name) for each in alone]))
+    kept = both.keep_hidden.unique().tolist()
+    assert kept == pytest.approx([1.0] if dropout == 0 else [0.0, 1 / 0.7])
+
+
+# Passes cut where documents need each other: shapes of what crosses, and sums over clients
+
+
+SETTINGS = {"n_components": 3, "hidden": (5, 4)}
+
+
+def network(**settings: object) -> ProdLDA:
+    return ProdLDA(7, NetworkSettings(**(SETTINGS | settings)), torch.float64)
+
+
+def batches(cut: int) -> tuple[Batch, Batch, Batch]:
+    """Twelve documents, and the same dealt out to two clients."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(0.8, (12, 7)).astype(float)
+    noise = network().draw((rng, 12))
+
+    def part(rows: slice) -> Batch:
+        some = Noise(noise.normal[rows], noise.keep_hidden[rows], noise.keep_theta[rows])
+        return Batch.of(sparse.csr_array(counts[rows]), some, torch.float64)
+
+    return part(slice(None)), part(slice(cut)), part(slice(cut, None))
+
+
+@pytest.mark.parametrize("settings", [{}, {"layer_norm": True, "learn_prior": True}])
+@pytest.mark.parametrize("cut", [1, 6, 11])
+def test_two_clients_passes_add_up_to_that_of_the_union(
+    cut: int, settings: dict[str, object]
+) -> None:
+    model = network(**settings)
+    weights = model.initial_weights(0)
+    union, *parts = batches(cut)
+
+    used = autograd_leaves(batch_weights(model, weights, union))
+    loss, sums = run_through(model, used, union, None)
+    (expected,) = gradients([loss], None, [used])
+
+    server = ServerPass(model, weights)
+    mine = {n: w for n, w in weights.items() if n not in model.finish_weights}
+    clients = [ClientPass(model, mine, part) for part in parts]
+    shared: Tensors = {}
+    for number, stage in enumerate(model.stages):
+        total = sum((client.forward(number, shared) for client in clients), torch.zeros(()))
+        torch.testing.assert_close(total, sums[stage.name], rtol=1e-12, atol=1e-12)
+        shared = server.finish(number, total, 12.0)
+    losses, backs = zip(*(client.loss(shared) for client in clients), strict=True)
+    assert sum(losses) == pytest.approx(float(loss.detach()), rel=1e-12)
+    for number in reversed(range(len(model.stages))):
+        upstream = {name: backs[0][name] + backs[1][name] for name in backs[0]}
+        of_totals = server.backward(number, upstream)
+        backs = tuple(client.backward(number, of_totals) for client in clients)
+
+    found = dict(server.weight_gradients)
+    for name in clients[0].weight_gradients:
+        both = [client.weight_gradients[name] for client in clients]
+        # Of row weights it is the gradient of their product with the bag: a row a document.
+        found[name] = torch.cat(both) if name in model.row_weights else both[0] + both[1]
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-11)

@@ -15,7 +15,13 @@ from fedtopics import pki
 from fedtopics.errors import IdentityError, StudyError
 from fedtopics.pki import certificates
 from fedtopics.pki.names import check_client_name
-from tests.helpers.certificates import EXPIRED, HOSTS, handshake, later
+from tests.helpers.certificates import (
+    EXPIRED,
+    HOSTS,
+    PURPOSE,
+    handshake,
+    later,
+)
 
 # Reading an identity
 
@@ -134,3 +140,26 @@ def test_names_of_clients(authority: Path) -> None:
         with pytest.raises(StudyError, match="cannot name a client"):
             pki.request(authority / "own", name)
     assert not (authority / "own").exists()
+
+
+# Whom TLS trusts: Python's own, with its strictest checks
+
+
+def test_roles_cannot_be_exchanged(authority: Path) -> None:
+    for server, client in [("clients/north", "clients/north"), ("server", "server")]:
+        with pytest.raises(ssl.SSLCertVerificationError) as refused:
+            handshake(authority / server, authority / client)
+        assert refused.value.verify_code == PURPOSE
+
+
+def test_a_client_cannot_certify_others(authority: Path, tmp_path: Path) -> None:
+    north, forged = authority / "clients/north", tmp_path / "forged"
+    forged.mkdir()
+    shutil.copy(north / "client.crt", forged / "ca.crt")
+    shutil.copy(north / "client.key", forged / "ca.key")
+    south = pki.issue(forged, "south")
+    chain = (south / "client.crt").read_bytes() + (north / "client.crt").read_bytes()
+    (south / "client.crt").write_bytes(chain)
+    shutil.copy(authority / "ca.crt", south)
+    with pytest.raises(ssl.SSLCertVerificationError, match="invalid CA certificate"):
+        handshake(authority / "server", south)

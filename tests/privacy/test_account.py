@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,21 @@ import pyarrow as pa
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
+from numpy.typing import NDArray
+from scipy.stats import beta
 
-from fedtopics.errors import PolicyError, RunError
-from fedtopics.federation.policy import Policy
+from benchmarks.attacks import neighbours
+from fedtopics.errors import PolicyError, RunError, StudyError
+from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.simulation import train
 from fedtopics.methods.bounded import contributions
 from fedtopics.methods.bounded.contributions import counted_once
-from fedtopics.privacy import Budget, Privacy
-from fedtopics.privacy.accounting import Account, delta_of, mu_of, together
+from fedtopics.methods.core.plan import Secret
+from fedtopics.privacy import Budget, Noise, Privacy
+from fedtopics.privacy.accounting import ROUNDING, Account, delta_of, mu_of, together
 from fedtopics.text.corpus import Corpus
+from tests.helpers.bounded import BY_EMBEDDINGS, METHODS, install, planned, themed
 
 THREE = Privacy(epsilon=3)
 
@@ -154,3 +163,206 @@ def test_two_studies_that_begin_at_once(tmp_path: Path) -> None:
         other.charge("north", "second", "run", THREE, 4)
     other.charge("north", "second", "run", Privacy(epsilon=1), 4)
     assert [entry.study for entry in Account(one.path).entries] == ["first", "second"]
+
+
+# How much noise a budget asks for, by three accountants
+
+
+SHARES = {"words": 0.15, "mean": 0.02, "moments": 0.08, "first": 0.1, "second": 0.1, "last": 0.55}
+
+
+def spent(promised: Privacy, shares: dict[str, float]) -> float:
+    """The epsilon of all releases, by their privacy loss distributions (PLD)."""
+    accountant, budget = PLDAccountant(), Budget(promised, shares)
+    for release in shares:
+        accountant.compose(dp_event.GaussianDpEvent(budget.sigma(release)))
+    return float(accountant.get_epsilon(promised.delta * (1 - ROUNDING))) + ROUNDING
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
+def test_all_releases_come_to_epsilon(epsilon: float) -> None:
+    assert epsilon - 0.005 < spent(Privacy(epsilon=epsilon), SHARES) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
+def test_a_second_accountant_finds_no_less_than_it_and_little_more(epsilon: float) -> None:
+    """Renyi's bound is above the exact one, by a tenth or so."""
+    budget = Budget(Privacy(epsilon=epsilon), SHARES)
+    accountant = RdpAccountant()
+    for name in SHARES:
+        accountant.compose(dp_event.GaussianDpEvent(budget.sigma(name)))
+    assert epsilon - 0.005 < accountant.get_epsilon(1e-6) < 1.15 * epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-12), (0.1, 1e-3), (20.0, 1e-12)])
+def test_far_from_usual_both_accountants_agree(epsilon: float, delta: float) -> None:
+    """The closed form says how much noise there is, the distributions what it comes to."""
+    promised = Privacy(epsilon=epsilon, delta=delta)
+    assert spent(promised, {"words": 0.3, "last": 0.7}) == pytest.approx(epsilon, rel=1e-3)
+
+
+def test_an_exact_delta() -> None:
+    """Of mu 1 and epsilon 1, by hand: Phi(-1/2) - e Phi(-3/2)."""
+    assert delta_of(1.0, 1.0) == pytest.approx(0.12693673750664394, rel=1e-12)
+
+
+def test_noise_follows_from_the_share() -> None:
+    budget = Budget(Privacy(epsilon=3), SHARES)
+    ratio = budget.sigma("mean") / budget.sigma("moments")
+    assert ratio == pytest.approx(math.sqrt(0.08 / 0.02), rel=2e-3)
+    assert Budget(None, SHARES).sigma("mean") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("weights", "rounds", "found"),
+    [(106_132, 10, (224, 34, 0.67)), (20 * 2000, 2000, (1948, 292, 5.8))],
+)
+def test_a_bound_for_each_client_would_drown_updates(
+    weights: int, rounds: int, found: tuple[float, ...]
+) -> None:
+    """Noise of the mean update of 3, 20 and 1,000 clients, beside the longest update there is."""
+    budget = Budget(Privacy(epsilon=8), {f"round {i}": 1 / rounds for i in range(rounds)})
+    noise = budget.sigma("round 0") * math.sqrt(weights)
+    for clients, beside in zip((3, 20, 1000), found, strict=True):
+        assert noise / clients == pytest.approx(beside, rel=0.02)
+
+
+def test_shares_of_more_than_all() -> None:
+    with pytest.raises(StudyError, match=r"add up to 1\.1"):
+        Budget(Privacy(epsilon=3), {"words": 0.6, "last": 0.5})
+
+
+# What can be learned of one document, by trying: at most epsilon, and more where noise is less.
+# Two corpora differ by one document, the most that a document can be. All of a study's releases are
+# drawn of each, a hundred thousand times, with the noise of those clients that are enough. The best
+# guess of which corpus it was is by the document's direction; how often it is right bounds
+# epsilon from below, with confidence (Clopper and Pearson).
+# ``benchmarks/attacks/neighbours.py`` does it with whole studies, a hundred thousand times as well;
+# here are some of them.
+
+
+TIMES, DRAWN = 100_000, 500  # in so many calls, of different secrets
+CLIENTS = 3
+DELTA = 1e-3  # which so many draws can tell from 0
+CONFIDENCE = 1e-3
+SOUND_SHARES = {"words": 0.2, "histogram": 0.8}
+DOCUMENT = np.array([0.6, 0.8, 0.0])  # of length 1, as it is clipped to
+
+
+def released(
+    budget: Budget, document: NDArray[np.float64], less: float = 1.0
+) -> NDArray[np.float64]:
+    """Draw all releases, of what other documents come to and this one, many times."""
+    rows = TIMES // DRAWN
+    others = np.array([3.0, 1.0, 4.0])
+    found = []
+    for release in budget.shares:
+        totals = []
+        for number in range(DRAWN):
+            total = np.zeros((rows, len(others)))
+            for client in range(CLIENTS - CLIENTS // 3):
+                secret = Secret.from_seed(number, f"{client} {document.any()}")
+                own = others + document if client == 0 else others
+                noise = Noise(secret.derive, CLIENTS)
+                total += noise.added(np.tile(own, (rows, 1)), less * budget.sigma(release), release)
+            totals.append(total)
+        found.append(np.concatenate(totals) / budget.sigma(release))
+    return np.concatenate(found, axis=1)
+
+
+def least_epsilon(with_it: NDArray[np.float64], without: NDArray[np.float64]) -> float:
+    """Bound epsilon from below by how often a guess is right, and wrong."""
+    best = 0.0
+    for threshold in np.quantile(with_it, np.linspace(0.5, 0.9999, 40)):
+        right, wrong = (with_it > threshold).sum(), (without > threshold).sum()
+        surely = beta.ppf(CONFIDENCE, right, TIMES - right + 1)
+        at_most = beta.ppf(1 - CONFIDENCE, wrong + 1, TIMES - wrong)
+        best = max(best, np.log(max(surely - DELTA, 1e-12) / at_most))
+    return best
+
+
+def guessed(epsilon: float, less: float = 1.0) -> float:
+    budget = Budget(Privacy(epsilon=epsilon, delta=DELTA), SOUND_SHARES)
+    nothing = np.zeros_like(DOCUMENT)
+    sums: Mapping[bool, NDArray[np.float64]] = {
+        there: released(budget, DOCUMENT if there else nothing, less) for there in (True, False)
+    }
+    direction = np.concatenate([DOCUMENT / budget.sigma(name) for name in SOUND_SHARES])
+    return least_epsilon(sums[True] @ direction, sums[False] @ direction)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_nobody_learns_more_than_epsilon(epsilon: float) -> None:
+    """The attack is a good one: it finds more than half of what the theory allows."""
+    assert epsilon / 2 < guessed(epsilon) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0])
+def test_with_a_third_of_the_noise_more_is_learned(epsilon: float) -> None:
+    assert guessed(epsilon, less=1 / 3) > epsilon
+
+
+# Whole studies
+
+
+def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]]:
+    """How much likelier all sums of each study are with the document, by whether it was there."""
+    found = {}
+    for there in (True, False):
+        runs = [neighbours.run(case, there, number) for number in range(times)]
+        assert not any(refused for _, refused in runs)
+        found[there] = np.array([guess for guess, _ in runs])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    [("kmeans", 1.0), ("lda", 3.0), ("nmf", 3.0), ("discriminative", 1.0)],
+)
+def test_sums_of_a_study_say_no_more_of_a_document_than_the_accountant_allows(
+    name: str, epsilon: float
+) -> None:
+    """The logarithm of the ratio of likelihoods is normal, of a variance that is mu^2 at most."""
+    times = 60
+    found = guesses(neighbours.Case(name, epsilon), times)
+    most = mu_of(Privacy(epsilon=epsilon, delta=neighbours.DELTA)) ** 2
+    both = np.concatenate([found[True] - found[True].mean(), found[False] - found[False].mean()])
+    assert most / 2 < both.var() < most * (1 + 3 / np.sqrt(times))
+    apart = found[True].mean() - found[False].mean()
+    assert apart == pytest.approx(both.var(), abs=4 * np.sqrt(most / times))
+
+
+@pytest.mark.parametrize("name", BY_EMBEDDINGS)
+def test_too_little_noise_in_a_study_is_noticed(name: str) -> None:
+    case = neighbours.Case(name, 1.0, 0.1)
+    rows = [
+        {"there": there, "times": 60,
+         "above": (each > levels).sum(1), "below": (each < -levels).sum(1)}
+        for levels in [neighbours.thresholds(1.0)[:, None]]
+        for there, each in guesses(case, 60).items()
+    ]  # fmt: skip
+    assert neighbours.least_epsilon(rows) > 1.0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_all_noise_of_a_study_comes_to_what_it_promises(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is drawn in a run is composed by `dp-accounting`; nothing of it is drawn twice."""
+    install(monkeypatch)
+    drawn: list[tuple[str, float]] = []
+    added = Noise.added
+
+    def noting(noise: Noise, values: Any, sigma: float, purpose: str, *numbers: int) -> Any:
+        drawn.append((purpose, sigma))
+        return added(noise, values, sigma, purpose, *numbers)
+
+    monkeypatch.setattr(Noise, "added", noting)
+    corpora = {"alone": themed(9000)}
+    plan = planned(name, 5).model_copy(update={"secure": False})
+    train(plan, corpora, policies={"alone": OPEN_POLICY}, at_once=False)
+    assert len({purpose for purpose, _ in drawn}) == len(drawn)
+    accountant = PLDAccountant()
+    for _, sigma in drawn:
+        accountant.compose(dp_event.GaussianDpEvent(sigma))
+    assert 4.99 < accountant.get_epsilon(1e-6) <= 5

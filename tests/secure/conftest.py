@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fedtopics.engines import decisions, node
+from fedtopics.engines import adder, decisions, node
 from tests.helpers.masked import Clients
 
 
@@ -19,3 +19,9 @@ def clients() -> Iterator[Clients]:
     found = Clients()
     yield found
     found.kill()
+
+
+@pytest.fixture
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up a client whose connection breaks at once."""
+    monkeypatch.setattr(adder, "GRACE", 0.0)

@@ -9,7 +9,7 @@ from fedtopics.secure.check import challenge, digest, products
 from fedtopics.secure.field import PRIME, Residues, add
 
 CONTEXT = b"study, run, exchange 7"
-SIZE = 1000
+CHECKED_SIZE = 1000
 NAMES = ["north", "south", "west"]
 
 
@@ -21,12 +21,12 @@ def product(seed: bytes, values: Residues) -> int:
 @pytest.fixture
 def masked() -> dict[str, Residues]:
     rng = np.random.default_rng(3)
-    return {name: rng.integers(0, PRIME, SIZE, np.uint64) for name in NAMES}
+    return {name: rng.integers(0, PRIME, CHECKED_SIZE, np.uint64) for name in NAMES}
 
 
 @pytest.fixture
 def total(masked: dict[str, Residues]) -> Residues:
-    result = np.zeros(SIZE, np.uint64)
+    result = np.zeros(CHECKED_SIZE, np.uint64)
     for values in masked.values():
         add(result, values)
     return result
@@ -47,7 +47,7 @@ def test_the_sum_passes(masked: dict[str, Residues], total: Residues) -> None:
 
 
 @pytest.mark.parametrize("change", [1, PRIME - 1, 1 << 32, 1 << 60])
-@pytest.mark.parametrize("place", [0, 500, SIZE - 1])
+@pytest.mark.parametrize("place", [0, 500, CHECKED_SIZE - 1])
 def test_one_false_number(
     masked: dict[str, Residues], total: Residues, place: int, change: int
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fedtopics.engines import adder
 from fedtopics.methods.core.aggregation import Payload
 from fedtopics.secure.said import ADDED, AGREED, CHECKED, COMMITTED, OPENED, PREPARED, RECOVERED
 from tests.helpers.background import KilledError, until
@@ -23,12 +22,6 @@ from tests.helpers.masked import (
 from tests.helpers.masked_adder import DRAWN, WHOLE, Adder
 
 COUNTED = OPENED, RECOVERED  # who is lost then is in the sum
-
-
-@pytest.fixture
-def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client whose connection breaks is given up at once."""
-    monkeypatch.setattr(adder, "GRACE", 0.0)
 
 
 def lost_cases() -> Iterator[tuple[str, dict[str, str]]]:

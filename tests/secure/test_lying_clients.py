@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines import adder
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Payload
 from fedtopics.secure.field import PRIME
@@ -27,13 +26,10 @@ from tests.helpers.background import KilledError
 from tests.helpers.masked import ALL, NAMES, Client, assert_total, masked, sends_noise
 from tests.helpers.masked_rounds import Rounds
 
+pytestmark = pytest.mark.usefixtures("no_grace")
+
 OTHER = KeyPair(bytes(31) + b"1").public
 Odd = Mapping[str, Mapping[str, Any]]
-
-
-@pytest.fixture(autouse=True)
-def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adder, "GRACE", 0.0)
 
 
 def says(stage: str, **parts: Callable[[bytes], bytes]) -> dict[str, Any]:

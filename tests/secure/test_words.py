@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines import adder
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.local import LocalClients
 from fedtopics.engines.messages import Message
@@ -225,12 +224,6 @@ def test_who_adds_hears_the_agreed_words_alone() -> None:
 
 
 # Who is lost
-
-
-@pytest.fixture
-def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client whose connection breaks is given up at once."""
-    monkeypatch.setattr(adder, "GRACE", 0.0)
 
 
 def dies(stage: str, time: int = 1) -> dict[str, Any]:
