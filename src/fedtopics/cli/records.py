@@ -78,9 +78,7 @@ def ledger(run: Path, as_json: bool) -> None:
     if as_json:
         print_json(summaries)
         return
-    if seen := ", ".join(
-        client for client, path in paths.items() if kept.has(path, "masked", False)
-    ):
+    if seen := ", ".join(n for n, path in paths.items() if kept.has(path, "masked", False)):
         say(f"Replies of {seen} were not masked: whoever added saw each one.\n")
     for client, rows in summaries.items():
         print_ledger(client, rows)
@@ -89,9 +87,7 @@ def ledger(run: Path, as_json: bool) -> None:
         "largest reply. totals: of the clients' replies, as they came.\nThe ledger file has each "
         "reply's time, fields, shapes and SHA-256, and that of what it was computed from.\n"
     )
-    if seeded := ", ".join(
-        client for client, path in paths.items() if kept.has(path, "secret", kept.SEEDED)
-    ):
+    if seeded := ", ".join(n for n, p in paths.items() if kept.has(p, "secret", kept.SEEDED)):
         say(
             f"Draws of {seeded} followed from the study's seed (--secret-from-seed), which all "
             "participants know: for tests and demonstrations alone.\n"

@@ -52,7 +52,7 @@ class Door:
         """
         digest = digest_of(payload) if self._ledger.is_kept else ""
         self._admit(function, payload, digest, moment)
-        reply = self._execute(function, payload, moment)
+        reply = self.repeat(function, payload, moment)
         self._let_out(function, payload, digest, moment, reply)
         return reply
 
@@ -90,9 +90,14 @@ class Door:
         self._check_moment(function, digest, moment)
         self._write(function, payload, digest, moment, reply)
 
-    def repeat(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any] | None:
-        """Execute a function for the state that it leaves; its reply does not leave."""
-        return self._execute(function, payload, moment)
+    def repeat(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
+        """Execute a function for the state that it leaves; its reply does not leave by this."""
+        self._client.attempt = moment.attempt
+        try:
+            reply: dict[str, Any] = getattr(self._client, function)(**payload)
+        except DataError as error:
+            raise DataError(f"Client {self.client!r}: {error}") from None
+        return reply
 
     def check_members(self, members: Sequence[str]) -> None:
         """Refuse to be added up with so few clients; see `Policy.check_members`."""
@@ -109,14 +114,6 @@ class Door:
     def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
         """Write down what came for a call: the digest of it and all before, and its bytes."""
         self._ledger.came(moment, function, digest.hex(), size)
-
-    def _execute(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
-        self._client.attempt = moment.attempt
-        try:
-            reply: dict[str, Any] = getattr(self._client, function)(**payload)
-        except DataError as error:
-            raise DataError(f"Client {self.client!r}: {error}") from None
-        return reply
 
     def _check_moment(self, function: str, digest: str, moment: Moment) -> None:
         last = self._ledger.last

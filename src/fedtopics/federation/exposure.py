@@ -69,8 +69,16 @@ class Exposure:
     @property
     def verdicts(self) -> dict[str, str]:
         """What could be learned by who has all that is shown, and the strongest attack known."""
+        privacy = self.study.privacy
+        there = "yes, better than by chance: there is no noise, and the model remembers"
+        if privacy is not None:
+            epsilon = together([privacy])  # for a document, where the study protects authors
+            there = (
+                f"hardly: by at most a factor of {np.exp(epsilon):,.3g} (epsilon {epsilon:.3g}) "
+                f"more likely than without it, but for cases of probability {privacy.delta:g}"
+            )
         return {
-            "whether a document was there": _membership(self.study),
+            "whether a document was there": there,
             "which words a single document has": _words(self.study, self.documents),
             "what one client's documents add up to": (
                 "no: sums are masked, and of at least three clients" if self.study.masked else
@@ -163,16 +171,6 @@ def _size(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(_size, value))
     return len(value if isinstance(value, bytes) else str(value).encode())
-
-
-def _membership(study: Study) -> str:
-    if study.privacy is not None:
-        epsilon = together([study.privacy])  # for a document, where the study protects authors
-        return (
-            f"hardly: by at most a factor of {np.exp(epsilon):,.3g} (epsilon {epsilon:.3g}) more "
-            f"likely than without it, but for cases of probability {study.privacy.delta:g}"
-        )
-    return "yes, better than by chance: there is no noise, and the model remembers"
 
 
 def _words(study: Study, documents: int | None) -> str:

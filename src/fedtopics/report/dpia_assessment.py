@@ -206,12 +206,8 @@ def _plan(records: Records) -> Parts:
 
 
 def _files(records: Records) -> list[list[str]]:
-    whose = {
-        "study.toml": "all participants and the server",
-        "model": "all participants and the server",
-    }
-    if not records.has_server:
-        whose = dict.fromkeys(whose, "all participants")
+    everybody = "all participants" + (" and the server" if records.has_server else "")
+    whose = dict.fromkeys(("study.toml", "model"), everybody)
     files = TABLES["files"]["server" if records.place == "server" else "client"]
     files = files | ({"model": NOISY_MODEL} if records.private else {})
     holder = "the server" if records.place == "server" else "each participant its own"

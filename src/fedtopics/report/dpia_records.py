@@ -47,21 +47,18 @@ class Records:
         """
         if place.is_file():
             records = cls(place.parent, Study.read(place), "study", [])
+        elif not (place / "study.toml").is_file():
+            raise RunError(f"There is no study.toml in {place}; name a run's folder, or a study.")
         else:
-            records = cls._of_run(place)
+            found = [LedgerFacts.read(path) for path in find_ledgers(place).values()]
+            ledgers = [facts for facts in found if facts.began_line]
+            study = Study.read(place / "study.toml")
+            records = cls(place, study, place_of(place, ran=True), ledgers)
         usual = records.folder / AUDIT
         audit = audit or (usual if usual.exists() else None)
         if audit is None:
             return records
         return replace(records, audit=Audit.read(audit, records.study.fingerprint))
-
-    @classmethod
-    def _of_run(cls, place: Path) -> Records:
-        if not (place / "study.toml").is_file():
-            raise RunError(f"There is no study.toml in {place}; name a run's folder, or a study.")
-        found = [LedgerFacts.read(path) for path in find_ledgers(place).values()]
-        ledgers = [facts for facts in found if facts.began_line]
-        return cls(place, Study.read(place / "study.toml"), place_of(place, ran=True), ledgers)
 
     @property
     def cited(self) -> str:

@@ -44,6 +44,7 @@ MASKED = (
     "here of each client."
 )
 CLEAR = "What all saw of each client, in the clear: {}."
+KEPT = "round", "loss", "documents", "bytes", "seconds"  # of a round
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
 
@@ -102,7 +103,16 @@ def _of_model(model: TopicModel) -> Summary:
         "tree": model.hierarchy(),
         "reading": _reading(model),
         "positions": figures.positions(model.beta).tolist(),
-        "over_rounds": _over_rounds(model.info.get("history", [])),
+        "over_rounds": [  # which topics each round of F-LDA had, which were new and vanished
+            {
+                "round": entry["round"],
+                "documents": entry["documents"],
+                "topics": len(entry["topics"]),
+                "new": [topic["words"] for topic in entry["topics"] if topic["id"] in entry["new"]],
+                "vanished": [topic["words"] for topic in entry["vanished"]],
+            }
+            for entry in model.info.get("history", [])[-SHOWN_ROUNDS:]
+        ],
         "scores": findings.scores_of(model),
         "clusters": _clusters(model) if model.shows_clusters else None,
         "versions": _versions(),
@@ -117,7 +127,11 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
         "facts": header.facts(model, run),
         "policy": policy.described(model.info.get("masked") is False) if policy else "",
         "about": list(About(**run.study.get("about", {})).rows()),
-        "rounds": _rounds(run),
+        "rounds": [
+            {name: event[name] for name in KEPT if isinstance(event.get(name), (int, float))}
+            | ({"clients": len(event["clients"])} if "clients" in event else {})
+            for event in run.rounds
+        ],
         "absences": [
             row | {"client": model.called(row["client"]), "rounds": ranges(row["rounds"])}
             for row in run.absences
@@ -226,15 +240,6 @@ def _clusters(model: TopicModel) -> dict[str, Any]:
     return {"sizes": sizes, "unclear": {model.called(name): share for name, share in shares}}
 
 
-def _rounds(run: RunFacts) -> list[dict[str, Any]]:
-    kept = ("round", "loss", "documents", "bytes", "seconds")
-    return [
-        {name: event[name] for name in kept if isinstance(event.get(name), (int, float))}
-        | ({"clients": len(event["clients"])} if "clients" in event else {})
-        for event in run.rounds
-    ]
-
-
 def ranges(numbers: Sequence[int]) -> str:
     """Write numbers that grow as ranges: 3 to 5, 7."""
     runs: list[list[int]] = []
@@ -244,20 +249,6 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{run[0]:,}" + (f" to {run[-1]:,}" if run[1:] else "") for run in runs)
-
-
-def _over_rounds(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return which topics each round of F-LDA had, and which were new and vanished."""
-    return [
-        {
-            "round": entry["round"],
-            "documents": entry["documents"],
-            "topics": len(entry["topics"]),
-            "new": [topic["words"] for topic in entry["topics"] if topic["id"] in entry["new"]],
-            "vanished": [topic["words"] for topic in entry["vanished"]],
-        }
-        for entry in history[-SHOWN_ROUNDS:]
-    ]
 
 
 def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
