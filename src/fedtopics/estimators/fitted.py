@@ -34,6 +34,11 @@ from fedtopics.text.corpus import Corpus
 
 FILE = "estimator.json"
 HERE = "fedtopics.estimators"  # whose estimators are found by their names
+HIERARCHY = {  # columns of `hierarchical_topics`, and what they are of
+    "Parent_ID": "parent", "Parent_Name": "name", "Topics": "topics", "Child_Left_ID": "left",
+    "Child_Left_Name": "left name", "Child_Right_ID": "right", "Child_Right_Name": "right name",
+    "Distance": "distance",
+}  # fmt: skip
 NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # what is no plain value
 
 
@@ -151,21 +156,8 @@ class FittedTopics:
         """
         rows, names = self._fitted().hierarchy(), _names(self._fitted())
         names |= {row["parent"]: row["name"] for row in rows}
-        sides = [
-            (row["left"], names[row["left"]], row["right"], names[row["right"]]) for row in rows
-        ]
-        return data_frame(
-            {
-                "Parent_ID": [row["parent"] for row in rows],
-                "Parent_Name": [row["name"] for row in rows],
-                "Topics": [row["topics"] for row in rows],
-                "Child_Left_ID": [side[0] for side in sides],
-                "Child_Left_Name": [side[1] for side in sides],
-                "Child_Right_ID": [side[2] for side in sides],
-                "Child_Right_Name": [side[3] for side in sides],
-                "Distance": [row["distance"] for row in rows],
-            }
-        )
+        sides = ({f"{side} name": names[row[side]] for side in ("left", "right")} for row in rows)
+        return _table([row | named for row, named in zip(rows, sides, strict=True)], HIERARCHY)
 
     def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
@@ -309,21 +301,20 @@ def _names(model: TopicModel) -> dict[int, str]:
     return {row["topic"]: row["name"] for row in model.get_topic_info()}
 
 
+def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Any:
+    """Return a DataFrame of what each row has by the key of a column, also of no rows."""
+    return data_frame({name: [row[key] for row in rows] for name, key in columns.items()})
+
+
 def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     """Return a DataFrame of topics in groups of documents."""
     names, words = _names(model), [", ".join(topic) for topic in model.topics(5)]
-    frame = data_frame(
-        {
-            "Topic": [row["topic"] for row in found.rows],
-            "Words": [words[row["topic"]] for row in found.rows],
-            "Frequency": [row["count"] for row in found.rows],
-            title: [row[group] for row in found.rows],
-            "Name": [names[row["topic"]] for row in found.rows],
-            "Share": [row["share"] for row in found.rows],
-            "Documents": [row["documents"] for row in found.rows],
-            "Clients": [row["clients"] for row in found.rows],
-        }
-    )
+    named = [
+        row | {"name": names[row["topic"]], "words": words[row["topic"]]} for row in found.rows
+    ]
+    columns = {"Topic": "topic", "Words": "words", "Frequency": "count", title: group}
+    more = {"Name": "name", "Share": "share", "Documents": "documents", "Clients": "clients"}
+    frame = _table(named, columns | more)
     frame.attrs |= {"without": found.without, "few": found.few, "unknown": found.unknown}
     return frame
 
