@@ -91,13 +91,7 @@ def synthetic_lda(
     >>> drawn.beta.shape, drawn.topics["client1"].tolist()
     ((4, 30), [0, 1, 3])
     """
-    private, rest = divmod(n_topics - shared_topics, n_clients)  # topics of each client alone
-    if rest or not 0 <= shared_topics <= n_topics:
-        raise StudyError(
-            f"{n_topics} topics of which {shared_topics} are shared leave "
-            f"{n_topics - shared_topics}, which {n_clients} clients cannot have in equal parts; "
-            "change shared_topics."
-        )
+    private = _private_topics(n_clients, n_topics, shared_topics)
     rng = np.random.default_rng(seed)
     words = tuple(f"term{number}" for number in range(n_words))
     beta = rng.dirichlet(np.full(n_words, eta), n_topics)
@@ -110,6 +104,18 @@ def synthetic_lda(
         training[name] = _draw(rng, beta, prior, n_documents, lengths, words)
         validation[name] = _draw(rng, beta, prior, n_validation, lengths, words)
     return SyntheticClients(words, beta, training, validation, topics)
+
+
+def _private_topics(n_clients: int, n_topics: int, shared_topics: int) -> int:
+    """Return how many topics each client has alone."""
+    private, rest = divmod(n_topics - shared_topics, n_clients)
+    if rest or not 0 <= shared_topics <= n_topics:
+        raise StudyError(
+            f"{n_topics} topics of which {shared_topics} are shared leave "
+            f"{n_topics - shared_topics}, which {n_clients} clients cannot have in equal parts; "
+            "change shared_topics."
+        )
+    return private
 
 
 def _draw(

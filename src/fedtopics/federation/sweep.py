@@ -87,7 +87,6 @@ def sweep(
     ----------
     study : Study
     topics : iterable of int
-        Numbers of topics.
     seeds : int
         How many seeds each is trained with, from the study's on.
     out : path
@@ -97,8 +96,7 @@ def sweep(
     policies : mapping of client name to Policy, optional
         By default those that the study names, or else the default policy.
     on_event : function, optional
-        Called with {"event": "model", "name", "done", "models"} before each training, and with the
-        events of training.
+        Called with each event of training, and before each with "model": "name", "done", "models".
 
     Returns
     -------
@@ -120,21 +118,20 @@ def sweep(
         )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
     sources = study.corpora() if corpora is None else corpora_by_name(corpora)
-    rules = policies_of(study, sources, policies)
-    rows, folder = _train_all(study, sources, rules, tasks, Path(out), on_event)
+    rows, folder = _train_all(study, sources, policies, tasks, Path(out), on_event)
     places = {n: [folder / _name(task) for task in tasks if task[0] == n] for n in numbers}
     return summarise(rows, {number: _stability(models) for number, models in places.items()})
 
 
 def _train_all(
-    study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy],
+    study: Study, documents: Mapping[str, Corpus], given: Mapping[str, Policy] | None,
     tasks: Sequence[Task], out: Path, on_event: OnEvent,
 ) -> tuple[list[dict[str, Any]], Path]:  # fmt: skip
     """Train what is not trained yet; return all rows, and the folder of the models.
 
     Studies that differ in anything that a model depends on have rows and folders of their own.
     """
-    study = study.with_clients(documents)
+    policies, study = policies_of(study, documents, given), study.with_clients(documents)
     clients = {
         name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
         for name, corpus in documents.items()
