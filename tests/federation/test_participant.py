@@ -207,7 +207,7 @@ ABOUT = {
     "retention": "until the end of 2028",
     "contact": "archive@example.org",
 }
-ABOUT = {name: Corpus.of(["oak elm fir"] * 30) for name in ("north", "south")}
+ARCHIVES = {name: Corpus.of(["oak elm fir"] * 30) for name in ("north", "south")}
 
 
 def about(**changes: Any) -> Study:
@@ -266,10 +266,10 @@ def test_what_it_cannot_say(name: str, value: Any) -> None:
 
 
 def test_who_has_begun_notices_another_purpose(tmp_path: Path) -> None:
-    train(about(), ABOUT, out=tmp_path / "run")
+    train(about(), ARCHIVES, out=tmp_path / "run")
     with pytest.raises(RunError, match=r"resume with the study\.toml in the run's folder"):
-        train(about(purpose="Another"), ABOUT, out=tmp_path / "run", resume=True)
-    part = Participation("north", ABOUT["north"], OPEN_POLICY, tmp_path / "north")
+        train(about(purpose="Another"), ARCHIVES, out=tmp_path / "run", resume=True)
+    part = Participation("north", ARCHIVES["north"], OPEN_POLICY, tmp_path / "north")
     part.consider(about(), b"run")
     part.close()
     for another in (about(purpose="Another"), about(recipients=[])):
