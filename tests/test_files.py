@@ -38,7 +38,7 @@ from fedtopics.files import (
     write_durably,
 )
 from fedtopics.methods.flda.labelled_pairs import read_pairs
-from fedtopics.model.folder import read_labels
+from fedtopics.model.labels import read_labels
 from fedtopics.model.search import read_terms
 from fedtopics.pki.files import read_certificate
 from fedtopics.privacy.accounting import Account

@@ -64,7 +64,7 @@ def test_counts_need_their_words_where_the_model_has_others(tmp_path: Path) -> N
     loaded = TopicEstimator.load(fitted.save(tmp_path))
     assert (loaded.transform(counts, words=words) == fitted.transform(counts)).all()
     for model in (loaded, NMF(2, max_rounds=3).fit(TEXTS)):
-        with pytest.raises(DataError, match="counts of words that the model does not know; give"):
+        with pytest.raises(DataError, match="none of the words of these counts; give"):
             model.transform(counts)
 
 

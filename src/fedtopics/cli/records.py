@@ -228,7 +228,8 @@ def write_beside(run: Path, quiet: bool = False) -> None:
 
 def keep_labels(run: Path, labels: Path) -> None:
     """Give the model of a run the names of topics that a file has."""
-    from fedtopics.model.folder import model_folder, read_labels, write_labels
+    from fedtopics.model.folder import model_folder, write_labels
+    from fedtopics.model.labels import read_labels
     from fedtopics.model.topic_model import TopicModel
 
     if not labels.is_file():

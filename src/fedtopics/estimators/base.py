@@ -25,7 +25,7 @@ from fedtopics.federation.study import Study
 from fedtopics.inference import Readout
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.core.plan import WarmStart
-from fedtopics.model.folder import checked_names
+from fedtopics.model.labels import checked_names
 from fedtopics.text.checks import language_sentence
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -319,15 +319,14 @@ class TopicEstimator(
 
     def _corpus(self, documents: Any, words: Words = None, text: str | None = None) -> Corpus:
         """Return documents as those that the model was fitted to."""
-        if text is None and hasattr(self, "text_column_"):
-            text = self.text_column_ if inputs.has_column(documents, self.text_column_) else None
+        usual = getattr(self, "text_column_", None)
+        text = usual if text is None and inputs.has_column(documents, usual) else text
         columns = columns_of(documents, words)
         if columns is not None and words is None:
             columns = getattr(self, "counted_words_", columns)
             if not {*columns} & {*self._fitted().vocabulary.words}:  # as after load
                 raise DataError(
-                    "The documents are counts of words that the model does not know; give the word "
-                    "of each column, as in words=vectorizer.get_feature_names_out()."
+                    "The model knows none of the words of these counts; give them as words=..."
                 )
         return corpus_of(documents, columns, self._analyser(self._fitted().text), text)
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
@@ -20,21 +19,20 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from typing_extensions import TypedDict
 
-from fedtopics.errors import ModelError, StudyError, check_keys, nearest
+from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
-from fedtopics.harmless import as_json, is_flooded, is_seen, sentence, visible
+from fedtopics.harmless import as_json, is_flooded, sentence, visible
 from fedtopics.inference import Inference, Layout, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
-from fedtopics.model.labels import LONGEST_LABEL
+from fedtopics.model.labels import LONGEST_LABEL, checked_names, read_labels, refuse_closed
 from fedtopics.model.over_time import Unit
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
 from fedtopics.pki.names import check_client_name
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
-from fedtopics.text.words import composed
 
 FORMAT = 3
 UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # of its files
@@ -153,20 +151,13 @@ def read_model(folder: Path) -> dict[str, Any]:
     except ModelError:
         raise
     except _DAMAGES as error:
-        _refuse_closed(error, folder)
+        refuse_closed(error, folder)
         raise ModelError(
             f"The model in {folder} is damaged or incomplete; copy it again."
         ) from None
     n_topics = fields["inference"].settings.n_components
     labels, suggested = read_labels(folder / "topics.json", n_topics)
     return fields | {"labels": labels, "suggested": suggested}
-
-
-def _refuse_closed(error: Exception, path: Path) -> None:
-    """Say that what cannot be opened is so: it need not be damaged."""
-    if isinstance(error, OSError) and error.strerror and not isinstance(error, FileNotFoundError):
-        where = error.filename or path
-        raise ModelError(f"{where} cannot be opened: {error.strerror}.") from None
 
 
 def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
@@ -242,102 +233,6 @@ def _fit(
     return beta.shape == word_sums.shape and bool(np.isfinite(beta).all())
 
 
-def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[int]]:
-    """Return the labels in a ``topics.json``, which people edit; none if there is no such file.
-
-    With them, of which topics they are as they were suggested.
-    """
-    try:
-        rows = json.loads(read_text(path, "utf-8-sig"))  # editors may write the mark
-    except FileNotFoundError:
-        return {}, frozenset()
-    except json.JSONDecodeError as error:
-        raise ModelError(
-            f"{path} is no JSON from line {error.lineno} on; mend it, or delete it, which loses "
-            "the labels of topics and nothing else."
-        ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        _refuse_closed(error, path)
-        rows = None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ModelError(
-            f"{path} cannot be read as a list of topics; mend it, or delete it, which loses the "
-            "labels of topics and nothing else."
-        )
-    labels: dict[int, str] = {}
-    suggested: set[int] = set()
-    for place, row in enumerate(rows, 1):
-        read = {"topic", "label"}
-        if misspelt := [key for key in row.keys() - read if "?" in nearest(key, read)]:
-            what = f"Row {place} of {path} has a key {misspelt[0]!r:.40}"
-            raise ModelError(f"{what}; {nearest(misspelt[0], read)}")
-        topic = row.get("topic")
-        if not _is_topic(topic, n_topics):
-            raise ModelError(
-                f"Row {place} of {path} is of no topic of the model; give its topic a number from "
-                f"0 to {n_topics - 1}, or delete the row."
-            )
-        if topic in labels:
-            raise ModelError(f"{path} has two rows of topic {topic}; delete one of them.")
-        try:
-            labels[topic] = _line(row.get("label", ""), f"label of topic {topic}")
-        except StudyError as error:
-            raise ModelError(f"{path} cannot be used: {error}") from None
-        if labels[topic] and row.get("suggested") == labels[topic]:
-            suggested.add(topic)
-    return _tidy(labels), frozenset(suggested)
-
-
-def checked_labels(
-    before: Mapping[int, str], labels: Mapping[Any, Any], n_topics: int
-) -> dict[int, str]:
-    """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
-    check_keys(labels, labels, "topic")
-    for topic in labels:
-        if not _is_topic(topic, n_topics):
-            raise StudyError(
-                f"There is no topic {topic!r} to label; the model has topics 0 to {n_topics - 1}."
-            )
-    new = {int(k): _line(label, f"label of topic {k}") for k, label in labels.items()}
-    return _tidy({**before, **new})
-
-
-def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[str, str]:
-    """Return what people call a model's clients, without empty names; refuse unfit ones."""
-    check_keys(names, clients, "client")
-    named = {client: _line(name, f"name of client {client}") for client, name in names.items()}
-    named = {client: name for client, name in named.items() if name not in ("", client)}
-    called = [named.get(client, client) for client in clients]
-    if len(set(called)) < len(called):
-        raise StudyError("Two clients have the same name; give each one of its own.")
-    return named
-
-
-def _is_topic(topic: Any, n_topics: int) -> bool:
-    is_number = isinstance(topic, Integral) and not isinstance(topic, bool)
-    return is_number and 0 <= int(topic) < n_topics
-
-
-def _line(given: Any, what: str) -> str:
-    """Return a short line that prints; StudyError if it is none."""
-    if not isinstance(given, str):
-        raise StudyError(f'The {what} is no text; put it in quotes, or give "" for none.')
-    text = str(given).strip()
-    if len(text) > LONGEST_LABEL:
-        raise StudyError(
-            f"The {what} has {len(text)} characters; shorten it to at most {LONGEST_LABEL}."
-        )
-    for character in text:
-        if not is_seen(character):
-            raise StudyError(
-                f"The {what} holds a control character (U+{ord(character):04X}); write it in one "
-                "line, without tabs."
-            )
-    if is_flooded(text):
-        raise StudyError(f"The {what} has marks on no letter, or too many on one; take them out.")
-    return composed(text)
-
-
 def _check_texts(config: Mapping[str, Any]) -> None:
     """Refuse names of clients that are none, and texts that are no words or short lines."""
     for client in config["shares"].keys() | config["documents"].keys():
@@ -360,10 +255,6 @@ def _texts(content: Any) -> Iterator[str]:
             left += [*each, *each.values()]
         elif isinstance(each, list):
             left += each
-
-
-def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
-    return {topic: labels[topic] for topic in sorted(labels) if labels[topic]}
 
 
 def _layout(weights: Weights) -> Layout:
@@ -405,5 +296,5 @@ def _read(path: Path) -> Any:
             raise ValueError
         return content
     except (OSError, ValueError, RecursionError) as error:
-        _refuse_closed(error, path)
+        refuse_closed(error, path)
         raise ModelError(f"{path} is missing or damaged; copy the model's folder again.") from None

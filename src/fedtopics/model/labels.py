@@ -6,19 +6,25 @@ the place of a label that somebody gave.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedtopics.errors import ModelError, StudyError, check_keys, nearest
+from fedtopics.files import read_text
+from fedtopics.harmless import is_flooded, is_seen
 from fedtopics.model.finding import Finder
 from fedtopics.model.search import is_form
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
-from fedtopics.text.words import WITHIN, normal
+from fedtopics.text.words import WITHIN, composed, normal
 
 WORDS, PARTS = 10, 3  # of a topic that are looked at; of a label
 LONGEST_LABEL = 100  # characters
@@ -147,3 +153,110 @@ def _ranked(counts: Counter[Phrase]) -> list[Phrase]:
     """Return phrases by their count; three words before two that have 1.4 times as many."""
     weight = {phrase: count * 2 ** (len(phrase) / 2) for phrase, count in counts.items()}
     return sorted(counts, key=lambda phrase: (-weight[phrase], phrase))
+
+
+def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[int]]:
+    """Return the labels in a ``topics.json``, which people edit; none if there is no such file.
+
+    With them, of which topics they are as they were suggested.
+    """
+    try:
+        rows = json.loads(read_text(path, "utf-8-sig"))  # editors may write the mark
+    except FileNotFoundError:
+        return {}, frozenset()
+    except json.JSONDecodeError as error:
+        raise ModelError(
+            f"{path} is no JSON from line {error.lineno} on; mend it, or delete it, which loses "
+            "the labels of topics and nothing else."
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        refuse_closed(error, path)
+        rows = None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ModelError(
+            f"{path} cannot be read as a list of topics; mend it, or delete it, which loses the "
+            "labels of topics and nothing else."
+        )
+    labels: dict[int, str] = {}
+    suggested: set[int] = set()
+    for place, row in enumerate(rows, 1):
+        read = {"topic", "label"}
+        if misspelt := [key for key in row.keys() - read if "?" in nearest(key, read)]:
+            what = f"Row {place} of {path} has a key {misspelt[0]!r:.40}"
+            raise ModelError(f"{what}; {nearest(misspelt[0], read)}")
+        topic = row.get("topic")
+        if not _is_topic(topic, n_topics):
+            raise ModelError(
+                f"Row {place} of {path} is of no topic of the model; give its topic a number from "
+                f"0 to {n_topics - 1}, or delete the row."
+            )
+        if topic in labels:
+            raise ModelError(f"{path} has two rows of topic {topic}; delete one of them.")
+        try:
+            labels[topic] = _line(row.get("label", ""), f"label of topic {topic}")
+        except StudyError as error:
+            raise ModelError(f"{path} cannot be used: {error}") from None
+        if labels[topic] and row.get("suggested") == labels[topic]:
+            suggested.add(topic)
+    return _tidy(labels), frozenset(suggested)
+
+
+def checked_labels(
+    before: Mapping[int, str], labels: Mapping[Any, Any], n_topics: int
+) -> dict[int, str]:
+    """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
+    check_keys(labels, labels, "topic")
+    for topic in labels:
+        if not _is_topic(topic, n_topics):
+            raise StudyError(
+                f"There is no topic {topic!r} to label; the model has topics 0 to {n_topics - 1}."
+            )
+    new = {int(k): _line(label, f"label of topic {k}") for k, label in labels.items()}
+    return _tidy({**before, **new})
+
+
+def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[str, str]:
+    """Return what people call a model's clients, without empty names; refuse unfit ones."""
+    check_keys(names, clients, "client")
+    named = {client: _line(name, f"name of client {client}") for client, name in names.items()}
+    named = {client: name for client, name in named.items() if name not in ("", client)}
+    called = [named.get(client, client) for client in clients]
+    if len(set(called)) < len(called):
+        raise StudyError("Two clients have the same name; give each one of its own.")
+    return named
+
+
+def _is_topic(topic: Any, n_topics: int) -> bool:
+    is_number = isinstance(topic, Integral) and not isinstance(topic, bool)
+    return is_number and 0 <= int(topic) < n_topics
+
+
+def _line(given: Any, what: str) -> str:
+    """Return a short line that prints; StudyError if it is none."""
+    if not isinstance(given, str):
+        raise StudyError(f'The {what} is no text; put it in quotes, or give "" for none.')
+    text = str(given).strip()
+    if len(text) > LONGEST_LABEL:
+        raise StudyError(
+            f"The {what} has {len(text)} characters; shorten it to at most {LONGEST_LABEL}."
+        )
+    for character in text:
+        if not is_seen(character):
+            raise StudyError(
+                f"The {what} holds a control character (U+{ord(character):04X}); write it in one "
+                "line, without tabs."
+            )
+    if is_flooded(text):
+        raise StudyError(f"The {what} has marks on no letter, or too many on one; take them out.")
+    return composed(text)
+
+
+def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
+    return {topic: labels[topic] for topic in sorted(labels) if labels[topic]}
+
+
+def refuse_closed(error: Exception, path: Path) -> None:
+    """Say that what cannot be opened is so: it need not be damaged."""
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, FileNotFoundError):
+        where = error.filename or path
+        raise ModelError(f"{where} cannot be opened: {error.strerror}.") from None

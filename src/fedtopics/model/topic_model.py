@@ -21,7 +21,8 @@ from fedtopics.model import (
 )
 from fedtopics.model.figures import Figure
 from fedtopics.model.finding import Finder
-from fedtopics.model.folder import checked_labels, checked_names, read_model, write_model
+from fedtopics.model.folder import read_model, write_model
+from fedtopics.model.labels import checked_labels, checked_names
 
 
 class TopicModel(Finder):
