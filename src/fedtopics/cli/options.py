@@ -76,7 +76,10 @@ def columns(
         def called(**arguments: Any) -> None:
             columns = {name: arguments.pop(name) for name in names}
             if rules:
-                columns["rules"] = _read(arguments.pop("rules"))
+                from fedtopics.federation.study_tables import read_rules
+
+                file = arguments.pop("rules")
+                columns["rules"] = None if file is None else read_rules(file)
             command(columns=columns, **arguments)
 
         if rules:
@@ -87,9 +90,3 @@ def columns(
         return called
 
     return decorate
-
-
-def _read(rules: Path | None) -> TextRules | None:
-    from fedtopics.federation.study_tables import read_rules
-
-    return None if rules is None else read_rules(rules)

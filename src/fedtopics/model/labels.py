@@ -258,5 +258,4 @@ def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
 def refuse_closed(error: Exception, path: Path) -> None:
     """Say that what cannot be opened is so: it need not be damaged."""
     if isinstance(error, OSError) and error.strerror and not isinstance(error, FileNotFoundError):
-        where = error.filename or path
-        raise ModelError(f"{where} cannot be opened: {error.strerror}.") from None
+        raise ModelError(f"{error.filename or path} cannot be opened: {error.strerror}.") from None
