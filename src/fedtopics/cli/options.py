@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from fedtopics.text.rules import TextRules
+    pass
 
 FOLDER = click.Path(path_type=Path)
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)  # as click's
