@@ -208,7 +208,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: made().merge_topics([1, 3]), "topics 0 to 2", lambda: made().merge_topics([1, 2]),
     ),
     "fewer topics": (
-        lambda: made().reduce_topics(9), "ask for 1 to 3", lambda: made().reduce_topics(1),
+        lambda: made().reduce_topics(9), "a whole number, 1 to 3", lambda: made().reduce_topics(1),
     ),
     "models of one client": (
         lambda: merge_models([made(), made()]), "a name each",
@@ -234,7 +234,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     ),
     "a period": (
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20, by="moon"),
-        "choose by from year, quarter",
+        "choose from year, quarter",
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20, by="quarter"),
     ),
     "a time for each document": (
@@ -246,7 +246,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: made().transform(["oak"], readout="root"),
     ),
     "words to show": (
-        lambda: made().topics(0), "ask for one word or more", lambda: made().topics(1),
+        lambda: made().topics(0), "a whole number, 1 or more", lambda: made().topics(1),
     ),
     "one string": (
         lambda: NMF(2).fit("oak and elm"), "give a list of strings", lambda: NMF(2).fit(ALL),

@@ -71,11 +71,11 @@ def test_it_is_an_estimator(tmp_path: Path) -> None:
     [
         ({"n_clusters": 1}, "n_components"),
         ({"n_clusters": [4, 3]}, "in order"),
-        ({"method": "kmeans", "sizes": "free"}, "there is no key 'method.sizes'"),
+        ({"method": "kmeans", "sizes": "free"}, "There is no setting 'sizes'"),
         ({"method": "kmeans", "n_clusters": [2, 3]}, "takes one n_clusters"),
-        ({"method": "kmean"}, "a method is a table with name"),
+        ({"method": "kmean"}, "There is no method 'kmean'; did you mean 'kmeans'"),
         ({"preset": "paper"}, "there is no key 'method.preset'"),
-        ({"settings": {"alignmnet": 1}}, "there is no key 'method.alignmnet'"),
+        ({"settings": {"alignmnet": 1}}, "There is no setting 'alignmnet'"),
     ],
 )
 def test_wrong_parameters(given: dict[str, object], message: str) -> None:

@@ -64,7 +64,7 @@ def test_each_clients_policy_holds_for_sums_at_once(monkeypatch: pytest.MonkeyPa
     corpora = subjects(SIZES)
     rules = dict.fromkeys(corpora, OPEN_POLICY) | {"south": Policy(min_documents=12)}
     plan = study(max_rounds=2)
-    monkeypatch.setattr("fedtopics.methods.lda.minibatches.Minibatches.size", lambda *_: 11)
+    monkeypatch.setattr("fedtopics.methods.lda.client.Minibatches.size", lambda *_: 11)
     with pytest.raises(PolicyError, match="'south' sums over 11 documents, its policy asks for 12"):
         train(plan, corpora, policies=rules, at_once=True)
 

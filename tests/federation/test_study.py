@@ -35,7 +35,7 @@ from tests.helpers.studies import read
             "[method]\npreset = 'best'",
             "'method.preset' is 'best': .* 'default', 'paper', 'avitm' or 'mixtures'",
         ),
-        ("[method]\npreset = ['paper']", "'method.preset' is"),
+        ("[method]\npreset = ['paper']", "'method.preset': Input should"),
         ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
         ("[text]\nversion = 1", "text.version = 1, and this fedtopics makes words by version 2"),
         ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; known: prodlda, neurall"),

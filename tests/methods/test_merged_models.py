@@ -71,7 +71,7 @@ def test_a_number_of_topics() -> None:
     ]  # fmt: skip
     one = merge_models([NORTH, SOUTH], 1)
     assert one.word_sums.tolist() == [[10, 9, 9, 5]]
-    with pytest.raises(StudyError, match="n_topics=5 cannot be had of 4 topics"):
+    with pytest.raises(StudyError, match="n_topics=5 cannot be used; give a whole number, 1 to 4"):
         merge_models([NORTH, SOUTH], 5)
 
 
