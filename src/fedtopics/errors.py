@@ -25,7 +25,7 @@ from math import inf
 from numbers import Integral
 from typing import Any
 
-MOST_NAMES = 30  # that a message lists
+MOST_NAMES = 20  # that a message lists
 
 
 class FedTopicsError(Exception):
@@ -80,19 +80,31 @@ def nearest(name: object, known: Iterable[object]) -> str:
     >>> nearest("South", ["north", "south"]), nearest("elm", ["north", "south"])
     ("did you mean 'south'?", 'known: north, south.')
     """
-    names = {str(each).casefold(): each for each in known}
-    if close := get_close_matches(str(name).casefold(), names, 1):
-        return f"did you mean {names[close[0]]!r}?"
-    shown = ", ".join(str(each) for each in [*names.values()][:MOST_NAMES])
+    names = [*known]
+    if close := closest(name, names):
+        return f"did you mean {close!r}?"
+    shown = ", ".join(map(str, names[:MOST_NAMES]))
     return f"known: {shown}{', ...' if len(names) > MOST_NAMES else '.'}"
+
+
+def closest(name: object, known: Iterable[Any]) -> Any:
+    """Return the known name that is written most like another one, whatever the case, or ""."""
+    names = {str(each).casefold(): each for each in known}
+    close = get_close_matches(str(name).casefold(), names, 1)
+    return names[close[0]] if close else ""
 
 
 def check_number(value: Any, name: str, least: int = 1, most: float = inf) -> None:
     """Raise a StudyError if a parameter is no whole number, or not between these."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
+    if not is_number(value, least, most):
         upto = f"{least} or more" if most == inf else f"{least} to {most:.0f}"
         raise StudyError(f"{name}={value!r:.40} cannot be used; give a whole number, {upto}.")
+
+
+def is_number(value: Any, least: int, most: float) -> bool:
+    """Whether a value is a whole number between these."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and least <= value <= most
 
 
 def check_keys(

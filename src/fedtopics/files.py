@@ -189,19 +189,19 @@ def _mark(content: bytes) -> bytes:
 
 def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
     """Whether a file is one of ours: by the last line, or by the names of its first columns."""
-    content = read_bytes(path)
     if suffix in MARKED:
+        content = read_bytes(path)
         return content.endswith(_mark(content[: -len(_mark(b""))]))
-    with suppress(ValueError, LookupError, AttributeError):  # Arrow's errors are the first
-        if suffix == ".parquet":
-            from pyarrow import BufferReader, parquet
+    with suppress(ValueError, LookupError, AttributeError), open_file(path) as file:
+        if suffix == ".parquet":  # whose errors are ValueErrors
+            from pyarrow import parquet
 
-            found = parquet.read_schema(BufferReader(content)).names
+            found = parquet.read_schema(file).names
         elif suffix.startswith(".json"):
-            first = json.loads(content.partition(b"\n")[0] if suffix == ".jsonl" else content)
+            first = json.loads(file.readline() if suffix == ".jsonl" else file.read())
             found = [*(first[0] if isinstance(first, list) else first)]
         else:
-            found = content.partition(b"\n")[0].decode().replace('"', "").strip().split(",")
+            found = file.readline().decode().replace('"', "").strip().split(",")
         return [each.strip() for each in found[: len(names)]] == [*names]
     return False
 

@@ -25,7 +25,7 @@ from tests.helpers.sockets import offering
 NAMES = ("east", "north", "south")
 READ = (
     "41 documents, 1 of them empty, from column 'text' of north.csv, separated by \",\"; "
-    "words in the first ones: 8, 8, 8; they stay"
+    "they stay. The first ones have 8, 8, 8 words"
 )
 STUDY = """
 [method]

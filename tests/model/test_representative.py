@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedtopics import LDA
-from fedtopics.errors import StudyError
 from fedtopics.model.finding import representatives
 from tests.helpers.clients import ALL, TEXTS
 
@@ -33,10 +32,3 @@ def test_documents_of_several_clients(model: LDA) -> None:
         assert [row["text"] for row in of_topic] == [TEXTS[client][r["document"]] for r in of_topic]
         shares = sorted(theta[:, topic].tolist())[-2:][::-1]
         assert [row["share"] for row in of_topic] == pytest.approx(shares, rel=1e-5)
-
-
-def test_refusals(model: LDA) -> None:
-    with pytest.raises(StudyError, match="topic=2 cannot be used; give a whole number, 0 to 1"):
-        model.representative_documents(ALL, 2)
-    with pytest.raises(StudyError, match="n_documents=0 cannot be used"):
-        model.representative_documents(ALL, n_documents=0)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.report_runs import Reported, reported
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
@@ -22,3 +24,8 @@ def opening(browser: Any) -> Iterator[Any]:
 
     with opener(browser) as opening:
         yield opening
+
+
+@pytest.fixture
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Reported:
+    return reported("demo", tmp_path_factory)

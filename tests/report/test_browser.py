@@ -41,11 +41,6 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Reported:
-    return reported("demo", tmp_path_factory)
-
-
-@pytest.fixture
 def many(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     """A report of 50 topics and 20 clients."""
     return reported("synthetic", tmp_path_factory)

@@ -43,11 +43,6 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Reported:
-    return reported("demo", tmp_path_factory)
-
-
-@pytest.fixture
 def copied(demo: Reported, tmp_path: Path) -> Path:
     """The demo's folder, to be damaged."""
     return Path(shutil.copytree(demo.folder, tmp_path / "run"))

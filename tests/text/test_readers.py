@@ -128,8 +128,8 @@ def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> No
     [
         ('"the oak fell', "row 61 begins with, or has, a quote that is never closed"),
         ('"the oak" fell', "row 61 has text behind a closing quote"),
-        ("oak, elm", "row 61 has 3 fields, and the header 2"),
-        ("oak\n", "row 62 has 1 fields, and the header 2"),
+        ("oak, elm", "row 61 has 3 fields, the header 2"),
+        ("oak\n", "row 62 has 1 field, the header 2"),
     ],
 )
 def test_a_row_that_would_swallow_or_lose_others(row: str, problem: str, tmp_path: Path) -> None:

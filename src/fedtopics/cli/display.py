@@ -50,8 +50,8 @@ _SENTENCES = {
     "left out": "without {missing} in what is agreed on, or describes the model",
     "chosen": "the method is {method}, as {reason}; another one: name it in [method]",
     "repeated": "round {round} is repeated without {missing}",
-    "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; words "
-    "in the first ones: {words}",
+    "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; the "
+    "first ones have {words} words",
     "vocabulary": "agreed on {words:,} words of {documents:,} documents",
     "skipped": "round {round:,}: {client} skips it, with {documents:,} new documents of at least "
     "{least:,}",

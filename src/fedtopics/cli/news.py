@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _NEWS = {  # of a client
     "roster": "the keys of all masks, to be compared by telephone: {digest}",
     "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
-    "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; words in the "
-    "first ones: {words}; they stay",
+    "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; they stay. "
+    "The first ones have {words} words",
     "unreadable": "the documents cannot be read now: {reason}",
     "joined": "joined study {fingerprint:.16}",
     "refused": "the server says: {reason}",

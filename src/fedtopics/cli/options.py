@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
-
-if TYPE_CHECKING:
-    pass
 
 FOLDER = click.Path(path_type=Path)
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)  # as click's

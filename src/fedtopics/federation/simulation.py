@@ -166,10 +166,13 @@ class _Simulation:
 
     def _door(self, name: str, ledger: Ledger, folder: Path | None) -> Door:
         embedding_model = self.study.clients[name].embedding_model
-        told = lambda done, all_: self._notify(Embedding(done, all_, name))  # noqa: E731
+
+        def on_progress(done: int, documents: int) -> None:
+            self._notify(Embedding(done, documents, name))
+
         try:
             check_times(self.documents[name], self.study.method.over_time)
-            corpus = self.study.embedded(self.documents[name], embedding_model, told)
+            corpus = self.study.embedded(self.documents[name], embedding_model, on_progress)
         except InputError as error:
             raise type(error)(f"Client {name!r}: {error}") from None
         policy, place = self.policies[name], folder and client_folder(folder, name)

@@ -215,7 +215,7 @@ def with_privacy(study: Any) -> Any:
 def explain(error: Exception, model: Any = None, content: Any = None) -> str:
     """Say in one line what pydantic, tomllib or the file system found.
 
-    `model` is what was made of `content`; a key that it does not have is told the nearest one.
+    `model` is what was made of `content`; for a key that it lacks, the nearest one is named.
     """
     problem = str(error.strerror if isinstance(error, OSError) else error)
     if isinstance(error, ValidationError):

@@ -10,13 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedtopics.errors import ModelError, StudyError, check_keys, nearest
+from fedtopics.errors import ModelError, StudyError, check_keys, is_number, nearest
 from fedtopics.files import read_text
 from fedtopics.harmless import is_flooded, is_seen
 from fedtopics.model.finding import Finder
@@ -185,7 +184,7 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
             what = f"Row {place} of {path} has a key {misspelt[0]!r:.40}"
             raise ModelError(f"{what}; {nearest(misspelt[0], read)}")
         topic = row.get("topic")
-        if not _is_topic(topic, n_topics):
+        if not is_number(topic, 0, n_topics - 1):
             raise ModelError(
                 f"Row {place} of {path} is of no topic of the model; give its topic a number from "
                 f"0 to {n_topics - 1}, or delete the row."
@@ -207,7 +206,7 @@ def checked_labels(
     """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
     check_keys(labels, labels, "topic")
     for topic in labels:
-        if not _is_topic(topic, n_topics):
+        if not is_number(topic, 0, n_topics - 1):
             raise StudyError(
                 f"There is no topic {topic!r} to label; the model has topics 0 to {n_topics - 1}."
             )
@@ -224,11 +223,6 @@ def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[st
     if len(set(called)) < len(called):
         raise StudyError("Two clients have the same name; give each one of its own.")
     return named
-
-
-def _is_topic(topic: Any, n_topics: int) -> bool:
-    is_number = isinstance(topic, Integral) and not isinstance(topic, bool)
-    return is_number and 0 <= int(topic) < n_topics
 
 
 def _line(given: Any, what: str) -> str:

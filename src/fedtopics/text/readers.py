@@ -235,7 +235,9 @@ def _csv_rows(path: Path, file: TextIO, separator: str) -> Iterator[list[str]]:
                 continue  # an empty line, which is a document where there is one column
             row, width = row or [""], width or len(row)
             if len(row) != width:
-                raise _broken(path, number, f"has {len(row)} fields, and the header {width}")
+                raise _broken(
+                    path, number, f"has {len(row)} field{'s' * (len(row) > 1)}, the header {width}"
+                )
             yield row
             number += 1
     except csv.Error as error:

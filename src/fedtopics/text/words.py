@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -158,13 +157,6 @@ def compile_pattern(pattern: str) -> Any:
     if compiled.groups:
         raise StudyError("token_pattern has a group that captures; write (?:...) instead of (...).")
     return compiled
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the nearest of known words, whatever its case; "" if none is near."""
-    by_form = {lower(normal(each)): each for each in known}
-    near = difflib.get_close_matches(lower(normal(word)), [*by_form], 1)
-    return by_form[near[0]] if near else ""
 
 
 def splitter(pattern: str) -> Callable[[str], list[str]]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fedtopics.errors import StudyError
+from fedtopics.errors import StudyError, closest
 from fedtopics.extras import Registry
 from fedtopics.methods.core.groups import OverTime
 from fedtopics.methods.core.interfaces import Draw
@@ -18,7 +18,6 @@ from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
-from fedtopics.text.words import nearest
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> N
     """Raise StudyError if all words of a topic, by its number in seed_topics, are unknown."""
     for number, words in seeds.items():
         if not any(word in known for word in words):
-            near = next(filter(None, (nearest(word, known) for word in words)), "")
+            near = next(filter(None, (closest(word, known) for word in words)), "")
             raise StudyError(
                 f"No word of topic {number} of seed_topics is in the agreed vocabulary: "
                 f"{', '.join(words)}. Give words that documents have{near and f', such as {near}'}."

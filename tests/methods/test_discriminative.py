@@ -1,0 +1,219 @@
+"""Discriminative clustering: the same wherever documents are, and only sums leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from numpy.typing import NDArray
+
+from fedtopics.errors import StudyError
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study
+from fedtopics.inference.points import Moments
+from fedtopics.methods.core.client import ALL
+from fedtopics.methods.discriminative import method as discriminative
+from fedtopics.methods.discriminative.separation import RAREST, Separation, Split, complete
+from fedtopics.metrics import clustering_accuracy
+from tests.helpers.clusters import (
+    CLUSTERS,
+    DIMENSION,
+    blobs,
+    corpus_of,
+    half,
+    labels_of,
+    planned,
+    spread,
+    trained,
+)
+
+CORPUS = blobs(600, 12, spread=2.0)  # that overlap: most documents are members of several
+TWELVE: dict[str, Any] = {
+    "n_components": 12, "max_rounds": 20, "starts": 2, "start_rounds": 10, "finalists": 2
+}  # fmt: skip
+
+
+def test_other_representations_are_refused() -> None:
+    with pytest.raises(StudyError, match="representation 'tfidf' is for the method kmeans"):
+        Study.make(method={"name": "discriminative", "representation": "tfidf"})
+
+
+# Exactness
+
+
+@pytest.fixture(scope="module")
+def alone() -> NDArray[np.int64]:
+    """The labels, were all documents at one client."""
+    return trained(planned("discriminative", **TWELVE), {"all": CORPUS}).main_topics(CORPUS)
+
+
+@pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (50, None), (10, 0.1)])
+def test_labels_do_not_depend_on_where_documents_are(
+    n_clients: int, alpha: float | None, alone: NDArray[np.int64]
+) -> None:
+    plan = planned("discriminative", **TWELVE)
+    model = trained(plan, spread(CORPUS, n_clients, alpha))
+    assert len(model.documents) == n_clients
+    np.testing.assert_array_equal(model.main_topics(CORPUS), alone)
+
+
+def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> Any:
+    """The algorithm in a few lines, by scipy: memberships, and the trace of S_W^-1 S_B."""
+    method, n_clusters = plan.method, len(weights)
+    scatter, mean = np.cov(points.T, bias=True), points.mean(0)
+    bias, apart = np.zeros(n_clusters), []
+    for _ in range(rounds + 1):
+        means = sums / weights[:, None]
+        between = (means - mean).T @ ((means - mean) * weights[:, None]) / len(points)
+        ball = method.shrinkage * np.trace(scatter) / len(mean)
+        within = scatter - between + ball * np.eye(len(mean))
+        values, vectors = scipy.linalg.eigh(between, within)
+        projection = vectors[:, ::-1][:, : n_clusters - 1]
+        apart.append(values[::-1][: n_clusters - 1].sum())
+        bias = bias - np.log(weights / weights.mean())
+        directions, projected = means @ projection, points @ projection
+        for rows in (directions, projected):
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        exponential = np.exp(projected @ directions.T / method.temperature + bias)
+        shares = exponential / exponential.sum(1, keepdims=True)
+        sums, weights = shares.T @ points, shares.sum(0)
+    return shares, apart
+
+
+def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_separation, begun = discriminative.start_separation, []
+
+    def noting(*given: Any) -> Any:
+        begun.append(start_separation(*given))
+        return begun[0]
+
+    monkeypatch.setattr(discriminative, "start_separation", noting)
+    plan = planned("discriminative", max_rounds=6, tolerance=0, finalists=1)
+    corpus, events = blobs(300, spread=2.0), list[dict[str, Any]]()
+    model = trained(plan, spread(corpus, 3), on_event=events.append)
+    (start,) = begun
+    embedded = np.asarray(plan.embedded(corpus).embeddings, np.float64)
+    origin = start.separation.origin
+    np.testing.assert_allclose(origin, embedded.mean(0))
+    points = model.inference.points(origin, None, embedded).astype(np.float64)
+    expected, apart = pooled(points, start.split.sums[0], start.split.weights[0], plan, 6)
+    np.testing.assert_allclose(model.transform(corpus), expected, atol=1e-6)
+    losses = [event["loss"] for event in events if event["event"] == "round"]
+    np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
+
+
+# Sizes
+
+
+def split(*weights: list[float]) -> Split:
+    rng = np.random.default_rng(0)
+    shape = len(weights), len(weights[0])
+    sums = rng.normal(size=(*shape, 3)) * np.array(weights)[..., None]
+    return Split(sums, np.array(weights), np.full(shape, 0.5), np.zeros(len(weights)))
+
+
+def test_a_bias_brings_clusters_to_one_size() -> None:
+    moments = Moments(100, np.zeros(3), 10 * np.eye(3))
+    state = split([75.0, 25.0], [0.0, 100.0])
+
+    def directed(**method: Any) -> Any:
+        settings = planned("discriminative", **method).method
+        return Separation(settings, np.zeros(3), moments).direct(state)
+
+    even = directed()
+    expected = 0.5 - np.log([[1.5, 0.5], [RAREST, 2]])
+    np.testing.assert_allclose(even.bias, expected)
+    free = directed(sizes="free")
+    np.testing.assert_array_equal(free.bias, state.bias)
+    np.testing.assert_array_equal(free.projection, even.projection)
+
+
+# What leaves
+
+
+def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
+    """Each of five documents has a direction of its own; all agree with none of four clusters."""
+    found: dict[str, Any] = client.class_sums(
+        vocabulary,
+        round=1,
+        origin=np.zeros(5),
+        projection=np.eye(5)[None],
+        directions=np.zeros((1, 4, 5)),
+        bias=np.array([bias]),
+        half=ALL,
+    )
+    return found
+
+
+def test_a_cluster_of_little_weight_is_not_told() -> None:
+    shares = np.array([0.5, 0.41, 0.08, 0.01])
+    weights = 5 * shares
+    plan = planned("discriminative", n_components=4, embedding={"dimension": 5})
+    for least, told in ((1, 4), (2, 2), (3, 0)):
+        client, vocabulary = half(plan, corpus_of(np.eye(5)), Policy(min_documents=least))
+        found = sums_of(client, vocabulary, np.log(shares).tolist())
+        enough = np.where(np.arange(4) < told, shares, 0)
+        np.testing.assert_allclose(found["weights"], [weights])
+        np.testing.assert_allclose(found["sent"], [5 * enough])
+        np.testing.assert_allclose(found["sums"], np.repeat(enough, 5).reshape(1, 4, 5), rtol=1e-6)
+        assert found["documents"] == 5
+
+
+def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
+    before = Split(
+        sums=np.array([[[2.0, 4.0], [9.0, 0.0], [0.0, 0.0]]]),
+        weights=np.array([[2.0, 3.0, 0.0]]),
+        bias=np.zeros((1, 3)),
+        apart=np.zeros(1),
+    )
+    found = {
+        "sums": np.array([[[30.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]),
+        "sent": np.array([[10.0, 0.0, 0.0]]),
+        "weights": np.array([[12.0, 5.0, 1.0]]),
+    }
+    sums, weights = complete(found, before)
+    np.testing.assert_allclose(sums, [[[36, 0], [15, 0], [0, 0]]])
+    np.testing.assert_array_equal(weights, found["weights"])
+    all_sent = found | {"sent": found["weights"]}
+    np.testing.assert_allclose(complete(all_sent, before)[0][:, :1], found["sums"][:, :1])
+
+
+# How many clusters
+
+
+def test_the_number_of_clusters_is_chosen() -> None:
+    corpus, events = blobs(400), list[dict[str, Any]]()
+    plan = planned("discriminative", candidates=(3, 5, 8), starts=4, n_components=20)
+    plan = plan.model_copy(update={"seed": 3})
+    model = trained(plan, spread(corpus, 2), on_event=events.append)
+    scores = {e["n_components"]: e["agreement"] for e in events if e["event"] == "candidate"}
+    assert scores.keys() == {3, 5, 8}
+    assert 1 >= scores[5] > 0.1 + max(scores[3], scores[8])
+    assert model.n_topics == 5
+    assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.98
+
+
+@pytest.mark.parametrize(("n", "in_half"), [(10, 0), (15, 0), (18, 0), (19, 0), (20, 10)])
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: int) -> None:
+    client, vocabulary = half(planned("discriminative"), blobs(n), Policy())
+    origin, clusters = np.zeros(DIMENSION), np.zeros((1, CLUSTERS, DIMENSION))
+    discriminants = {
+        "projection": np.eye(DIMENSION)[None], "directions": clusters,
+        "bias": np.zeros((1, CLUSTERS)),
+    }  # fmt: skip
+
+    def replies(of: int) -> list[dict[str, Any]]:
+        given: dict[str, Any] = {"round": 0, "origin": origin, "half": of}
+        return [
+            client.moments(vocabulary, origin, of),
+            client.cluster_sums(vocabulary, centres=clusters, starts=[0], **given),
+            client.class_sums(vocabulary, **given, **discriminants),
+        ]
+
+    assert [reply["documents"] for reply in replies(part)] == [in_half] * 3
+    for reply in replies(part):
+        assert any(np.any(value) for value in reply.values()) == (in_half > 0)
+    assert [reply["documents"] for reply in replies(ALL)] == [n] * 3
