@@ -110,7 +110,7 @@ def test_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 
 
 def test_a_long_list_is_cut() -> None:
-    assert nearest("x", range(1000, 1040)).count(",") == 30
+    assert nearest("x", range(1000, 1040)).count(",") == 20
 
 
 def test_a_study_may_name_some_of_its_clients() -> None:

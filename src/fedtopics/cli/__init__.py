@@ -75,10 +75,11 @@ class TerminatedError(BaseException):
 
 def main(command: click.Command = app) -> None:
     """Run the command line; turn every error into one line and an exit code."""
-    warnings.formatwarning = lambda message, *_, **__: f"fedtopics: {visible(str(message))}\n"
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
-        code = _ran(command)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda m, *_: _complain(str(m), 0)  # type: ignore[assignment]
+            code = _ran(command)
     finally:
         signal.signal(signal.SIGTERM, before)
     sys.exit(code)

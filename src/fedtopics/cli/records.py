@@ -194,10 +194,9 @@ def report(
         raise click.UsageError("--with-text goes with --with-documents FILE.")
     if labels is not None:
         keep_labels(run, labels)
-    own: dict[str, Any] = {"documents": documents, "with_text": with_text}
+    own = {"documents": documents, "with_text": with_text, "min_documents": min_documents}
     dated = {"own": with_documents, "columns": columns, "time": time}
-    inputs = with_documents, labels
-    page = write(run, out or run / name, dated, inputs, min_documents=min_documents, **own)
+    page = write(run, out or run / name, dated, (with_documents, labels), **own)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if with_documents is not None:
         say("It has beginnings of documents: do not share it.")
