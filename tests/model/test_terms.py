@@ -77,7 +77,7 @@ def test_what_is_no_file_of_terms(name: str, text: str, tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("a,b\n1,2\n", r"There is no column 'term' in .*terms\.csv"),
-        ("term,synonym\nJ45,x\nJ45\n", r"terms\.csv cannot be read: row 2 has 1 fields"),
+        ("term,synonym\nJ45,x\nJ45\n", r"terms\.csv cannot be read: row 2 has 1 field,"),
     ],
 )
 def test_what_is_no_table_of_terms(text: str, message: str, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ class Stream:
         async with self._lock:
             for raw in frames:
                 self._writing = asyncio.ensure_future(self._write(raw))
-                self._writing.add_done_callback(_looked_at)
+                self._writing.add_done_callback(looked_at)
                 try:
                     await asyncio.shield(self._writing)
                 except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
@@ -141,7 +141,7 @@ class Stream:
         return bytes(raw)
 
 
-def _looked_at(done: asyncio.Future[None]) -> None:
+def looked_at(done: asyncio.Future[Any]) -> None:
     """Look at an exception that nobody waits for any more, so that it is not printed."""
     if not done.cancelled():
         done.exception()

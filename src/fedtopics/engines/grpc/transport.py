@@ -277,8 +277,10 @@ class GrpcTransport:
         async with channel:
             rpc = channel.stream_stream(f"/{SERVICE}/Join")()
             stream = Stream(rpc.read, rpc.write, echo=True)
+            hello = asyncio.ensure_future(stream.next())
+            hello.add_done_callback(looked_at)
             try:
-                first = await asyncio.wait_for(stream.next(), min(CONNECT, address.wait))
+                first = await asyncio.wait_for(hello, min(CONNECT, address.wait))
             except (DisconnectedError, TimeoutError, FederationError):
                 return False, f"{address.title} does not answer"
             opened = Opened(offers=False, name=address.name)
