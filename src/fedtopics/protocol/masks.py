@@ -1,0 +1,117 @@
+"""Masks of vectors, and the tag by which members recognise a false total, as pure functions.
+
+A vector of whole numbers becomes words modulo 2**64 that look random: each pair of members adds
+and subtracts one stream, so that streams cancel in the total of all. The first member adds a pad
+that only members can remove, so the relay does not learn the total. One more word modulo
+P = 2**61 - 1 is the tag: the inner product of the vector and random numbers that only members
+know. Tags add up as vectors do, and a false total fits its tag with probability 2**-60.
+
+References
+----------
+Bonawitz and others, Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017.
+Carter and Wegman, Universal Classes of Hash Functions, 1979.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numpy.typing import NDArray
+
+from fedtopics.errors import FederationError
+from fedtopics.protocol.keys import derive, shared
+
+P = (1 << 61) - 1
+MOST = 1 << 60  # what every number of a total stays below
+EXACT = 1 << 20  # products of 16 bits that float64 adds up without rounding
+Words = NDArray[np.uint64]
+Whole = NDArray[np.int64]
+
+
+def stream(key: bytes, size: int) -> Words:
+    """Return the first words of a key's stream."""
+    encryptor = Cipher(AES256(key), CTR(bytes(16))).encryptor()
+    return np.frombuffer(encryptor.update(bytes(8 * size)), "<u8")
+
+
+def is_inside(whole: Whole, n: int = 1) -> bool:
+    """Whether the total of n vectors like this one stays below the limit.
+
+    Both sides are compared, since the absolute value of -2**63 is negative.
+    """
+    limit = MOST // n
+    return bool(((whole < limit) & (whole > -limit)).all())
+
+
+def tag_of(group: bytes, bound: bytes, whole: Whole) -> int:
+    """Return the inner product of a vector and secret random numbers modulo P."""
+    factors = (stream(derive(group, "tag", bound), len(whole)) >> np.uint64(3)) % np.uint64(P)
+    values = np.where(whole < 0, whole + P, whole).astype("<u8")
+    total = 0
+    for start in range(0, len(whole), EXACT):
+        # Four numbers of 16 bits for each of 64, so that no product is rounded.
+        left, right = (
+            each[start : start + EXACT].view("<u2").reshape(-1, 4).astype(np.float64)
+            for each in (values, factors)
+        )
+        products = left.T @ right
+        total += sum(int(products[i, j]) << (16 * (i + j)) for i in range(4) for j in range(4))
+    return total % P
+
+
+def _tag_pad(group: bytes, bound: bytes) -> int:
+    return int(stream(derive(group, "tag pad", bound), 1)[0]) % P
+
+
+def _pairs(
+    private: bytes, name: str, keys: Mapping[str, bytes], bound: bytes, size: int
+) -> Iterator[tuple[int, Words]]:
+    """Yield the sign and the stream that this member shares with each other one."""
+    for other in sorted(keys.keys() - {name}):
+        low, high = sorted([other, name])
+        key = derive(shared(private, keys[other]), "pair", bound, low, high)
+        yield 1 if name == low else -1, stream(key, size)
+
+
+def mask(
+    group: bytes, private: bytes, name: str, keys: Mapping[str, bytes], bound: bytes, whole: Whole
+) -> bytes:
+    """Return a masked vector and its masked tag, one word longer than the vector."""
+    words, tag = whole.astype("<u8"), tag_of(group, bound, whole)
+    for sign, pair in _pairs(private, name, keys, bound, len(whole) + 1):
+        change = np.add if sign > 0 else np.subtract
+        change(words, pair[:-1], out=words)
+        tag += sign * int(pair[-1])
+    if name == min(keys):
+        words += stream(derive(group, "pad", bound), len(whole))
+        tag += _tag_pad(group, bound)
+    return words.tobytes() + (tag % P).to_bytes(8, "little")
+
+
+def add(total: Words | None, content: bytes) -> Words:
+    """Add a masked vector to the total of those before; the relay does this without any key."""
+    words = np.frombuffer(content, "<u8")
+    if total is None:
+        return words.copy()
+    if len(total) != len(words):
+        raise FederationError("a vector has another length than the others")
+    tag = (int(total[-1]) + int(words[-1])) % P
+    total += words
+    total[-1] = tag
+    return total
+
+
+def unmask(group: bytes, bound: bytes, content: bytes) -> Whole:
+    """Return the total of all members' vectors; FederationError if it is false."""
+    words = np.frombuffer(content, "<u8")
+    pad = stream(derive(group, "pad", bound), len(words) - 1)
+    whole = (words[:-1] - pad).astype(np.int64)
+    inside = is_inside(whole)
+    expected = tag_of(group, bound, whole if inside else np.zeros_like(whole))
+    if (expected + _tag_pad(group, bound)) % P != int(words[-1]) or not inside:
+        raise FederationError("the total is false")
+    return whole

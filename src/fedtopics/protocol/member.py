@@ -1,0 +1,279 @@
+"""A member of a run, as a state machine: it has no thread, clock, socket or file of its own.
+
+The program gives a vector or a reply for each step; the member exchanges it for the total, in four
+messages: its part, the list of all parts, its body, and the total. A step is tried once: whatever
+the member sends can be sent again, byte for byte, from its disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from fedtopics.errors import FederationError
+from fedtopics.protocol import keys, masks
+from fedtopics.protocol.keys import LABEL, LENGTH, context_of, derive, digest, framed
+from fedtopics.protocol.messages import (
+    Ask,
+    Body,
+    Kind,
+    List,
+    Part,
+    Phase,
+    Stop,
+    Total,
+    Want,
+    decode,
+    encode,
+)
+from fedtopics.protocol.record import Disk, Entry, Record
+
+OLDER = "its copy is older than the run, or the run has two of it"
+CHANGED = "its documents, its study or its software changed during the run"
+LARGE = "a number is too large"
+
+
+class Member:
+    """One member in one process.
+
+    Parameters
+    ----------
+    name : str
+    study : bytes
+        Digest of the study, with the certificates of all members.
+    names : sequence of str
+        All members.
+    sign : function
+        Signs with the member's key, the same content always with the same signature.
+    verify : function
+        Whether a member has signed some content.
+    random : function
+        Returns so many random bytes.
+    disk : Disk
+    record : Record
+        What the disk has.
+    content : bytes
+        The vector or the reply of the record.
+    """
+
+    def __init__(
+        self, name: str, study: bytes, names: Sequence[str], sign: Callable[[bytes], bytes],
+        verify: Callable[[str, bytes, bytes], bool], random: Callable[[int], bytes], disk: Disk,
+        record: Record, content: bytes,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.record = record
+        self.content = content
+        self.phase: Phase = "compute"
+        self.reason = ""  # of a stop
+        self._study, self._names = study, sorted(names)
+        self._sign, self._verify, self._random = sign, verify, random
+        self._disk = disk
+        self._process = random(8)
+        self.opened: list[bytes] = []  # what the last step came to
+
+    # The program's side
+
+    def give(self, function: str, kind: Kind, layout: bytes, content: bytes) -> list[bytes]:
+        """Begin a step with a vector of int64, or a reply; return what to say."""
+        record = self.record
+        part = Part(
+            record.run, record.step, record.transcript, function, kind, digest(layout), self.name,
+            b"",
+        )  # fmt: skip
+        context = context_of(self._study, part, self._names)
+        if record.part:
+            before = decode(record.part, Part)
+            known = context == context_of(self._study, before, self._names)
+            if not known or digest(self.content) != record.content:
+                return self.stop(CHANGED)
+        else:
+            if record.step == 0:  # the first member chooses the group key
+                content = self._random(LENGTH) if self.name == self._names[0] else b""
+            vector = np.frombuffer(content, np.int64) if kind == "sum" else None
+            if vector is not None and not masks.is_inside(vector, len(self._names)):
+                return self.stop(LARGE)
+            self._begin(part, context, content)
+        self.phase = "body" if self.record.parts else "part"
+        return [self.record.part]
+
+    def _begin(self, part: Part, context: bytes, content: bytes) -> None:
+        private = keys.one_time(self._random(LENGTH), context, digest(content))
+        key = keys.public_key(private)
+        signature = self._sign(self._signed("part", context, self.name, key))
+        signed = encode(msgspec.structs.replace(part, key=key, signature=signature))
+        self.content = content
+        self._save(
+            msgspec.structs.replace(
+                self.record, private=private, content=digest(content), part=signed
+            ),
+            content,
+        )
+
+    def _save(self, record: Record, content: bytes | None = None) -> None:
+        self._disk.save(record, content)
+        self.record = record
+
+    def _signed(self, *fields: bytes | str | int) -> bytes:
+        return framed(LABEL, self._study, *fields)
+
+    def question(self) -> bytes:
+        """Return what to ask the relay."""
+        return encode(Ask(self._process, self.record.step, self.phase, self.record.list))
+
+    def stop(self, reason: str) -> list[bytes]:
+        """End this run's processes for a reason; return what to say."""
+        self.phase, self.reason = "stopped", f"{self.name}: {reason}"
+        stop = Stop(self.name, self._process, self.record.run, self.record.step, reason)
+        signature = self._sign(self._signed("stop", *_fields(stop)))
+        return [encode(msgspec.structs.replace(stop, signature=signature))]
+
+    # The relay's side
+
+    def answer(self, message: List | Total | Want | Stop | None) -> list[bytes]:
+        """Take an answer of the relay other than a total; return what to say."""
+        try:
+            if isinstance(message, List):
+                return self._take_list(message)
+            if isinstance(message, Want):
+                return [self.record.part] if message.what == "part" else self._bodies()
+            if isinstance(message, Stop):
+                signed = self._signed("stop", *_fields(message))
+                is_real = self._verify(message.name, message.signature, signed)
+                self.phase = "stopped"
+                self.reason = f"{message.name if is_real else 'the relay'}: {message.reason}"
+        except FederationError as error:
+            return self.stop(str(error))
+        return []
+
+    def _take_list(self, message: List) -> list[bytes]:
+        record, parts = self.record, [decode(part, Part) for part in message.parts]
+        if [part.name for part in parts] != self._names:
+            raise FederationError("the list has other names than the study")
+        place = self._names.index(self.name)
+        mine = parts[place]
+        if mine.step < record.step and mine.run == record.run:
+            return []
+        if message.parts[place] != record.part:
+            self._check_signature(mine)
+            raise FederationError(OLDER)
+        if record.parts == message.parts:
+            return []
+        if record.parts:
+            pairs = zip(parts, message.parts, record.parts, strict=True)
+            names = ", ".join(part.name for part, now, before in pairs if now != before)
+            raise FederationError(f"there are two different parts of {names}")
+        for part in parts:
+            self._check(part, mine)
+        self._save(msgspec.structs.replace(record, parts=message.parts))
+        self.phase = "body"
+        return self._bodies()
+
+    def _check(self, part: Part, mine: Part) -> None:
+        for field in ("run", "step", "function", "kind", "layout", "transcript"):
+            if getattr(part, field) != getattr(mine, field):
+                raise FederationError(
+                    f"{part.name} and {self.name} were sent different things, or run different "
+                    f"software ({field})"
+                )
+        self._check_signature(part)
+
+    def _check_signature(self, part: Part) -> None:
+        context = context_of(self._study, part, self._names)
+        content = self._signed("part", context, part.name, part.key)
+        if not self._verify(part.name, part.signature, content):
+            raise FederationError(f"the signature of {part.name} is wrong")
+
+    def _bound(self) -> tuple[list[Part], bytes]:
+        """Return the parts of the list, and what keys of this step are bound to."""
+        parts = [decode(part, Part) for part in self.record.parts]
+        context = context_of(self._study, parts[0], self._names)
+        return parts, digest(context, self.record.list)
+
+    def _bodies(self) -> list[bytes]:
+        """Return the body of this step, if there is a list."""
+        record = self.record
+        if not record.parts:
+            return []
+        parts, bound = self._bound()
+        others = {part.name: part.key for part in parts}
+        if parts[0].kind == "sum":
+            vector = np.frombuffer(self.content, np.int64)
+            content = masks.mask(record.group, record.private, self.name, others, bound, vector)
+        else:
+            sealed = self._sealed(others, bound)
+            signature = self._sign(self._signed("reply", bound, self.name, sealed))
+            content = encode((sealed, signature))
+        return [encode(Body(record.list, self.name, content))]
+
+    def _sealed(self, others: dict[str, bytes], bound: bytes) -> bytes:
+        record, first = self.record, self._names[0]
+        if record.step > 0:
+            return keys.seal(derive(record.group, "call", bound, self.name), self.content)
+        if self.name != first:
+            return b""
+        boxes = []
+        for name in self._names[1:]:
+            secret = keys.shared(record.private, others[name])
+            boxes.append(keys.seal(derive(secret, "group", bound, name), self.content))
+        return encode(boxes)
+
+    def open(self, total: bytes) -> list[bytes]:
+        """Take the total of this step, or nothing; return what to say.
+
+        The step is over when `phase` is "compute"; `opened` has what it came to.
+        """
+        if self.phase != "body" or not total:
+            return []
+        parts, bound = self._bound()
+        try:
+            opened, group = self._opened(parts, bound, total)
+        except FederationError:
+            return self.stop("a check of the total failed")
+        entry = Entry(self.record.step, parts[0].function, opened)
+        record = self.record.after(entry, group)
+        if entry.step == 0:  # the group key is in no total on disk, only in the record
+            self._save(record)
+        else:
+            self._disk.append(entry)
+            self.record = record
+        self.phase, self.opened = "compute", opened
+        return []
+
+    def _opened(self, parts: list[Part], bound: bytes, total: bytes) -> tuple[list[bytes], bytes]:
+        record, names = self.record, self._names
+        if parts[0].kind == "sum":
+            if len(total) != len(self.content) + 8:
+                raise FederationError("The total has another length.")
+            return [masks.unmask(record.group, bound, total).tobytes()], b""
+        bodies = decode(total, list[bytes])
+        if len(bodies) != len(names):
+            raise FederationError("There are more or fewer replies than members.")
+        replies = []
+        for name, body in zip(names, bodies, strict=True):
+            sealed, signature = decode(body, tuple[bytes, bytes])
+            if not self._verify(name, signature, self._signed("reply", bound, name, sealed)):
+                raise FederationError(f"The signature of {name} is wrong.")
+            replies.append(sealed)
+        if record.step > 0:
+            pairs = zip(names, replies, strict=True)
+            return [keys.unseal(derive(record.group, "call", bound, n), r) for n, r in pairs], b""
+        if self.name == names[0]:
+            return [], self.content
+        boxes = decode(replies[0], list[bytes])
+        if len(boxes) != len(names) - 1:
+            raise FederationError("The group key is not sealed for all members.")
+        secret = keys.shared(record.private, parts[0].key)
+        key = derive(secret, "group", bound, self.name)
+        return [], keys.unseal(key, boxes[names.index(self.name) - 1])
+
+    def finish(self) -> None:
+        """End the program: the model is on disk."""
+        self._save(self.record)
+        self.phase = "done"
+
+
+def _fields(stop: Stop) -> tuple[bytes | str | int, ...]:
+    return stop.process, stop.name, stop.run, stop.step, stop.reason

@@ -1,0 +1,103 @@
+"""The messages between a member and the relay, as MessagePack."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+import msgspec
+
+from fedtopics.errors import FederationError
+
+Kind = Literal["sum", "call"]
+Phase = Literal["compute", "part", "body", "done", "stopped"]
+
+
+class Message(msgspec.Struct, array_like=True, tag=True):
+    """A message; unknown fields at its end are ignored."""
+
+
+class Part(Message):
+    """What a member signs before a step, and its one-time public key."""
+
+    run: bytes
+    step: int
+    transcript: bytes
+    function: str
+    kind: Kind
+    layout: bytes  # its SHA-256
+    name: str
+    key: bytes
+    signature: bytes = b""
+
+
+class Body(Message):
+    """A member's masked vector, or its sealed reply with a signature."""
+
+    list: bytes  # the SHA-256 of the list that it belongs to
+    name: str
+    content: bytes
+
+
+class Ask(Message):
+    """A member asks what is next; the relay answers with an `Answer`."""
+
+    process: bytes  # drawn by each process of a member
+    step: int
+    phase: Phase
+    list: bytes
+
+
+class List(Message):
+    """The parts of a step, as they came, in the order of names."""
+
+    parts: list[bytes]
+
+
+class Total(Message):
+    """The total of a step is ready to be fetched."""
+
+    list: bytes
+
+
+class Want(Message):
+    """The relay lacks a message, because it was restarted or the message was lost."""
+
+    what: Literal["part", "body"]
+
+
+class Stop(Message):
+    """A member, or the relay, ends all processes of the run for a reason."""
+
+    name: str  # "" is the relay
+    process: bytes
+    run: bytes
+    step: int
+    reason: str
+    signature: bytes = b""
+
+
+class Answer(Message):
+    """What a member should do next, if anything, and for whom the relay waits."""
+
+    message: List | Total | Want | Stop | None = None
+    waiting: dict[str, float] = {}  # seconds since the last call of each
+
+
+class Last(msgspec.Struct, array_like=True):
+    """The file of the relay: the last step that has a total."""
+
+    step: int
+    parts: list[bytes]
+    total: bytes
+
+
+M = TypeVar("M")
+encode = msgspec.msgpack.encode
+
+
+def decode(content: bytes, kind: type[M]) -> M:
+    """Read a message of this kind, or raise FederationError."""
+    try:
+        return msgspec.msgpack.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise FederationError("A message is damaged.") from None

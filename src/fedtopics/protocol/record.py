@@ -1,0 +1,127 @@
+"""What a member keeps on disk: the record of the present step, and the totals since a checkpoint.
+
+After a crash a member sends the same bytes again. So the record is on disk before the part leaves,
+and again, with the list, before the body leaves. A total is on disk before the next record is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from fedtopics.errors import FederationError, RunError
+from fedtopics.files import make_folder, open_private, read_bytes, write_durably
+from fedtopics.protocol.keys import LENGTH, derive, digest, next_transcript
+from fedtopics.protocol.messages import decode, encode
+
+HEAD = 8 + LENGTH  # of an entry in the file of totals: its size and its SHA-256
+
+
+class Record(msgspec.Struct, array_like=True):
+    """A member in a step: before its part left, after that, and with the list."""
+
+    run: bytes = b""  # the SHA-256 of the list of step 0
+    step: int = 0
+    transcript: bytes = b""
+    group: bytes = b""
+    private: bytes = b""  # the one-time key
+    content: bytes = b""  # the SHA-256 of the vector or the reply
+    part: bytes = b""
+    parts: list[bytes] = []
+
+    @property
+    def list(self) -> bytes:
+        """The digest of the list; nothing before there is one."""
+        return digest(*self.parts) if self.parts else b""
+
+    def after(self, entry: Entry, group: bytes = b"") -> Record:
+        """Return the record of the next step; step 0 brings the group key."""
+        group = group or self.group
+        transcript = next_transcript(
+            group, self.transcript, entry.function, self.list, entry.opened
+        )
+        next_group = derive(group, "next", transcript)
+        return Record(self.run or self.list, self.step + 1, transcript, next_group)
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """The opened total of a sum, or the replies to a call."""
+
+    step: int
+    function: str
+    opened: list[bytes]
+
+
+class Disk(Protocol):
+    """Where a member's record, its vector or reply, and the totals are."""
+
+    def save(self, record: Record, content: bytes | None = None) -> None:
+        """Write all totals so far, then the vector or reply, then the record, durably."""
+
+    def append(self, entry: Entry) -> None:
+        """Write a total, which is durable with the next record."""
+
+
+class Folder:
+    """A `Disk` in a folder. RunError if something there is damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        make_folder(folder)
+        self._folder = folder
+        self._totals = open_private(folder / "totals", "ab", buffering=0)
+
+    def save(self, record: Record, content: bytes | None = None) -> None:
+        """Write all of it durably, in the order in which it is needed after a crash."""
+        os.fsync(self._totals.fileno())
+        if content is not None:
+            write_durably(self._folder / "content", content)
+        write_durably(self._folder / "record", encode(record))
+
+    def append(self, entry: Entry) -> None:
+        """Write a total at the end of the file."""
+        self._totals.write(packed(entry))
+
+    def load(self) -> tuple[Record, bytes, list[Entry]]:
+        """Return the record, the vector or reply that belongs to it, and the totals."""
+        path = self._folder / "record"
+        try:
+            record = decode(read_bytes(path), Record) if path.exists() else Record()
+        except FederationError:
+            raise RunError(f"{path} is damaged; restore the folder, or begin a new run.") from None
+        totals = self._folder / "totals"
+        entries, whole = unpacked(read_bytes(totals))
+        if whole < totals.stat().st_size:  # a crash cut the last one
+            self._totals.truncate(whole)
+        content = self._folder / "content"
+        return record, read_bytes(content) if content.exists() else b"", entries
+
+    def cut(self) -> None:
+        """Forget the totals: a checkpoint has what follows from them."""
+        self._totals.truncate(0)
+
+    def close(self) -> None:
+        """Close the file of totals."""
+        self._totals.close()
+
+
+def packed(entry: Entry) -> bytes:
+    """Return an entry as it is in the file of totals."""
+    content = encode(entry)
+    return len(content).to_bytes(8, "big") + hashlib.sha256(content).digest() + content
+
+
+def unpacked(content: bytes) -> tuple[list[Entry], int]:
+    """Return the entries of a file of totals, and where the last whole one ends."""
+    entries, place = [], 0
+    while place + HEAD <= len(content):
+        size = int.from_bytes(content[place : place + 8], "big")
+        found = content[place + HEAD : place + HEAD + size]
+        if hashlib.sha256(found).digest() != content[place + 8 : place + HEAD]:
+            break
+        entries.append(decode(found, Entry))
+        place += HEAD + size
+    return entries, place

@@ -1,0 +1,216 @@
+"""The relay: it collects parts and adds vectors. It sees no document, word, number or total.
+
+`Relay` is the state machine: what it answers follows from the messages so far. `RelayService`
+serves it to a transport, which has checked the names.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from fedtopics.errors import FederationError
+from fedtopics.protocol.keys import digest
+from fedtopics.protocol.masks import Words, add
+from fedtopics.protocol.messages import (
+    Answer,
+    Ask,
+    Body,
+    Last,
+    List,
+    Part,
+    Stop,
+    Total,
+    Want,
+    decode,
+    encode,
+)
+
+HOLD = 20.0  # seconds until an `Ask` is answered, even if there is nothing to do
+
+
+class Relay:
+    """Parts, bodies and the total of the present step, and the file with the last total.
+
+    Parameters
+    ----------
+    names : collection of str
+        The members.
+    file : bytes
+        What the file has, which `keep` wrote; nothing in a new run.
+    keep : function
+        Writes the file durably: no member gets a total before.
+    """
+
+    def __init__(self, names: Collection[str], file: bytes, keep: Callable[[bytes], None]) -> None:
+        self.names = sorted(names)
+        self.last = decode(file, Last) if file else None
+        self._keep = keep
+        self._parts: dict[str, tuple[Part, bytes]] = {}  # the newest of each
+        self._list: list[bytes] = []  # of the step whose bodies are collected
+        self._bodies: dict[str, tuple[bytes, bytes]] = {}  # digest, content of a call
+        self._sum: Words | None = None
+        self.asks: dict[str, Ask] = {}  # the newest of each
+        self._stop: Stop | None = None
+        self._stopped: set[bytes] = set()  # the processes that it is shown to
+        self.done: set[str] = set()
+
+    @property
+    def step(self) -> int:
+        """The newest step of which there is a part."""
+        return max((part.step for part, _ in self._parts.values()), default=0)
+
+    def missing(self) -> list[str]:
+        """Return the members for whose part or body the others wait."""
+        if self._list:
+            return [name for name in self.names if name not in self._bodies]
+        at = max(self.step, 0 if self.last is None else self.last.step + 1)
+        return [n for n in self.names if n not in self._parts or self._parts[n][0].step < at]
+
+    def say(self, name: str, content: bytes) -> None:
+        """Take a message. FederationError if it is damaged, or differs from one before."""
+        message = decode(content, Part | Body | Stop)  # type: ignore[arg-type]
+        if message.name != name:
+            raise FederationError(f"{name} sent a message of {message.name or 'the relay'}.")
+        if isinstance(message, Part):
+            self._take_part(message, content)
+        elif isinstance(message, Body):
+            self._take_body(message)
+        else:
+            self._halt(message)
+
+    def _halt(self, stop: Stop) -> Stop:
+        """Show a Stop to the processes that are known now, not to those that start later."""
+        if self._stop is None:
+            self._stop, self._stopped = stop, {ask.process for ask in self.asks.values()}
+        return self._stop
+
+    def _take_part(self, part: Part, content: bytes) -> None:
+        held = self._parts[part.name][0].step if part.name in self._parts else 0
+        is_over = self.last is not None and part.step <= self.last.step
+        if is_over or part.step < held or (self._list and part.step <= self.step):
+            return
+        self._parts[part.name] = part, content
+        steps = {found.step for found, _ in self._parts.values()}
+        if len(self._parts) == len(self.names) and len(steps) == 1:
+            self._list = [self._parts[name][1] for name in self.names]
+            self._bodies, self._sum = {}, None
+
+    def _take_body(self, body: Body) -> None:
+        if not self._list or body.list != digest(*self._list):
+            return
+        found = digest(body.content)
+        if body.name in self._bodies:
+            if self._bodies[body.name][0] != found:
+                raise FederationError(f"{body.name} sent two different bodies of step {self.step}.")
+            return
+        is_sum = self._parts[body.name][0].kind == "sum"
+        if is_sum:
+            self._sum = add(self._sum, body.content)
+        self._bodies[body.name] = found, b"" if is_sum else body.content
+        if len(self._bodies) < len(self.names):
+            return
+        replies = encode([self._bodies[name][1] for name in self.names])
+        total = replies if self._sum is None else self._sum.tobytes()
+        last = Last(self.step, self._list, total)
+        self._keep(encode(last))
+        self.last, self._list, self._bodies, self._sum = last, [], {}, None
+
+    def ask(self, name: str, ask: Ask) -> Answer | None:
+        """Return what a member should do next; None while there is nothing."""
+        self.asks[name] = ask
+        if self._stop and not self._stopped & {each.process for each in self.asks.values()}:
+            self._stop = None
+        if ask.phase == "done":
+            self.done.add(name)
+            return Answer()
+        message = self._answer(name, ask)
+        return None if message is None else Answer(message)
+
+    def _answer(self, name: str, ask: Ask) -> List | Total | Want | Stop | None:
+        last, part = self.last, self._parts.get(name)
+        held = -1 if part is None else part[0].step
+        if self._stop is not None and ask.process in self._stopped:
+            return self._stop
+        if last is not None and ask.step < last.step:
+            return List(last.parts)  # with a part that the member does not remember
+        if last is not None and ask.step == last.step:
+            return Total(ask.list) if ask.list == digest(*last.parts) else List(last.parts)
+        if self._list and ask.step <= self.step:
+            if ask.list != digest(*self._list):
+                return List(self._list)
+            return None if name in self._bodies else Want("body")
+        newest = max(self.step, *(each.step for each in self.asks.values()))
+        if ask.step < newest and held < newest:
+            return self._halt(Stop("", b"", b"", ask.step, f"{name} lacks a total that is gone"))
+        return Want("part") if held < ask.step else None
+
+    def fetch(self, list_: bytes) -> bytes:
+        """Return the total of the step with this list; nothing if it is not here."""
+        last = self.last
+        return last.total if last is not None and list_ == digest(*last.parts) else b""
+
+
+class RelayService:
+    """A relay for a transport: an ask waits until there is an answer, 20 seconds at most.
+
+    A newer ask of a member replaces the older one, which is answered with nothing at once.
+    """
+
+    def __init__(self, relay: Relay, largest: int) -> None:
+        self.relay = relay
+        self._largest = largest
+        self._changed = threading.Condition()
+        self._called: dict[str, tuple[int, float]] = {}  # the number of each one's asks, and when
+
+    def ask(self, name: str, message: bytes) -> bytes:
+        """Answer an `Ask`; see `Relay.ask`."""
+        ask, until = decode(message, Ask), time.monotonic() + HOLD
+        with self._changed:
+            number = self._called.get(name, (0, 0.0))[0] + 1
+            self._called[name] = number, time.monotonic()
+            self._changed.notify_all()
+            while (answer := self.relay.ask(name, ask)) is None:
+                left = until - time.monotonic()
+                if left <= 0 or not self._changed.wait(left) or self._called[name][0] != number:
+                    break
+            return encode(answer or Answer(waiting=self._waiting()))
+
+    def _waiting(self) -> dict[str, float]:
+        """Return for whom the others wait, and the seconds since each one's last call."""
+        now = time.monotonic()
+        return {
+            name: now - self._called[name][1] if name in self._called else -1.0
+            for name in self.relay.missing()
+        }
+
+    def say(self, name: str, message: bytes) -> None:
+        """Take a part, a body or a stop; see `Relay.say`."""
+        with self._changed:
+            self.relay.say(name, message)
+            self._changed.notify_all()
+
+    def fetch(self, name: str, what: bytes) -> bytes:
+        """Return the total of a list."""
+        with self._changed:
+            return self.relay.fetch(what)
+
+    def most(self, name: str) -> int:
+        """Return the most bytes of a message."""
+        return self._largest
+
+    def present(self) -> dict[str, float]:
+        """Return the seconds since the last call of each member that has called."""
+        now = time.monotonic()
+        return {name: now - at for name, (_, at) in self._called.items()}
+
+    def wait_until_done(self, seconds: float) -> list[str]:
+        """Wait until all members are done; return who is not after so many seconds."""
+        until = time.monotonic() + seconds
+        with self._changed:
+            while missing := [n for n in self.relay.names if n not in self.relay.done]:
+                if (left := until - time.monotonic()) <= 0:
+                    return missing
+                self._changed.wait(left)
+        return []
