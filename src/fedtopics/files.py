@@ -113,6 +113,12 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
     except BaseException:
         beside.unlink()
         raise
+    if hasattr(os, "O_DIRECTORY"):  # else the old file may be back after a power failure
+        handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def create(path: Path, content: bytes, public: bool = False) -> None:

@@ -16,7 +16,6 @@ from fedtopics.methods.core.events import BadReply, Event, Excluded, RoundReport
 from fedtopics.methods.core.interfaces import (
     EVERYONE,
     AgainError,
-    Checkpoint,
     Door,
     Draw,
     Moment,
@@ -113,9 +112,6 @@ class LocalClients:
                     raise
                 self._excluded[name] = str(error)  # left out of the agreement, it has no part in it
                 self._notify(Excluded(name, self._round, str(error)))
-
-    def settle(self, round_: int, state: Callable[[], Checkpoint | None]) -> None:
-        """Do nothing: there is one program, with one state."""
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE

@@ -7,7 +7,7 @@ What can be learned follows from what attacks have found: docs/threat-model.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,10 +23,6 @@ from fedtopics.methods.core.aggregation import flat_fields
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.privacy.accounting import together
-from fedtopics.secure.door import MaskedDoor
-from fedtopics.secure.said import STAGES, WORD_STAGES
-from fedtopics.secure.sum import SecureClients
-from fedtopics.secure.words import SUMS
 from fedtopics.text.corpus import Corpus
 
 SAMPLE, OTHERS = 5_000, 300  # documents of a rehearsal: the client's own, each other's
@@ -34,7 +30,8 @@ ROUNDS = 2
 MOST_CLIENTS = 10  # of a rehearsal: what a client sends hardly depends on how many others there are
 LITTLE = 1_000  # documents of a sum that still tells words of some of them
 FEW = 52  # documents of a sum that tells many of them wholly
-ALL_SEE, ADDER_SEES, NOBODY = "all, one by one", "who adds, one by one", "as a sum alone"
+WORD = 8  # bytes
+ALL_SEE, SERVER_SEES, NOBODY = "all members", "the server", "nobody: only a total is seen"
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Exposure:
             "whether a document was there": there,
             "which words a single document has": _words(self.study, self.documents),
             "what one client's documents add up to": (
-                "no: sums are masked, and of at least three clients" if self.study.masked else
+                "no: sums are masked, and of at least three clients" if self.study.is_secure else
                 "yes, who adds sees it in each exchange: sums are not masked"
             ),
         }  # fmt: skip
@@ -105,9 +102,9 @@ def expose(
     if corpus is not None:
         sample = study.embedded(_some(corpus, SAMPLE), embedding_model, on_progress)
         _rehearse(study, sample, once, rounds)
-    shown, to_adder = list[Shown](), NOBODY if study.masked else ADDER_SEES
+    shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
     for each in study.registration.exchanges(study.method):
-        name, seen = each.function, ALL_SEE if each.seen_by_all else to_adder
+        name, seen = each.function, ALL_SEE if each.seen_by_all else otherwise
         weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
         shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
     size = () if corpus is None else (len(corpus), corpus.text_bytes)
@@ -115,23 +112,20 @@ def expose(
 
 
 class _WeighedDoor:
-    """A client's door, of which replies are weighed, those of rounds apart."""
+    """A client's door, of which updates are weighed, those of rounds apart."""
 
-    def __init__(self, door: Any, once: Counter[str], rounds: Counter[str]) -> None:
+    def __init__(
+        self, door: Door, once: Counter[str], rounds: Counter[str], secure: Collection[str]
+    ) -> None:
         self._door, self._once, self._rounds = door, once, rounds
-        self._called, self._round = "", 0
-        self.key = door.key if isinstance(door, MaskedDoor) else b""
+        self._secure = secure
         self.repeat = door.repeat
 
     def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
-        reply: dict[str, Any] = self._door.call(function, payload, moment)
-        self._called = payload.get("called", self._called) if function in STAGES else function
-        if function in WORD_STAGES or self._called in SUMS:
-            self._called = "vocabulary"
-        asked = payload.get("payload", payload)
-        self._round = asked.get("round", self._round if function in STAGES else 0)
-        sums = self._rounds if self._round else self._once
-        sums[self._called] += sum(_size(value) for _, value in flat_fields(reply))
+        reply = self._door.call(function, payload, moment)
+        sums = self._rounds if payload.get("round") else self._once
+        size = _masked_size if function in self._secure else _size
+        sums[function] += sum(size(value) for _, value in flat_fields(reply))
         return reply
 
 
@@ -146,16 +140,13 @@ def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[
     for name in names:
         secret = Secret.from_seed(short.seed, name)
         own = corpus if name == names[0] else _some(corpus, OTHERS)
-        site = Site(name, own, OPEN_POLICY, secret=secret, masked=short.masked)
+        site = Site(name, own, OPEN_POLICY, secret=secret, masked=study.is_secure)
         half, ledger = method.client(plan, site), Ledger(method.name, short.fingerprint)
-        door: Any = Door(name, half, OPEN_POLICY, ledger)
-        if short.masked:
-            door = MaskedDoor(door, name, secret.derive("masked sums"), lambda _: bytes(64))
-        doors[name] = door
-    doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
-    clients: Any = LocalClients(doors)
-    if short.masked:
-        clients = SecureClients(clients, method.drawn(short.method), limits=short.vocabulary)
+        doors[name] = Door(name, half, OPEN_POLICY, ledger)
+    sums = [each.function for each in method.exchanges(study.method) if not each.seen_by_all]
+    secure = sums if study.is_secure else ()
+    doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds, secure)
+    clients = LocalClients(doors, hidden=study.is_secure)
     method.server(plan).train(clients, RunFolder(None, short.fingerprint))
 
 
@@ -171,6 +162,11 @@ def _size(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(_size, value))
     return len(value if isinstance(value, bytes) else str(value).encode())
+
+
+def _masked_size(value: Any) -> int:
+    """Return the bytes of a part of an update in a masked vector: eight for each number."""
+    return WORD * (int(value.size) if isinstance(value, np.ndarray) else 1)
 
 
 def _words(study: Study, documents: int | None) -> str:
@@ -189,7 +185,7 @@ def _words(study: Study, documents: int | None) -> str:
     own = min((each for each in (batch, documents) if each is not None), default=None)
     if own is None:
         return f"yes, if sums are of fewer than about {LITTLE:,} documents"
-    number = own * clients if study.masked else own
+    number = own * clients if study.is_secure else own
     told = f"sums are of about {number:,} documents"
     if number < LITTLE:
         much = "many documents wholly" if number <= FEW else "some words of some documents"

@@ -53,46 +53,32 @@ from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
 
-UNSIGNED = (
-    "Participants do not sign here. That each is who it says, that there are as many as who adds "
-    "says, and that all are told the same totals, is its word alone; from who makes up all the "
-    "others, masks hide nothing."
-)
-UNSIGNED_MASKS = (
-    "Masks hide replies from who adds as it should alone: one that makes up clients, or keys of "
-    "them, can read what the others send."
-)
-MASKED = (
-    "Replies are masked: who adds sees what at least three clients add up to, and all check that "
-    "it is that. Of the words it learns those that are agreed on; the other clients learn as well "
-    "which others came into question, and which clients have them. Not masked is what the model "
-    "says of each client: its numbers of documents, its topics' shares; nor the min_documents of "
-    "its policy, which then is that of all clients' groups."
+SECURE = (
+    "Aggregation is secure: the server sees no document, word, number, total or model. All members "
+    "see totals over all of them, each member's number of documents, its replies to calls, and "
+    "which candidate words it lists."
 )
 SEEDED = (
-    "Replies are masked, and this client's masks follow from the study's seed, which all know: "
-    "they hide nothing. That is for demonstrations."
+    "This client's draws follow from the study's seed, which everybody knows. That is for tests."
 )
-SEEN = "Replies are not masked, as {}: whoever adds sees each one."
-ALONE = Rules(1, 0.0, 0.0, 0.0)  # of who never adds
+PLAIN = "Aggregation is plain, as {}: the server sees every update of this client."
 
 
 class Participation:
     """A client's part in a study."""
 
-    holds = False  # its folder: a server sends a second process of a name away
-
     def __init__(
         self,
         name: str,
-        corpus: Corpus,
+        corpus: Corpus | None,  # None of an observer
         policy: Policy,
         out: Path | None,  # for ledger, model and the documents' topics; None: runs/CLIENT/STUDY
         on_event: OnEvent | None = None,
         embedding_model: str | None = None,  # where this client has the study's, or of `corpus`
         growing: Follow | None = None,  # documents that become more during the study
         start: TopicModel | None = None,  # what the study begins with
-        secret_from_seed: bool = False,  # for tests and demonstrations: everybody can repeat it
+        insecure_seed: bool = False,  # for tests: everybody can repeat what it draws
+        accepted_roster: str = "",  # the digest of a study whose certificates are not known
     ) -> None:
         self.name = name
         self.corpus = corpus
@@ -103,11 +89,10 @@ class Participation:
         self._growing = growing
         self._embedding_model = embedding_model
         self.start = start
-        self._secret_from_seed = secret_from_seed
-        self.signatures: Signatures = Unsigned()
+        self._insecure_seed = insecure_seed
+        self._accepted_roster = accepted_roster
         self._ended = False  # the model is here
         self._ledger: Ledger | None = None
-        self._held: IO[str] | None = None
         if out is not None and out.exists() and not out.is_dir():
             raise RunError(f"{out} is a file; name a folder with --out.")
 
@@ -122,175 +107,66 @@ class Participation:
 
     def close(self) -> None:
         """Close the ledger."""
-        for file in (self._ledger, self._held):
-            if file is not None:
-                with suppress(OSError):  # on a full disk; the reply has not left either
-                    file.close()
-        self._held = None
+        if self._ledger is not None:
+            with suppress(OSError):  # on a full disk; the update has not left either
+                self._ledger.close()
 
-    def take_part(self, transport: Transport, signatures: Signatures | None = None) -> None:
-        """Take part in the study that is offered over a transport, until the model is there.
-
-        A `FederationError` if this client is refused, or has no connection for a reason that
-        waiting does not mend; other errors if it declines, or a reply may not leave.
-        """
-        unknown = Proposal("", "", 0, {}, "")
-        signed = self.signatures = signatures or Unsigned()
-        introduction = Introduction(self.name, unknown, b"", signed)
-        node = Node(self.name, (), transport, introduction, self.notify, keeps=False)
-        node.start()
-        try:
-            while True:
-                try:
-                    return self._join(node, *node.offered())
-                except NewRunError:
-                    node.forget()
-        finally:
-            node.stop()
-            self.close()
-
-    def _join(self, node: Node, link: str, offer: Offer) -> None:
-        """Consider an offer; join, and train, or raise to decline."""
-        proposal = Proposal.of(offer)
-        try:
-            if objection := proposal.objection((VERSION, versions(proposal.method)), offer.wire):
-                raise FederationError(objection)
-            study = self.look(proposal, bool(self.signatures.certificate))
-            start = self._begun(proposal)
-            door, state = self.consider(study, offer.run)
-        except Exception:
-            node.decline(link)
-            raise
-
-        log = Log(origin(study, offer.run))
-
-        def begin(run: ReplicatedRun) -> None:
-            names = list(study.clients)
-            replica = Replica(
-                self.name, [SERVER], names, log, nonce=nonce(), now=node.now(),
-                install=lambda state: run.install(state.content, node),
-            )  # fmt: skip
-            least = self.policy_in(study).min_clients_in_sum
-            introduction = Introduction(
-                self.name, proposal, offer.run, self.signatures, least, key_of(door)
-            )
-            node.join(link, offer, names, introduction, replica)
-
-        self.train(study, start, (door, state), node, log, ALONE, begin)
-        node.done()
-
-    def train(
-        self, study: Study, start: WarmStart | None, kept: tuple[AnyDoor, Path], node: Node,
-        log: Log, rules: Rules, begin: Callable[[ReplicatedRun], None],
-    ) -> None:  # fmt: skip
-        """Execute the program to its end, behind the last checkpoint; `begin` takes part.
-
-        Where a state comes in place of decisions, the program goes on from that.
-        """
-        door, folder = kept
-        every, identity = study.checkpoint_every, study.identity(start)
-        pause = 0.0 if rules is ALONE else study.federation.pause  # a server waits for its clients
-        begun = False
-        while True:
-            resumed = has_run(folder)
-            run = ReplicatedRun(folder, identity, every, resumed, self._on_event, pause)
-            try:
-                position = run.position()
-                if position.index > log.last:  # what came before is in the checkpoint
-                    log.reset(position.index, position.digest)
-                exchange = exchange_of(run, node, rules, self.name, door)
-                node.notify = run.event
-                if not begun:
-                    run.describe(study, start)
-                    begin(run)
-                    self.notify(Joined(study.fingerprint))
-                    begun = True
-                clients = gathered(study, exchange, run)
-                model = study.server_half(start).train(clients, run)
-                return self.receive(finished(study, start, model), run.event)
-            except CaughtUpError:
-                node.go_on_from(None)
-            except OSError as error:
-                raise FedTopicsError(
-                    f"What this participant keeps in {self.out} cannot be written: "
-                    f"{error.strerror}. Make room or mend the disk, then start it again."
-                ) from None
-            finally:
-                node.notify = self.notify
-                run.close()
-
-    def _begun(self, proposal: Proposal) -> WarmStart | None:
-        """Return the model that a study begins with, which has to be this client's as well."""
-        if not proposal.start:
+    def begun(self, study: Study) -> WarmStart | None:
+        """Return the model that the study begins with; all members have to give the same one."""
+        if self.start is None:
             return None
-        if self.start is not None:
-            for start in (WarmStart.of(self.start, "keep"), WarmStart.of(self.start, "agree")):
-                if start.fingerprint == proposal.start:
-                    return start
-        raise FederationError(
-            f"The study begins with the model {proposal.start}, and this client "
-            f"{'has none' if self.start is None else 'has another'}; name the model with --start."
-        )
+        return WarmStart.of(self.start, usual_words(self.start, study.method, study.text))
 
-    def consider(self, study: Study, run: bytes) -> tuple[AnyDoor, Path]:
-        """Make the door to the documents for a run; return it and the folder of the run's state."""
+    def consider(self, study: Study) -> tuple[Door | None, Path]:
+        """Make the door to the documents; return it, and the folder of what a run needs."""
         self.out = self._place(study)
         require_no_other_study(self.out, "state")
-        make_folder(self.out)
-        if self.holds:
-            self._held = self._held or hold(self.out)
         state = self.out / "state"
-        begun = run_of(state) is not None
-        if self._secret_from_seed:
-            secret = Secret.from_seed(study.seed, self.name)
-        else:
-            secret = Secret.keep(state / "secret").of_run(study.fingerprint, run)
-        if study.privacy is not None and self._secret_from_seed:
+        has_begun = (state / "secret").exists()
+        make_folder(state)
+        write_durably(self.out / "study.toml", study.to_toml().encode())
+        if self.corpus is None:
+            return None, state
+        run = study.fingerprint
+        kept = Secret.keep(state / "secret")
+        if self._insecure_seed and study.privacy is not None:
             raise RunError(
                 "The study promises privacy by noise, which everybody could repeat with "
-                "--secret-from-seed; leave that out."
+                "--insecure-seed; leave that out."
             )
-        signs, seen, policy = self.signatures, not study.masked, self.policy_in(study)
-        noise, bound = digest(secret.derive("account").hex()), study.privacy
-        policy.check_privacy(self.name, bound, study.fingerprint, run.hex(), noise)
-        write_durably(self.out / "study.toml", study.to_toml().encode())
+        is_seeded = self._insecure_seed
+        secret = Secret.from_seed(study.seed, self.name) if is_seeded else kept.of_run(run)
+        policy, key = self.policy_in(study), self.key
+        noise = digest(secret.derive("account").hex())
+        policy.check_privacy(self.name, study.privacy, run, run, noise)
         self._ledger = Ledger(
-            study.registration.name, study.fingerprint, self.out / "ledger.jsonl", run.hex(),
-            self._secret_from_seed, signs.sign, seen, begun, partial(signs.fits, self.name),
+            study.registration.name, run, self.out / "ledger.jsonl", run, is_seeded, key.sign,
+            not study.is_secure, has_begun, key.has_signed,
         )  # fmt: skip
         held = policy.model_dump(mode="json")
-        self._ledger.began(self.name, signs.certificate, held, self.corpus, policy.spent)
+        self._ledger.began(self.name, key.certificate, held, self.corpus, policy.spent)
         self._ledger.kept(self.out, "study.toml")
-        begin(state, run)  # from now on there is a ledger, unless somebody removed it
         model = self._embedding_model
         self.corpus = study.embedded(self.corpus, model, lambda *n: self.notify(Embedding(*n)))
         site = Site(
             self.name, self.corpus, policy, self.out, self.notify, model, self._growing, secret,
-            study.masked,
+            study.is_secure,
         )  # fmt: skip
-        door = Door(self.name, study.client_half(site), policy, self._ledger)
-        if seen:
-            return door, state
-        keys, told_of = secret.derive("masked sums"), lambda factor: self.notify(Narrowed(factor))
-        return MaskedDoor(door, self.name, keys, self.signatures.sign, told_of), state
+        return Door(self.name, study.client_half(site), policy, self._ledger), state
 
-    def look(self, proposal: Proposal, signed: bool) -> Study:
-        """Say what the study asks for, and hold it against the policy; nothing leaves."""
-        study = Study.of_agreed(proposal.study)
-        if study.fingerprint != proposal.fingerprint:
-            raise FederationError(
-                f"The server calls its study {proposal.fingerprint}, what it sent is "
-                f"{study.fingerprint}; ask its operator, and use one version of fedtopics."
-            )
+    def look(self, study: Study) -> None:
+        """Show what the study shares, and check it against the policy; nothing leaves."""
+        if self.corpus is None:
+            return
         exchanges = study.registration.exchanges(study.method)
         leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
         policy = self.policy_in(study)
-        masks = SEEDED if self._secret_from_seed else MASKED
-        seen = masks if study.masked else SEEN.format(unmasked(study))
-        told = policy.described(seen=not study.masked)
-        unsigned = f"{UNSIGNED} {UNSIGNED_MASKS}" if study.masked else UNSIGNED
-        self.notify(Offered(study, leaves, seen, told, None if signed else unsigned))
-        policy.check_masks(self.name, study.masked, signed)
+        seen = SECURE if study.is_secure else PLAIN.format(unmasked(study))
+        seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
+        told = policy.described(seen=not study.is_secure)
+        self.notify(Offered(study, leaves, seen, told))
+        policy.check_roster(self.name, study, self._accepted_roster)
+        policy.check_aggregation(self.name, study.is_secure)
         policy.check_privacy(self.name, study.privacy, study.fingerprint)
         grows = self._growing is not None
         corpus, method = self.corpus, study.method
@@ -312,7 +188,6 @@ class Participation:
             check_embeddings(corpus, needed, self._embedding_model)
             if corpus.embeddings is None:
                 sentence_encoder(self._embedding_model or needed.model)
-        return study
 
     def exposed(self, study: Study) -> Exposure:
         """Say what a study would show of the documents; without bytes if it cannot be rehearsed."""
@@ -323,7 +198,7 @@ class Participation:
 
     def policy_in(self, study: Study) -> Policy:
         """Return the policy as it holds in a study."""
-        policy = self.policy if study.masked else self.policy.where_seen()
+        policy = self.policy if study.is_secure else self.policy.where_seen()
         if study.privacy is None:
             return policy
         return policy.of_enough(study.min_clients)  # whose parts of the noise are enough
@@ -345,23 +220,21 @@ class Participation:
         """Write the model, and the topics of this client's own documents; tell that it did."""
         folder = self.out / "model"
         model.save_pretrained(folder)
+        self._ended = True
+        if self.corpus is None:
+            notify(ModelReceived(str(folder), 0, 0))
+            return
         self.corpus = self._growing() if self._growing else self.corpus
         corpus = model.embedded(self.corpus, self._embedding_model)
         unknown = model.write_theta(corpus, self.out / "theta.parquet")
         if self._ledger is not None:
             self._ledger.kept(self.out, *(f"model/{n}" for n in UNEDITED), "theta.parquet")
         notify(ModelReceived(str(folder), len(self.corpus), unknown))
-        self._ended = True
 
     def notify(self, event: Event) -> None:
         """Pass on what happened, but not that others go when all have the model."""
         if self._on_event is not None and not (self._ended and isinstance(event, Reconnecting)):
             self._on_event(event.plain())
-
-
-def key_of(door: AnyDoor) -> bytes:
-    """Return the public key of a door's masks; nothing where there are none."""
-    return door.key if isinstance(door, MaskedDoor) else b""
 
 
 def _may_hold(folder: Path, study: Study) -> bool:

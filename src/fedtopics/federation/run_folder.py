@@ -10,12 +10,12 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from safetensors import SafetensorError
@@ -52,6 +52,7 @@ EVENTS = "events.jsonl"
 BEFORE = "before.jsonl"  # the events of what is no run yet, as training has not begun
 DIGEST = "sha256"  # in what is kept
 KEPT_CHECKPOINTS = 2
+STEP, TURN = "steps", "turns"  # numbers of a member's checkpoint
 LONGEST_UNSAVED = 60.0  # seconds
 
 
@@ -68,6 +69,18 @@ def has_run(folder: Path) -> bool:
         return False
     with open_file(events) as file:
         return bool(file.readline().endswith(b"\n"))
+
+
+class Position(Protocol):
+    """How far a member's program has come."""
+
+    @property
+    def step(self) -> int:
+        """Steps that are over."""
+
+    @property
+    def turn(self) -> int:
+        """Rounds that have begun."""
 
 
 class RunFolder:
@@ -193,10 +206,13 @@ class RunFolder:
         slow = time.perf_counter() - self._saved > LONGEST_UNSAVED
         return self.folder is not None and (slow or round_ % self._every == 0)
 
-    def checkpoint(self, state: Checkpoint) -> None:
-        """Keep a state: written beside, then renamed, with its digest; the last two stay."""
+    def checkpoint(self, state: Checkpoint) -> bool:
+        """Keep a state: written beside, then renamed, with its digest; the last two stay.
+
+        Return whether it was written.
+        """
         if self.folder is None:
-            return
+            return False
         arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
         meta = {"round": str(state.round), "study": self._study}
         data = save(arrays, metadata=meta | {"numbers": json.dumps(state.numbers)})
@@ -209,11 +225,12 @@ class RunFolder:
             # The run is worth more than one of its checkpoints; those before are untouched.
             path.unlink(missing_ok=True)
             self.event(CheckpointFailed(state.round, str(error.strerror)))
-            return
+            return False
         self._saved = time.perf_counter()
         for old in sorted(folder.glob("*.safetensors"))[:-KEPT_CHECKPOINTS]:
             old.unlink()
             old.with_suffix(".sha256").unlink(missing_ok=True)
+        return True
 
     def restore(self) -> Checkpoint | None:
         """Return the newest checkpoint if the run is resumed, else None; RunError if damaged."""
@@ -283,3 +300,32 @@ class RunFolder:
             if self._events is not None:
                 self._events.close()
                 self._events = None
+
+
+class MemberRun(RunFolder):
+    """The run folder of a member: a checkpoint names the steps and rounds it has the result of.
+
+    What was agreed before the first checkpoint is not read again: the steps before it are replayed.
+    """
+
+    clients: Position  # whose steps these are
+    before_checkpoint: Callable[[], None] = staticmethod(lambda: None)
+    after_checkpoint: Callable[[], None] = staticmethod(lambda: None)
+
+    def position(self) -> tuple[int, int]:
+        """Return the steps and rounds that the newest checkpoint has the result of."""
+        saved = super().restore()
+        return (0, 0) if saved is None else (int(saved.numbers[STEP]), int(saved.numbers[TURN]))
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """As of `RunFolder`, if there is a checkpoint."""
+        return None if super().restore() is None else super().recall(name)
+
+    def checkpoint(self, state: Checkpoint) -> bool:
+        """As of `RunFolder`; the totals that led to it are needed no more."""
+        self.before_checkpoint()
+        numbers = {**state.numbers, STEP: self.clients.step, TURN: self.clients.turn}
+        is_written = super().checkpoint(replace(state, numbers=numbers))
+        if is_written:
+            self.after_checkpoint()
+        return is_written

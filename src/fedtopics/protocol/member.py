@@ -68,7 +68,8 @@ class Member:
         self.content = content
         self.phase: Phase = "compute"
         self.reason = ""  # of a stop
-        self._study, self._names = study, sorted(names)
+        self.names = sorted(names)
+        self._study = study
         self._sign, self._verify, self._random = sign, verify, random
         self._disk = disk
         self._process = random(8)
@@ -83,17 +84,17 @@ class Member:
             record.run, record.step, record.transcript, function, kind, digest(layout), self.name,
             b"",
         )  # fmt: skip
-        context = context_of(self._study, part, self._names)
+        context = context_of(self._study, part, self.names)
         if record.part:
             before = decode(record.part, Part)
-            known = context == context_of(self._study, before, self._names)
+            known = context == context_of(self._study, before, self.names)
             if not known or digest(self.content) != record.content:
                 return self.stop(CHANGED)
         else:
             if record.step == 0:  # the first member chooses the group key
-                content = self._random(LENGTH) if self.name == self._names[0] else b""
+                content = self._random(LENGTH) if self.name == self.names[0] else b""
             vector = np.frombuffer(content, np.int64) if kind == "sum" else None
-            if vector is not None and not masks.is_inside(vector, len(self._names)):
+            if vector is not None and not masks.is_inside(vector, len(self.names)):
                 return self.stop(LARGE)
             self._begin(part, context, content)
         self.phase = "body" if self.record.parts else "part"
@@ -150,9 +151,9 @@ class Member:
 
     def _take_list(self, message: List) -> list[bytes]:
         record, parts = self.record, [decode(part, Part) for part in message.parts]
-        if [part.name for part in parts] != self._names:
+        if [part.name for part in parts] != self.names:
             raise FederationError("the list has other names than the study")
-        place = self._names.index(self.name)
+        place = self.names.index(self.name)
         mine = parts[place]
         if mine.step < record.step and mine.run == record.run:
             return []
@@ -174,14 +175,15 @@ class Member:
     def _check(self, part: Part, mine: Part) -> None:
         for field in ("run", "step", "function", "kind", "layout", "transcript"):
             if getattr(part, field) != getattr(mine, field):
+                difference = f" ({part.function}; {mine.function})" if field == "function" else ""
                 raise FederationError(
-                    f"{part.name} and {self.name} were sent different things, or run different "
-                    f"software ({field})"
+                    f"the {field} of {part.name} and {self.name} differ{difference}: they have "
+                    "another study or other software, or were sent different things"
                 )
         self._check_signature(part)
 
     def _check_signature(self, part: Part) -> None:
-        context = context_of(self._study, part, self._names)
+        context = context_of(self._study, part, self.names)
         content = self._signed("part", context, part.name, part.key)
         if not self._verify(part.name, part.signature, content):
             raise FederationError(f"the signature of {part.name} is wrong")
@@ -189,7 +191,7 @@ class Member:
     def _bound(self) -> tuple[list[Part], bytes]:
         """Return the parts of the list, and what keys of this step are bound to."""
         parts = [decode(part, Part) for part in self.record.parts]
-        context = context_of(self._study, parts[0], self._names)
+        context = context_of(self._study, parts[0], self.names)
         return parts, digest(context, self.record.list)
 
     def _bodies(self) -> list[bytes]:
@@ -209,13 +211,13 @@ class Member:
         return [encode(Body(record.list, self.name, content))]
 
     def _sealed(self, others: dict[str, bytes], bound: bytes) -> bytes:
-        record, first = self.record, self._names[0]
+        record, first = self.record, self.names[0]
         if record.step > 0:
             return keys.seal(derive(record.group, "call", bound, self.name), self.content)
         if self.name != first:
             return b""
         boxes = []
-        for name in self._names[1:]:
+        for name in self.names[1:]:
             secret = keys.shared(record.private, others[name])
             boxes.append(keys.seal(derive(secret, "group", bound, name), self.content))
         return encode(boxes)
@@ -243,7 +245,7 @@ class Member:
         return []
 
     def _opened(self, parts: list[Part], bound: bytes, total: bytes) -> tuple[list[bytes], bytes]:
-        record, names = self.record, self._names
+        record, names = self.record, self.names
         if parts[0].kind == "sum":
             if len(total) != len(self.content) + 8:
                 raise FederationError("The total has another length.")
@@ -269,9 +271,13 @@ class Member:
         key = derive(secret, "group", bound, self.name)
         return [], keys.unseal(key, boxes[names.index(self.name) - 1])
 
+    def save(self) -> None:
+        """Make the record of this step durable, before a checkpoint that replaces all totals."""
+        self._save(self.record)
+
     def finish(self) -> None:
         """End the program: the model is on disk."""
-        self._save(self.record)
+        self.save()
         self.phase = "done"
 
 

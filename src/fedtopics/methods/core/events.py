@@ -154,6 +154,11 @@ class Waiting(Event, kind="waiting"):  # a round waits for clients
     missing: Mapping[str, str]  # client to its state
 
 
+class WaitsFor(Event, kind="waits for"):  # of a member: no total for a while
+    clients: Mapping[str, float]  # seconds since the last call of each, -1 if there was none
+    seconds: float
+
+
 class StatusChange(Event, kind=""):  # a client comes, goes, or does not take part
     status: Literal["joined", "ready", "lost", "declined", "refused", "old reply"]
     client: str

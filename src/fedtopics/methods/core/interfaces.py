@@ -107,12 +107,6 @@ class Clients(Protocol):
         For what halves need to know, such as the agreed words. In a resumed run it is done again.
         """
 
-    def settle(self, round_: int, state: Callable[[], Checkpoint | None]) -> Checkpoint | None:
-        """Hold the state after a round against that of the others, every so many rounds.
-
-        Return theirs where most have another one, by rounding, that is to be gone on from.
-        """
-
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:

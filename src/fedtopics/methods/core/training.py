@@ -256,25 +256,11 @@ class Program(ABC, Generic[Settings, State]):
         waited = {"validations_without_gain": status.waited, "best_loss": status.best_loss}
         reason = step.why_stop(round_, self.stops, **waited)
         status.stopped = bool(reason)
-        state = self._settle(agreement, status, step.state)
         if self.saves_every_round or reason or run.due(round_):
-            self._save(run, status, state)
+            self._save(run, status, step.state)
         if reason:
             run.event(Stopped(round_, reason))
-        return state, status.stopped
-
-    def _settle(self, agreement: Agreement, status: TrainingStatus, state: State) -> State:
-        """Return the state that all participants go on from."""
-
-        def saved() -> Checkpoint | None:
-            arrays = self.save(state)
-            return None if arrays is None else status.checkpoint(arrays)
-
-        found = agreement.clients.settle(status.round, saved)
-        if found is None:
-            return state
-        vars(status).update(vars(TrainingStatus.resumed(found)))
-        return self.load(agreement, found.arrays)
+        return step.state, status.stopped
 
     def _validate(
         self, agreement: Agreement, run: Run, status: TrainingStatus, state: State

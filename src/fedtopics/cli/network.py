@@ -1,0 +1,167 @@
+"""Commands for studies between machines: check, serve, join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fedtopics.cli import options
+from fedtopics.cli.display import say, write
+from fedtopics.cli.news import MemberNews, ServerNews
+from fedtopics.cli.options import FOLDER
+from fedtopics.cli.records import show_run
+from fedtopics.harmless import as_json as to_json
+from fedtopics.harmless import file_name
+
+if TYPE_CHECKING:
+    from fedtopics.federation.participant import Participation
+    from fedtopics.federation.study import Study
+    from fedtopics.methods.core.events import OnEvent
+
+key_option = click.option(
+    "--key", "key_folder", type=FOLDER, required=True, metavar="FOLDER",
+    help="Folder that `fedtopics key create` made.",
+)  # fmt: skip
+listen_option = click.option(
+    "--listen", default="", metavar="HOST:PORT",
+    help="Where to wait for members.  [default: the port of the study's server address]",
+)  # fmt: skip
+from_option = click.option(
+    "--from", "start", type=FOLDER, metavar="MODEL", help="The model that the study begins with."
+)
+json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+
+
+def print_event(event: dict[str, Any]) -> None:
+    """Print an event as a JSON line."""
+    study = event.get("study")
+    plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
+    plain |= {"exposure": event["exposure"].plain()} if "exposure" in event else {}
+    write(to_json(plain, default=str, allow_nan=False) + "\n")
+
+
+@click.command()
+@click.argument("study", type=FOLDER)
+@key_option
+@listen_option
+@options.out
+@from_option
+@json_lines
+def serve(
+    study: Path, key_folder: Path, listen: str, out: Path | None, start: Path | None, as_json: bool
+) -> None:
+    """Serve a study for members on other machines.
+
+    With secure aggregation this process is the relay: it adds what it cannot read, and learns no
+    document, word, number or model. With plain aggregation it is a trusted server, which trains as
+    well and writes the model. Started again, it resumes the run in its folder.
+    """
+    from fedtopics import Study, TopicModel
+    from fedtopics.federation.serve import listen_address, serve_plain, serve_relay
+    from fedtopics.protocol.roster import Key
+
+    plan, key = Study.read(study), Key.load(key_folder)
+    folder = out or Path("runs") / file_name(plan.name)
+    address, news = listen_address(plan, listen), ServerNews()
+    on_event: OnEvent = print_event if as_json else news
+    watch = (lambda service: None) if as_json else news.watch
+    with news:
+        if plan.is_secure:
+            serve_relay(plan, key, address, folder, lambda e: on_event(e.plain()), watch)
+            return
+        model = None if start is None else TopicModel.from_pretrained(start)
+        trained = serve_plain(plan, key, address, folder, on_event, model, watch)
+    show_run(trained, folder, quiet=as_json)
+
+
+@click.command()
+@click.argument("study", type=FOLDER)
+@key_option
+@click.option("--data", type=FOLDER, help="The documents, which stay here; an observer has none.")
+@options.columns("text", "tokens", "id", "embedding", "author", "time", "round")
+@options.embedding_model
+@options.policy
+@click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/NAME/STUDY]")
+@click.option("--follow", is_flag=True, help="Each round takes what was added to --data since.")
+@click.option("--host", is_flag=True, help="Run the server inside this process.")
+@listen_option
+@click.option("--dry-run", is_flag=True, help="Check the study against the policy; do not join.")
+@click.option(
+    "--accept-roster", metavar="DIGEST", default="",
+    help="Accept the certificates of the study with this digest, which the members compared.",
+)  # fmt: skip
+@from_option
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=7 * 86400.0,
+    metavar="SECONDS", help="End after so long without the server.  [default: seven days]",
+)  # fmt: skip
+@click.option(
+    "--insecure-seed", is_flag=True,
+    help="Draw minibatches and noise from the study's seed, which everybody knows: for tests.",
+)  # fmt: skip
+@json_lines
+def join(
+    study: Path, key_folder: Path, data: Path | None, columns: dict[str, Any],
+    embedding_model: str | None, policy: Path | None, out: Path | None, follow: bool, host: bool,
+    listen: str, dry_run: bool, accept_roster: str, start: Path | None, timeout: float,
+    insecure_seed: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Join a study with documents that stay on this machine.
+
+    STUDY is the same file at all members. This command shows what the study shares, checks it
+    against the policy, and trains: this machine computes each step of the model itself. When the
+    connection breaks, it is made again. Started again, the command resumes the run. At the end the
+    model is in the --out folder, with the topics of the own documents in theta.parquet.
+    """
+    from fedtopics import Study, TopicModel
+    from fedtopics.federation.join import join as take_part
+    from fedtopics.protocol.roster import Key
+
+    plan, key = Study.read(study), Key.load(key_folder)
+    news = MemberNews(key.name)
+    on_event: OnEvent = print_event if as_json else news
+    with news:
+        part = _participation(
+            plan, key.name, data, columns, policy, follow, on_event, out=None if dry_run else out,
+            embedding_model=embedding_model, secret_from_seed=insecure_seed,
+            accepted_roster=accept_roster,
+            start=None if start is None else TopicModel.from_pretrained(start),
+        )  # fmt: skip
+        model = take_part(
+            part, plan, key, dry_run=dry_run, host=host, listen=listen, timeout=timeout
+        )
+    if model is not None:
+        show_run(model, part.out, quiet=as_json)
+
+
+def _participation(
+    study: Study, name: str, data: Path | None, columns: dict[str, Any], policy: Path | None,
+    follow: bool, on_event: OnEvent, **more: Any,
+) -> Participation:  # fmt: skip
+    """Read the policy and the documents of a member."""
+    from fedtopics import Columns, Corpus, Policy
+    from fedtopics.federation.participant import Participation
+    from fedtopics.methods.core.events import Documents, Unreadable
+    from fedtopics.text.arrivals import Follow
+
+    if (data is None) != (name in study.observers):
+        raise click.UsageError(
+            f"{name} observes, so leave out --data."
+            if data is not None
+            else "Give --data FILE; only a member that the study lists as an observer has none."
+        )
+    rules = Policy.read(policy) if policy else Policy()
+    if data is None:
+        return Participation(name, None, rules, on_event=on_event, **more)
+    kinds = {key: column for key, column in columns.items() if key != "round"}
+    given = Columns(rounds=columns["round"], **kinds)
+    growing = Follow(data, given, lambda reason: on_event(Unreadable(reason).plain()))
+    corpus = growing() if follow else Corpus.read(data, given)
+    on_event(Documents.of(name, corpus).plain())
+    return Participation(
+        name, corpus, rules, on_event=on_event, growing=growing if follow else None, **more
+    )

@@ -1,0 +1,86 @@
+"""Serve a study between machines: as a relay, or with plain aggregation as the trusted server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedtopics.errors import FederationError, StudyError
+from fedtopics.federation.study import Study
+from fedtopics.files import make_folder, read_bytes, write_durably
+from fedtopics.methods.core.events import Event, Finished, Listening
+from fedtopics.protocol.link import Service
+from fedtopics.protocol.relay import Relay, RelayService
+from fedtopics.protocol.roster import Key, Roster
+from fedtopics.transport.grpc import GrpcServer
+
+LOOK = 1.0  # seconds between two looks at who is done
+HOST_STAYS = 600.0  # seconds that a member serves the others after it has the model itself
+
+
+def relay_of(study: Study, folder: Path) -> RelayService:
+    """Return the relay of a study; it resumes from its file, one for each study."""
+    make_folder(folder)
+    path = folder / f"relay-{study.fingerprint[:16]}"
+    file = read_bytes(path) if path.exists() else b""
+    relay = Relay(roster_of(study).names, file, lambda content: write_durably(path, content))
+    return RelayService(relay, study.federation.largest_message << 20)
+
+
+def roster_of(study: Study) -> Roster:
+    """Return the certificates of a study between machines; StudyError if it has none."""
+    if study.roster is None:
+        raise StudyError(
+            "The study has no certificates, so it cannot be run between machines; each member "
+            'makes a key with "fedtopics key create NAME", and the study names its certificate: '
+            '[clients.NAME] certificate = "NAME.pem".'
+        )
+    return study.roster
+
+
+@contextmanager
+def listening(
+    service: Service, study: Study, key: Key, address: str, notify: Callable[[Event], None]
+) -> Iterator[GrpcServer]:
+    """Serve the members of a study at HOST:PORT, where port 0 takes a free one."""
+    server = GrpcServer(service, address, key.pem, key.certificate, roster_of(study).members)
+    try:
+        notify(Listening(server.address, list(study.clients)))
+        yield server
+    finally:
+        server.stop()
+
+
+def serve_relay(
+    study: Study, key: Key, address: str, folder: Path, notify: Callable[[Event], None],
+    opened: Callable[[RelayService], None] = lambda service: None,
+) -> None:  # fmt: skip
+    """Serve a study as its relay until all members have the model.
+
+    `opened` gets the relay, for a display of whom it waits for. FederationError if the address
+    cannot be used.
+    """
+    if not study.is_secure:
+        raise StudyError('A relay serves studies with aggregation = "secure".')
+    service = relay_of(study, folder)
+    with listening(service, study, key, address, notify):
+        opened(service)
+        while service.wait_until_done(LOOK):
+            pass
+    notify(Finished(service.relay.names))
+
+
+@contextmanager
+def hosted(
+    study: Study, key: Key, address: str, folder: Path, notify: Callable[[Event], None]
+) -> Iterator[RelayService]:
+    """Serve a study inside a member's process; stay at the end until the others have the model."""
+    service = relay_of(study, folder)
+    with listening(service, study, key, address, notify):
+        yield service
+        if missing := service.wait_until_done(HOST_STAYS):
+            raise FederationError(
+                f"This member has the model; {', '.join(missing)} did not fetch it within "
+                f"{HOST_STAYS / 60:.0f} minutes. Start the same command again to serve them."
+            )

@@ -1,0 +1,161 @@
+"""What a study promises against each adversary: one table for documents, checks and the DPIA.
+
+Each row names the tests that attack it. What is not promised stands in `NOT_PROMISED`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECURE, PLAIN = "secure", "plain"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What one adversary sees and can do."""
+
+    adversary: str
+    sees: str
+    can: str
+    tests: tuple[str, ...] = ()
+
+
+NOT_PROMISED = (
+    "A sum over few documents can reveal them.",
+    "Many rounds over the same few documents can reveal them.",
+    "Without differential privacy, the model can reveal whether a document was used.",
+    "Two studies of the same documents with different members reveal the difference, the update "
+    "of the members that only one of them has. A member refuses the second study unless its owner "
+    "accepts it.",
+    "With secure aggregation nobody finds out which member sends false updates.",
+    "Numbers of documents are what members claim.",
+)
+
+
+def promises(aggregation: str, members: int, colluders: int = 1) -> list[Promise]:
+    """Return the table for a study.
+
+    Parameters
+    ----------
+    aggregation : {"secure", "plain"}
+    members : int
+        All members, observers included.
+    colluders : int
+        Members that an adversary controls.
+
+    Returns
+    -------
+    list of Promise
+    """
+    others = members - colluders
+    rest = (
+        f"the sum of the updates of the other {others} members"
+        if others > 1
+        else "the updates of the last member"
+    )
+    return [
+        _stranger(),
+        *(_secure(members, colluders, rest) if aggregation == SECURE else _plain(colluders)),
+        *_thieves(aggregation),
+        Promise(
+            "a reader of the model or the report",
+            "what the model reveals; with differential privacy at most what the stated epsilon "
+            "allows",
+            "nothing",
+            ("tests/privacy/test_sensitivity.py",),
+        ),
+    ]
+
+
+def _stranger() -> Promise:
+    return Promise(
+        "a stranger on the network",
+        "sizes and times of messages",
+        "interrupt the network",
+        ("tests/transport/test_credentials.py",),
+    )
+
+
+def _secure(members: int, colluders: int, rest: str) -> list[Promise]:
+    world = "tests/protocol/test_world.py"
+    who = "a member" if colluders == 1 else f"{colluders} members together"
+    return [
+        Promise(
+            "the operator of the relay",
+            "the members' names, which functions run, sizes, times and restarts, and the reason "
+            "of a stop; no document, word, number, total or model",
+            "stop the run, or keep the last total from some members",
+            (world, "tests/protocol/test_attacks.py"),
+        ),
+        Promise(
+            f"{who}, without the relay",
+            f"totals, and so {rest}; each member's number of documents, its replies to calls, and "
+            "which candidate words it lists",
+            "change a total within its bounds, unnoticed; stop the run, unnamed",
+            (world, "tests/protocol/test_vocabulary.py"),
+        ),
+        Promise(
+            f"the operator of the relay and {who}",
+            "the same",
+            "choose an own update after seeing the sum of the others; replace a total, the same "
+            "for all, and so choose the model on which the next updates are computed; make the run "
+            "unable to continue",
+            (world, "tests/protocol/test_attacks.py"),
+        ),
+    ]
+
+
+def _plain(colluders: int) -> list[Promise]:
+    who = "a member" if colluders == 1 else f"{colluders} members together"
+    return [
+        Promise(
+            "the operator of the server",
+            "every update of every member, every total and the model",
+            "replace totals",
+            ("tests/protocol/test_plain.py",),
+        ),
+        Promise(
+            who,
+            "totals and replies to calls",
+            'send false updates; the server names it, and outliers = "clip" or "median" limits '
+            "what they change",
+            ("tests/protocol/test_plain.py", "tests/methods/test_robust.py"),
+        ),
+    ]
+
+
+def _thieves(aggregation: str) -> list[Promise]:
+    world, attacks = "tests/protocol/test_world.py", "tests/protocol/test_attacks.py"
+    if aggregation == PLAIN:
+        disk = "updates and totals since the last checkpoint, and the model"
+        return [
+            Promise("a thief of the server's disk", disk, "act as the server", ()),
+            Promise(
+                "a thief of a member's disk",
+                "documents if they are there, the model, the ledger, and the signing key",
+                "act as this member until the roster changes",
+                (),
+            ),
+        ]
+    return [
+        Promise(
+            "a thief of a member's disk",
+            "documents if they are there, the model, the ledger, totals and replies since the last "
+            "checkpoint, and the signing key; with the relay's recordings the totals of this and "
+            "later steps; no update of another member, nothing of earlier steps",
+            "act as this member until the roster changes",
+            (world, attacks),
+        ),
+        Promise(
+            "a thief of the relay's disk",
+            "sizes, the last list, a padded total and sealed replies",
+            "act as the relay",
+            (world,),
+        ),
+        Promise(
+            "a member restored from a backup, or running twice",
+            "nothing more",
+            "stop the run, unless nothing that it forgot was in a list",
+            (world,),
+        ),
+    ]

@@ -1,0 +1,324 @@
+"""The clients of a study under secure aggregation, as a member's own program sees them.
+
+Every member runs the method's program. A sum or a call of the program is a step of the run: the
+member's own update goes through its door, becomes a vector or a reply, and comes back as the total
+of all members. A member that takes no part in a round contributes zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from fedtopics.engines.values import dumps, loads
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunError
+from fedtopics.methods.core.aggregation import SharedPayload
+from fedtopics.methods.core.events import CallStarted, Defect, Event, Narrowed, RoundReport
+from fedtopics.methods.core.interfaces import EVERYONE, Draw, Moment, T
+from fedtopics.methods.core.interfaces import Door as BaseDoor
+from fedtopics.methods.core.replies import Template, WordCounts, find_fault
+from fedtopics.protocol import vocabulary
+from fedtopics.protocol.exchange import Exchange
+from fedtopics.protocol.keys import digest
+from fedtopics.protocol.layout import Layout
+from fedtopics.protocol.messages import Kind
+from fedtopics.protocol.record import Entry
+from fedtopics.text.vocabulary import VocabularyLimits
+
+DOCUMENTS, MODEL, ARRAYS = "documents", "model", "arrays"
+WRONG = "a number, a word or an update cannot be right"
+REFUSED, UNUSABLE = "its policy refuses", "its documents cannot be used"
+DEFECT = "its software has a defect"
+R = TypeVar("R")
+
+
+class Door(BaseDoor, Protocol):
+    """The only exit of a client between machines."""
+
+    def leave(
+        self, function: str, payload: Mapping[str, Any], moment: Moment, reply: Mapping[str, Any]
+    ) -> None:
+        """Write down what leaves that is made of a reply, or raise PolicyError."""
+
+    def check_members(self, members: Sequence[str]) -> None:
+        """Raise PolicyError if so few clients may not be in a sum."""
+
+    def check_sum(self, documents: int) -> None:
+        """Raise PolicyError if a sum may not be over so few documents."""
+
+    def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
+        """Write down what came."""
+
+
+class SecureClients:
+    """`Clients` over the steps of a member.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    names : sequence of str
+        The clients, who have documents; other members observe.
+    door : Door or None
+        That of this client; None of an observer.
+    documents : int
+        Of this client.
+    totals : sequence of Entry
+        What the steps before this process came to, since the checkpoint.
+    step, turn : int
+        Steps and rounds that the checkpoint has the result of.
+    limits : VocabularyLimits
+    study : bytes
+        Digest of the study.
+    identity : str
+        What all members have to agree on before they begin: study and software.
+    notify : function
+        Gets events.
+    """
+
+    hidden = True
+
+    def __init__(
+        self, exchange: Exchange, names: Sequence[str], door: Door | None, documents: int,
+        totals: Sequence[Entry], step: int, turn: int, limits: VocabularyLimits, study: bytes,
+        identity: str, notify: Callable[[Event], None],
+    ) -> None:  # fmt: skip
+        self.names = sorted(names)
+        self._exchange = exchange
+        self._member = exchange.member
+        self._door = door
+        self._totals = {entry.step: entry for entry in totals}
+        self._limits = limits
+        self._notify = notify
+        self._study, self._documents = study, 0
+        self.step, self.turn = step, turn
+        self._drawn: list[str] = []  # who takes part in this round
+        self._number = 0  # of this round
+        self._moment = Moment(turn)
+        self._is_live = True  # whether no earlier process has computed the reply
+        # Functions that one has computed; the client may need what they leave behind.
+        self._skipped: list[tuple[str, Mapping[str, Any], Moment]] = []
+        if step == 0:
+            self._begin(identity, documents)
+
+    def _begin(self, identity: str, documents: int) -> None:
+        """Agree on the group key, and on how many documents there are."""
+        self._step(identity, "call", b"", bytes)
+        own = b"" if self._door is None else documents.to_bytes(8, "big")
+        replies = self._step(DOCUMENTS, "call", b"", lambda: own)
+        if any(len(reply) not in (0, 8) for reply in replies):
+            self._exchange.stop(WRONG)
+        total = self._documents = sum(int.from_bytes(reply, "big") for reply in replies)
+        self._guarded(lambda door: door.check_sum(total))
+
+    def tell(self, function: str, **payload: Any) -> None:
+        """Execute a function of this client; nothing leaves."""
+        self._guarded(lambda door: door.repeat(function, payload, Moment(self.turn)))
+
+    def round(
+        self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
+    ) -> tuple[T, RoundReport]:
+        """Do the steps of a round, with the clients that are drawn; see `Clients.round`."""
+        self.turn += 1
+        self._moment, self._number = Moment(self.turn, exchange=0), number
+        self._skipped.clear()
+        self._drawn = draw.members(number, self.names, self.names)
+        self._guarded(lambda door: door.check_members(self._drawn))
+        try:
+            return work(), {"clients": self._drawn}
+        finally:
+            self._drawn = []
+
+    def call(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, dict[str, Any]]:
+        """Call a function of every client; all members see each one's reply."""
+        if not self._drawn:
+            work = partial(self.call, function, template, **payload)
+            return self.round(int(payload.get("round", 0)), work)[0]
+        self._next(function, payload)
+        own = partial(self._reply, function, payload)
+        opened = self._step(function, "call", b"", lambda: dumps(own()) if self._is_in else b"")
+        replies = dict(zip(self._member.names, opened, strict=True))
+        return {name: self._read(name, replies[name], template) for name in self._drawn}
+
+    def _read(self, name: str, content: bytes, template: Template | None) -> dict[str, Any]:
+        with suppress(FederationError):
+            reply: dict[str, Any] = loads(content)
+            if not find_fault(reply, template, [name]):
+                return reply
+        self._exchange.stop(f"{name} sent a reply that cannot be right")
+
+    def sum(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
+        """Call a function of every client; return the total, of which nobody sees a part."""
+        if not self._drawn:
+            work = partial(self.sum, function, template, **payload)
+            return self.round(int(payload.get("round", 0)), work)[0]
+        self._next(function, payload)
+        own = partial(self._reply, function, payload)
+        template = template or {}
+        if any(isinstance(field, WordCounts) for field in template.values()):
+            return self._sum_words(function, template, own)
+        return self._sum(function, template, own)
+
+    def _sum(
+        self, function: str, template: Template, own: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        layout = Layout.of(template, self._drawn)
+
+        def vector() -> bytes:
+            if not self._is_in:
+                return layout.zeros().tobytes()
+            whole, factor = layout.encode(own())
+            if factor < 1:
+                self._notify(Narrowed(factor))
+            return whole.tobytes()
+
+        (opened,) = self._step(function, "sum", layout.digest, vector)
+        total = layout.decode(np.frombuffer(opened, np.int64))
+        if find_fault(total, template, self._drawn):
+            self._exchange.stop(WRONG)
+        if "documents" in total:
+            self._guarded(lambda door: door.check_sum(total["documents"]))
+        return total
+
+    def _sum_words(
+        self, function: str, template: Template, own: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the total counts of the words that can be agreed on."""
+        reply = cache(own)
+        study, size = self._study, vocabulary.buckets_for(self._documents)
+
+        def left(update: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+            """Write down what leaves that is made of the update."""
+            made = {"documents": reply()["documents"], **update()}
+            self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
+            self._guarded(lambda door: door.leave(function, {}, self._moment, made))
+            return made
+
+        (name,) = (n for n, field in template.items() if isinstance(field, WordCounts))
+        table = self._sum(
+            f"{function}: table", vocabulary.template_of(size),
+            lambda: left(lambda: vocabulary.table_of(reply()[name], study, size)),
+        )  # fmt: skip
+        allowed = vocabulary.passing(table, table["documents"], self._limits)
+
+        def words() -> list[str]:
+            return vocabulary.listed(reply()[name], study, table, allowed, len(self._drawn))
+
+        content = self._step(
+            f"{function}: words", "call", b"",
+            lambda: dumps(left(lambda: {"words": words()})["words"]) if self._is_in else b"",
+        )  # fmt: skip
+        try:
+            lists = [loads(each) for each in content if each]
+            listed = vocabulary.joined(lists, study, size, allowed)
+        except (FederationError, TypeError):
+            self._exchange.stop(WRONG)
+        total = self._sum(
+            f"{function}: counts", vocabulary.template_of(len(listed)),
+            lambda: left(lambda: vocabulary.counts_over(reply()[name], listed)),
+        )  # fmt: skip
+        found = {name: vocabulary.named(total, listed), "documents": total["documents"]}
+        if find_fault(found, template, self._drawn):
+            self._exchange.stop(WRONG)
+        return found
+
+    # The own contribution
+
+    @property
+    def _is_in(self) -> bool:
+        return self._door is not None and self._member.name in self._drawn
+
+    def _next(self, function: str, payload: Mapping[str, Any]) -> None:
+        record = self._member.record
+        self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
+        self._is_live = self.step >= record.step and not record.part
+        if not self._is_live:
+            self._skipped.append((function, payload, self._moment))
+
+    def _reply(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the door lets out, or let out in an earlier process."""
+        reply: dict[str, Any] | None = None
+        for earlier in self._skipped:
+            reply = self._guarded(partial(_repeat, earlier))
+        self._skipped.clear()
+        if not self._is_live:
+            return reply or {}
+        self._notify(CallStarted(function, self._number, 1))
+        asked = SharedPayload(payload)
+        asked.digest, asked.masked = self._member.record.transcript.hex(), True
+        return self._guarded(lambda door: door.call(function, asked, self._moment)) or {}
+
+    def _guarded(self, work: Callable[[Door], R]) -> R | None:
+        """Do something with the door; if it refuses or fails, let all members know, and end."""
+        if self._door is None:
+            return None
+        try:
+            return work(self._door)
+        except (OSError, MemoryError) as error:
+            reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+            raise FedTopicsError(
+                f"The update of round {self._number} did not leave: {reason}. Make room on the "
+                "disk or in memory, then start the same command again."
+            ) from None
+        except FedTopicsError as error:
+            with suppress(FederationError):
+                self._exchange.stop(REFUSED if isinstance(error, PolicyError) else UNUSABLE)
+            raise
+        except Exception as error:
+            # Its type alone: its text could quote a document.
+            self._notify(Defect("a function", self._number, type(error).__name__))
+            self._exchange.stop(DEFECT)
+            raise AssertionError from error
+
+    # Steps
+
+    def _step(
+        self, function: str, kind: Kind, layout: bytes, content: Callable[[], bytes]
+    ) -> list[bytes]:
+        """Do the next step, or return what it came to in an earlier process."""
+        number, record = self.step, self._member.record
+        self.step += 1
+        if number < record.step:
+            if number == 0:
+                return []
+            entry = self._totals.get(number)
+            if entry is None or entry.function != function:
+                raise RunError(
+                    f"The folder of this run lacks the total of step {number}; restore the whole "
+                    "folder, or begin a new run: set run in the study to the next number."
+                )
+            return entry.opened
+        # After a crash the bytes that may have left are sent again, not computed again.
+        given = self._member.content if record.part else content()
+        opened = self._exchange.step(function, kind, layout, given)
+        size = sum(map(len, opened))
+        self._guarded(lambda door: door.came(function, self._moment, digest(*opened), size))
+        return opened
+
+    def confirm(
+        self, fingerprint: bytes, arrays: Callable[[], bytes], take: Callable[[bytes], bytes]
+    ) -> None:
+        """Make sure that all members have the same model.
+
+        Where processors round differently, all take the arrays of the first member; `take` checks
+        that they are near the own ones and returns the new fingerprint.
+        """
+        first = self._member.names[0]
+        if len(set(self._step(MODEL, "call", b"", lambda: fingerprint))) == 1:
+            return
+        own = arrays if self._member.name == first else bytes
+        taken = take(self._step(ARRAYS, "call", b"", own)[0])
+        if len(set(self._step(MODEL, "call", b"", lambda: taken))) > 1:
+            self._exchange.stop("the models of the members differ")
+
+
+def _repeat(earlier: tuple[str, Mapping[str, Any], Moment], door: Door) -> dict[str, Any] | None:
+    return door.repeat(*earlier)

@@ -1,0 +1,125 @@
+"""A member's way through a step: it asks the relay, says and fetches, until there is a total.
+
+It has no thread of its own: a program that waits for a total is what calls the relay.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import NoReturn, TypeVar
+
+from fedtopics.errors import FederationError
+from fedtopics.methods.core.events import Event, Reconnecting, WaitsFor
+from fedtopics.protocol.link import Link, LinkError
+from fedtopics.protocol.member import Member
+from fedtopics.protocol.messages import Answer, Kind, Total, decode
+
+SHORTEST, LONGEST = 0.5, 10.0  # seconds between two attempts to reach the relay
+IDLE = 0.5  # seconds after an answer that changed nothing
+QUIET = 45.0  # seconds without a total after which people are told for whom the run waits
+STAY = 60.0  # seconds at the end for the relay to hear that this member is done
+T = TypeVar("T")
+
+
+class Patience:
+    """Repeats a call until the server answers, for so many seconds without any answer."""
+
+    def __init__(self, seconds: float, notify: Callable[[Event], None]) -> None:
+        self._seconds = seconds
+        self._notify = notify
+
+    def __call__(self, call: Callable[[], T]) -> T:
+        """Return what the call returns; FederationError when patience is at its end."""
+        pause, until = SHORTEST, time.monotonic() + self._seconds
+        while True:
+            try:
+                return call()
+            except LinkError as error:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise FederationError(
+                        f"{str(error).rstrip('.')}, for {self._seconds:,.0f} seconds; start the "
+                        "same command again to resume the run."
+                    ) from None
+                # Members that lost the same server should not all come back at once.
+                seconds = min(left, pause * random.uniform(0.75, 1.25))  # noqa: S311
+                self._notify(Reconnecting(str(error), seconds))
+                time.sleep(seconds)
+                pause = min(2 * pause, LONGEST)
+
+
+class Exchange:
+    """Steps of a member over a link."""
+
+    def __init__(
+        self, member: Member, link: Link, patience: Patience, notify: Callable[[Event], None]
+    ) -> None:
+        self.member = member
+        self._link = link
+        self._patience = patience
+        self._notify = notify
+        self._since = self._shown = 0.0
+
+    def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> list[bytes]:
+        """Give a vector or a reply; return the total or all replies. FederationError on a stop."""
+        member = self.member
+        self._since = self._shown = time.monotonic()
+        self._say(member.give(function, kind, layout, content))
+        while member.phase not in ("compute", "stopped"):
+            self._turn()
+        if member.phase == "stopped":
+            self._ended()
+        return member.opened
+
+    def _turn(self) -> None:
+        """Ask once, and do what the answer says."""
+        member = self.member
+        before, asked = member.record, time.monotonic()
+        answer = self._ask()
+        if isinstance(answer.message, Total):
+            total = self._patience(lambda: self._link.fetch(member.record.list))
+            self._say(member.open(total))
+        else:
+            self._say(member.answer(answer.message))
+        self._show(answer.waiting)
+        if member.record is before and time.monotonic() - asked < IDLE:
+            time.sleep(IDLE)
+
+    def _ask(self) -> Answer:
+        question = self.member.question()
+        return decode(self._patience(lambda: self._link.ask(question)), Answer)
+
+    def _say(self, messages: list[bytes]) -> None:
+        for message in messages:
+            self._patience(lambda message=message: self._link.say(message))  # type: ignore[misc]
+
+    def _show(self, waiting: Mapping[str, float]) -> None:
+        now = time.monotonic()
+        if waiting and now - self._shown > QUIET:
+            self._shown = now
+            self._notify(WaitsFor(dict(waiting), now - self._since))
+
+    def stop(self, reason: str) -> NoReturn:
+        """Let all members know why this one stops. It always raises FederationError."""
+        self._say(self.member.stop(reason))
+        self._ended()
+
+    def _ended(self) -> NoReturn:
+        who, _, reason = self.member.reason.partition(": ")
+        raise FederationError(
+            f"The run stopped at step {self.member.record.step}, by {who}: {reason}. Nothing is "
+            "lost: when the cause is mended, all members start the same command again."
+        )
+
+    def done(self) -> None:
+        """Let the relay know that this member has the model; after a minute, end without that."""
+        self.member.finish()
+        until = time.monotonic() + STAY
+        while time.monotonic() < until:
+            try:
+                self._link.ask(self.member.question())
+                return
+            except LinkError:
+                time.sleep(min(SHORTEST, max(0.0, until - time.monotonic())))

@@ -1,0 +1,206 @@
+"""Updates as vectors of whole numbers, which add up to what the updates add up to.
+
+Whole numbers stay as they are. Other numbers are multiplied by 2**f and rounded, where f is as
+large as the template's bound allows for a total of all members, so it is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtopics.errors import FederationError, StudyError
+from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.replies import (
+    LIMIT,
+    MOST_DOCUMENTS,
+    ROUNDING,
+    AgreeingPairs,
+    Announced,
+    Field,
+    Template,
+    Windows,
+)
+from fedtopics.protocol.keys import digest
+from fedtopics.protocol.masks import MOST, Whole
+
+FINEST = 52  # bits after the point: more than a float64 near 1 has
+UNBOUNDED = 36  # bits after the point of numbers without a bound
+LARGEST = (1 << 24) - 1  # that numbers without a bound may add up to
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where in a vector each field of an update is, and how it is written there."""
+
+    size: int  # words of the vector
+    _parts: Mapping[str, Any]  # by field: a `_Part`, or a map for a map
+
+    @classmethod
+    def of(cls, template: Template, members: Sequence[str]) -> Layout:
+        """Return that of the updates of some members.
+
+        StudyError if the template has words, or numbers without a known shape.
+        """
+        documents = _most(template.get("documents", Announced({})), members)
+
+        def part(of: Any, name: str, start: int) -> _Part:
+            if isinstance(of, Announced):
+                of = Field((), _most(of, members), 0, dtype="int64")
+            field = Field(of) if isinstance(of, tuple) else of
+            if not isinstance(field, Field) or not all(isinstance(n, int) for n in field.shape):
+                raise StudyError(
+                    f"The method adds up {f'a field {name!r}' if name else 'updates'} that secure "
+                    "aggregation cannot hide, as it has no numbers of a known shape; choose "
+                    'another method, or set aggregation = "plain".'
+                )
+            return _Part.of(name, field, start, documents, len(members))
+
+        parts, size = _placed(template, "", 0, part)
+        return cls(size, parts)
+
+    @property
+    def digest(self) -> bytes:
+        """What members compare: names, shapes and bits of all fields."""
+        parts = [part for part, _ in _pairs(self._parts, self._parts)]
+        return digest(*(f"{p.name} {p.shape} {p.field.dtype} {p.fraction}" for p in parts))
+
+    def zeros(self) -> Whole:
+        """Return the vector of a member that takes no part in a round."""
+        return np.zeros(self.size, np.int64)
+
+    def encode(self, update: Mapping[str, Any]) -> tuple[Whole, float]:
+        """Return an update as a vector, and the smallest factor by which a field was scaled.
+
+        A field without a bound is scaled down as a whole where a total could not hold it; 1.0 says
+        that none was. FederationError if a field has another shape, or exceeds its bound.
+        """
+        vector, smallest = self.zeros(), 1.0
+        for part, value in _pairs(self._parts, update):
+            smallest = min(smallest, part.write(value, vector[part.start : part.end]))
+        return vector, smallest
+
+    def decode(self, total: Whole) -> dict[str, Any]:
+        """Return a total as updates are, in the precision of their fields."""
+
+        def value(part: Any) -> Any:
+            if isinstance(part, Mapping):
+                return {name: value(each) for name, each in part.items()}
+            return part.read(total[part.start : part.end])
+
+        decoded: dict[str, Any] = value(self._parts)
+        return decoded
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A field whose numbers, between two bounds, are written as multiples of 2**-fraction."""
+
+    name: str
+    field: Field
+    shape: tuple[int, ...]
+    start: int
+    low: float
+    high: float
+    reach: float  # what is further from 0 is scaled down
+    fraction: int
+
+    @classmethod
+    def of(cls, name: str, field: Field, start: int, documents: int, members: int) -> _Part:
+        """Derive it from the most documents of a member, and the number of members."""
+        low, high = _bounds(field, documents)
+        share, most = (MOST - 1) // members, max(-low, high)
+        fraction, reach = 0, np.inf
+        if field.dtype == "int64":
+            low, high = max(low, -share), min(high, share)
+        elif most < np.inf:
+            fraction = min(FINEST, math.frexp(0.999 * share / max(most, 1.0))[1] - 1)
+        else:
+            fraction, reach = UNBOUNDED, LARGEST / members
+        shape = tuple(n for n in field.shape if isinstance(n, int))
+        return cls(name, field, shape, start, low, high, reach, fraction)
+
+    @property
+    def end(self) -> int:
+        return self.start + math.prod(self.shape)
+
+    def write(self, value: Any, words: Whole) -> float:
+        """Write a field's numbers; return the factor they were scaled by."""
+        numbers = value.dense() if isinstance(value, Rows) else np.asarray(value)
+        least, most = numbers.min(initial=0).item(), numbers.max(initial=0).item()
+        fits = self.low <= least and most <= self.high and np.inf not in (-least, most)
+        if not fits or numbers.shape != self.shape:
+            raise FederationError(
+                f"The field {self.name!r} of an update did not leave, as it has another shape, or "
+                "numbers that are larger than the method allows or none (NaN). If the model has "
+                "come apart, lower learning_rate; else look into what this client runs."
+            )
+        if self.field.dtype == "int64":
+            words[:] = numbers.ravel()
+            return 1.0
+        largest = max(-least, most)
+        factor = 1.0 if largest <= self.reach else self.reach / largest
+        scaled = np.multiply(numbers.ravel(), factor * 2.0**self.fraction, dtype=np.float64)
+        np.copyto(words, np.rint(scaled, out=scaled), casting="unsafe")
+        return factor
+
+    def read(self, words: Whole) -> Any:
+        """Return totals as the numbers that they are."""
+        total = words.reshape(self.shape)
+        if self.field.rows:
+            index = np.flatnonzero(total.any(1))
+            return Rows(index, self._numbers(total[index]), len(total))
+        numbers = self._numbers(total)
+        return numbers if self.shape else numbers.item()
+
+    def _numbers(self, whole: Whole) -> NDArray[Any]:
+        if self.field.dtype == "int64":
+            return whole
+        numbers = np.empty(whole.shape, self.field.dtype)
+        return np.multiply(whole, 2.0**-self.fraction, out=numbers, casting="same_kind")
+
+
+def _most(announced: Any, members: Sequence[str]) -> int:
+    """Return how many documents one of some members has at most."""
+    sizes = announced.sizes if isinstance(announced, Announced) else {}
+    largest = max(sizes.values(), default=MOST_DOCUMENTS)
+    return max(sizes.get(name, largest) for name in members)
+
+
+def _bounds(field: Field, documents: int) -> tuple[float, float]:
+    """Return what all numbers of one update are between; infinite if that is not known."""
+    bound = field.each * max(documents, 1)
+    low, high = -min(bound, -float(np.min(field.least))), min(bound, float(np.max(field.most)))
+    if field.dtype != "int64":
+        low, high = low - ROUNDING * abs(low), high + ROUNDING * abs(high)
+    low, high = min(low, 0.0), max(high, 0.0)
+    return low if low > -LIMIT else -np.inf, high if high < LIMIT else np.inf
+
+
+def _placed(
+    template: Any, name: str, start: int, part: Callable[[Any, str, int], _Part]
+) -> tuple[Any, int]:
+    """Return the part of a field, or a map of parts for a map, and where the next one begins."""
+    if isinstance(template, (Windows, AgreeingPairs)):
+        template = template.fields
+    if not isinstance(template, Mapping):
+        made = part(template, name, start)
+        return made, made.end
+    parts = {}
+    for key in sorted(template):
+        parts[key], start = _placed(template[key], f"{name}.{key}".lstrip("."), start, part)
+    return {key: parts[key] for key in template}, start
+
+
+def _pairs(parts: Mapping[str, Any], update: Mapping[str, Any]) -> Iterator[tuple[_Part, Any]]:
+    """Yield each part with its field of an update."""
+    for name, part in parts.items():
+        if isinstance(part, Mapping):
+            yield from _pairs(part, update[name])
+        else:
+            yield part, update[name]

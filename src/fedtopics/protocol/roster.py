@@ -1,0 +1,177 @@
+"""Members' keys and certificates. Nobody but a member can make its key, and there is no authority.
+
+A key is made where it is used. Its certificate goes to the other members, as people send SSH public
+keys, and the study names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from fedtopics.errors import IdentityError
+from fedtopics.files import create, make_folder, read_bytes
+from fedtopics.pki.names import check_client_name
+
+PRIVATE, PUBLIC = "key.pem", "certificate.pem"
+YEARS = 10
+# The same content has the same signature: messages that are sent again are the same bytes.
+SIGNATURE = ec.ECDSA(SHA256(), deterministic_signing=True)
+
+
+def host_of(name: str) -> str:
+    """Return the DNS name that stands for a member in its certificate."""
+    return re.sub(r"[^a-z0-9-]", lambda found: f"-{ord(found[0]):x}-", name.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A member's private key and its certificate, in a folder of its own."""
+
+    name: str
+    private: ec.EllipticCurvePrivateKey
+    certificate: bytes  # PEM
+
+    @classmethod
+    def create(cls, folder: str | Path, name: str) -> Key:
+        """Make a key in a new folder, and NAME.pem, the certificate for the others, beside it."""
+        check_client_name(name)
+        folder, private = Path(folder), ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        now = datetime.now(UTC)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(private.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))  # clocks differ
+            .not_valid_after(now + timedelta(days=365 * YEARS))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(host_of(name))]), False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+            .sign(private, SHA256())
+            .public_bytes(Encoding.PEM)
+        )
+        beside = folder.with_name(f"{name}.pem")
+        for path in (folder, beside):
+            if path.exists():
+                raise IdentityError(f"{path} is there already; a key is never written over.")
+        make_folder(folder)
+        key = cls(name, private, certificate)
+        create(folder / PRIVATE, key.pem)
+        create(folder / PUBLIC, certificate, public=True)
+        create(beside, certificate, public=True)
+        return key
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Key:
+        """Read a key; IdentityError if the folder has none, or its parts do not fit together."""
+        path = Path(folder) / PRIVATE
+        try:
+            private = load_pem_private_key(read_bytes(path), None)
+            content = read_bytes(Path(folder) / PUBLIC)
+        except (OSError, ValueError, TypeError):
+            raise IdentityError(
+                f'{folder} has no key, or a damaged one; make one with "fedtopics key create NAME".'
+            ) from None
+        public = read_certificate(content, str(Path(folder) / PUBLIC)).public_key()
+        fits = isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == public
+        if not fits or not isinstance(private, ec.EllipticCurvePrivateKey):
+            raise IdentityError(f"The key and the certificate in {folder} do not belong together.")
+        return cls(name_of(content, str(folder)), private, content)
+
+    @property
+    def pem(self) -> bytes:
+        """The private key as PEM."""
+        return self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def sign(self, content: bytes) -> bytes:
+        """Sign; the same content always has the same signature (RFC 6979)."""
+        return self.private.sign(content, SIGNATURE)
+
+    def has_signed(self, content: bytes, signature: bytes) -> bool:
+        """Whether this key made a signature."""
+        return has_signed(self.certificate, content, signature)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The certificates of a study: those of its members by name, and that of its server."""
+
+    members: Mapping[str, bytes]  # PEM
+    server: bytes
+
+    @property
+    def names(self) -> list[str]:
+        """The members' names, sorted."""
+        return sorted(self.members)
+
+    @cached_property
+    def plain(self) -> dict[str, str]:
+        """The SHA-256 of each certificate, for the digest of a study."""
+        found = {name: fingerprint(self.members[name]) for name in self.names}
+        return found | {"": fingerprint(self.server)}
+
+    def verify(self, name: str, signature: bytes, content: bytes) -> bool:
+        """Whether a member has signed some content."""
+        return name in self.members and has_signed(self.members[name], content, signature)
+
+
+def read_certificate(content: bytes, where: str) -> x509.Certificate:
+    """Read a certificate; IdentityError if it is damaged, or cannot be used now."""
+    try:
+        certificate = x509.load_pem_x509_certificate(content)
+    except ValueError:
+        raise IdentityError(f"{where} is not a certificate, or a damaged one.") from None
+    public, now = certificate.public_key(), datetime.now(UTC)
+    if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != "secp256r1":
+        raise IdentityError(f'{where} has another kind of key; use "fedtopics key create NAME".')
+    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+        raise IdentityError(
+            f"The certificate {where} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "
+            f"{certificate.not_valid_after_utc:%Y-%m-%d}, and this computer's date is "
+            f"{now:%Y-%m-%d}; set the clock, or make a new key."
+        )
+    return certificate
+
+
+def name_of(content: bytes, where: str) -> str:
+    """Return the name in a certificate."""
+    names = read_certificate(content, where).subject.get_attributes_for_oid(
+        x509.NameOID.COMMON_NAME
+    )
+    name = str(names[0].value) if len(names) == 1 else ""
+    check_client_name(name)
+    return name
+
+
+def fingerprint(content: bytes) -> str:
+    """Return the SHA-256 of a certificate, whatever spaces its file has."""
+    return x509.load_pem_x509_certificate(content).fingerprint(SHA256()).hex()
+
+
+def has_signed(certificate: bytes, content: bytes, signature: bytes) -> bool:
+    """Whether the key of a certificate made a signature."""
+    public = x509.load_pem_x509_certificate(certificate).public_key()
+    if not isinstance(public, ec.EllipticCurvePublicKey):
+        return False
+    try:
+        public.verify(signature, content, SIGNATURE)
+    except InvalidSignature:
+        return False
+    return True
