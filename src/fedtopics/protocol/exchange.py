@@ -79,7 +79,8 @@ class Exchange:
         before, asked = member.record, time.monotonic()
         answer = self._ask()
         if isinstance(answer.message, Total):
-            total = self._patience(lambda: self._link.fetch(member.record.list))
+            size, list_ = answer.message.size, member.record.list
+            total = self._patience(lambda: self._link.fetch(list_, size))
             self._say(member.open(total))
         else:
             self._say(member.answer(answer.message))

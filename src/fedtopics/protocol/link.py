@@ -23,8 +23,8 @@ class Link(Protocol):
     def say(self, message: bytes) -> None:
         """Send a message."""
 
-    def fetch(self, what: bytes) -> bytes:
-        """Get something large."""
+    def fetch(self, what: bytes, size: int) -> bytes:
+        """Get something of about so many bytes."""
 
 
 class Service(Protocol):

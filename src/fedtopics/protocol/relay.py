@@ -136,7 +136,8 @@ class Relay:
         if last is not None and ask.step < last.step:
             return List(last.parts)  # with a part that the member does not remember
         if last is not None and ask.step == last.step:
-            return Total(ask.list) if ask.list == digest(*last.parts) else List(last.parts)
+            is_known = ask.list == digest(*last.parts)
+            return Total(ask.list, len(last.total)) if is_known else List(last.parts)
         if self._list and ask.step <= self.step:
             if ask.list != digest(*self._list):
                 return List(self._list)
