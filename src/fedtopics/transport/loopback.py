@@ -1,0 +1,25 @@
+"""A link to a server in this process."""
+
+from __future__ import annotations
+
+from fedtopics.protocol.link import Service
+
+
+class LoopbackLink:
+    """A `Link` of a member that calls a service directly."""
+
+    def __init__(self, service: Service, name: str) -> None:
+        self._service = service
+        self._name = name
+
+    def ask(self, message: bytes) -> bytes:
+        """See `Link.ask`."""
+        return self._service.ask(self._name, message)
+
+    def say(self, message: bytes) -> None:
+        """See `Link.say`."""
+        self._service.say(self._name, message)
+
+    def fetch(self, what: bytes, size: int) -> bytes:
+        """See `Link.fetch`."""
+        return self._service.fetch(self._name, what)
