@@ -3,64 +3,91 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.engines.values import dumps, loads
+from fedtopics.errors import FederationError, IdentityError
+from fedtopics.extras import VERSION
 from fedtopics.federation.door import Door
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.run_folder import MemberRun, has_run
+from fedtopics.federation.serve import address_of, hosted, listen_address, roster_of
 from fedtopics.federation.study import Study, finished
 from fedtopics.files import hold
-from fedtopics.methods.core.events import Event, Joined
-from fedtopics.methods.core.plan import WarmStart, fingerprint_of
+from fedtopics.methods.core.events import Allowed, Joined
+from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.protocol.exchange import Exchange, Patience
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.record import Folder
-from fedtopics.protocol.roster import Key
-from fedtopics.protocol.values import dumps, loads
+from fedtopics.transport.grpc import GrpcLink
+from fedtopics.transport.loopback import LoopbackLink
 
 WEEK = 7 * 86_400.0  # seconds
 NEAR = 1e-3  # by which the weights of models on two processors may differ, relative to the largest
 
 
-def take_part(
-    part: Participation, study: Study, key: Key, link: Link, timeout: float = WEEK
-) -> TopicModel:
+def join(
+    part: Participation, study: Study, *, link: Link | None = None, dry_run: bool = False,
+    host: bool = False, listen: str = "", timeout: float = WEEK,
+) -> TopicModel | None:  # fmt: skip
     """Run the program of a study as its member, until the model is on disk and all have it.
 
     Parameters
     ----------
     part : Participation
-        With the documents, the policy and the folder.
+        With the key, the documents, the policy and the folder.
     study : Study
-        With certificates of all members.
-    key : Key
-        Of this member.
-    link : Link
-        To the server.
+        With the certificates of all members.
+    link : Link, optional
+        To the server; by default over gRPC to the study's address.
+    dry_run : bool
+        Check the study against the policy, and return None.
+    host : bool
+        Run the server in this process, at HOST:PORT of `listen`.
     timeout : float
         Seconds without any answer of the server after which this ends with a FederationError.
     """
+    roster, key = roster_of(study), part.key
+    if roster.members.get(key.name) != key.certificate:
+        raise IdentityError(
+            f"The study does not name the certificate of this key ({key.name}); it names "
+            f"{', '.join(roster.names)}. Give the key whose certificate the study has."
+        )
+    part.look(study)
+    if dry_run:
+        part.notify(Allowed(part.exposed(study)))
+        return None
+    with ExitStack() as files:
+        if host:
+            place = listen_address(study, listen)
+            service = files.enter_context(hosted(study, key, place, part.out, part.notify))
+            link = LoopbackLink(service, key.name)
+        if link is None:
+            link = GrpcLink(address_of(study), key, roster.server)
+        return _train(part, study, link, timeout)
+
+
+def _train(part: Participation, study: Study, link: Link, timeout: float) -> TopicModel:
     start = part.begun(study)
-    door, state = part.consider(study)
     with ExitStack() as files:
         files.callback(part.close)
-        files.callback(hold(part.out).close)
+        door, state = part.consider(study)
+        files.callback(hold(state).close)
         run = MemberRun(
             state, study.identity(start), study.checkpoint_every, has_run(state), part.on_event
         )
         files.callback(run.close)
         run.describe(study, start)
-        patience = Patience(timeout, run.event)
-        clients = _secure(part, study, key, link, door, run, files, patience)
+        clients = _secure(part, study, link, door, run, files, Patience(timeout, run.event))
         run.clients = clients
         part.notify(Joined(study.fingerprint))
         model = finished(study, start, study.server_half(start).train(clients, run))
@@ -71,45 +98,71 @@ def take_part(
 
 
 def _secure(
-    part: Participation, study: Study, key: Key, link: Link, door: Door | None, run: MemberRun,
+    part: Participation, study: Study, link: Link, door: Door | None, run: MemberRun,
     files: ExitStack, patience: Patience,
 ) -> SecureClients:  # fmt: skip
     """Return the clients of a study with secure aggregation."""
-    roster = study.roster
-    disk = Folder(Path(run.folder or ""))
+    roster, disk = roster_of(study), Folder(run.place)
     files.callback(disk.close)
     record, content, totals = disk.load()
-    if totals and totals[-1].step == record.step:  # a crash came between the two
-        record = record.after(totals[-1])
+    identity = study.identity(part.begun(study))
+    software = f"fedtopics {VERSION}, {study.registration.name} {study.registration.version}, study {identity}"
     member = Member(
-        key.name, bytes.fromhex(study.fingerprint), roster.names, key.sign, roster.verify,
+        part.name, bytes.fromhex(study.fingerprint), roster.names, part.key.sign, roster.verify,
         os.urandom, disk, record, content,
     )  # fmt: skip
     run.before_checkpoint, run.after_checkpoint = member.save, disk.cut
     exchange = Exchange(member, link, patience, run.event)
+    documents = 0 if part.corpus is None else len(part.corpus)
     return SecureClients(
-        exchange, list(study.clients), door, len(part.corpus), totals, *run.position(),
-        study.vocabulary, run.event,
+        exchange, list(study.clients), door, documents, totals, *run.position(), study.vocabulary,
+        member.study, software, run.event,
     )  # fmt: skip
 
 
 def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:
     """Make sure that all members have the same model; return it."""
-    found = [model]
+    own: dict[str, Any] = {"": model.weights, **model.shared}
+    taken = [model]
 
     def arrays() -> bytes:
-        return dumps(dict(found[0].weights))
+        return dumps({n: {k: np.asarray(v) for k, v in each.items()} for n, each in own.items()})
 
     def take(content: bytes) -> bytes:
-        weights = loads(content)
-        own = found[0].weights
-        if not isinstance(weights, dict) or not _are_near(own, weights):
+        found = loads(content)
+        if not _are_near(own, found):
             raise FederationError(
-                "The model of the first member is another one than this member's, by more than "
-                "rounding; compare the versions of fedtopics and of its packages."
+                "The model of the first member differs from this member's by more than rounding; "
+                "compare the versions of fedtopics and of its packages."
             )
-        found[0] = found[0].with_weights(weights)
-        return bytes.fromhex(fingerprint_of(found[0]))
+        made = {
+            stage: {name: _as(own[stage][name], array) for name, array in each.items()}
+            for stage, each in found.items()
+        }
+        taken[0] = replace(model, weights=made.pop(""), shared=made)
+        return bytes.fromhex(fingerprint_of(taken[0]))
 
     clients.confirm(bytes.fromhex(fingerprint_of(model)), arrays, take)
-    return found[0]
+    return taken[0]
+
+
+def _as(own: Any, array: NDArray[Any]) -> Any:
+    """Return an array as the model has its own: torch's networks have tensors."""
+    return array if isinstance(own, np.ndarray) else own.new_tensor(array)
+
+
+def _are_near(own: Mapping[str, Any], other: Any) -> bool:
+    """Whether two models' arrays differ by no more than processors do."""
+    if isinstance(own, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and own.keys() == other.keys()
+            and all(_are_near(own[name], other[name]) for name in own)
+        )
+    mine = np.asarray(own)
+    if not isinstance(other, np.ndarray) or mine.shape != other.shape or mine.dtype != other.dtype:
+        return False
+    if mine.dtype.kind != "f":
+        return np.array_equal(mine, other)
+    most = np.abs(mine).max(initial=0.0)
+    return bool((np.abs(mine - other) <= NEAR * most).all())

@@ -4,50 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from fedtopics.engines.adder import Rules
-from fedtopics.engines.exchange import Door as AnyDoor
-from fedtopics.engines.handshake import Introduction, Proposal, Signatures, Unsigned
-from fedtopics.engines.links import SERVER
-from fedtopics.engines.log import Log
-from fedtopics.engines.messages import Offer
-from fedtopics.engines.node import CaughtUpError, NewRunError, Node
-from fedtopics.engines.replica import Replica
-from fedtopics.engines.transport import Transport
-from fedtopics.errors import FederationError, FedTopicsError, RunError
-from fedtopics.extras import VERSION
+from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_of
-from fedtopics.federation.run_folder import has_run, require_no_other_study
-from fedtopics.federation.server import exchange_of, gathered, nonce, origin
-from fedtopics.federation.study import Study, finished, unmasked
+from fedtopics.federation.run_folder import require_no_other_study
+from fedtopics.federation.study import Study, why_plain
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.files import digest, hold, make_folder, write_durably
+from fedtopics.files import digest, make_folder, write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.bounded.contributions import authors
 from fedtopics.methods.core.events import (
     Embedding,
     Event,
-    Joined,
     Languages,
     ModelReceived,
-    Narrowed,
     OnEvent,
     Reconnecting,
 )
 from fedtopics.methods.core.events import Offer as Offered
 from fedtopics.methods.core.groups import check_times
-from fedtopics.methods.core.plan import Secret, Site, WarmStart
-from fedtopics.methods.registry import versions
+from fedtopics.methods.core.plan import Secret, Site, WarmStart, usual_words
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.secure.door import MaskedDoor
+from fedtopics.protocol.roster import Key
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus
@@ -69,7 +53,7 @@ class Participation:
 
     def __init__(
         self,
-        name: str,
+        key: Key,
         corpus: Corpus | None,  # None of an observer
         policy: Policy,
         out: Path | None,  # for ledger, model and the documents' topics; None: runs/CLIENT/STUDY
@@ -80,12 +64,13 @@ class Participation:
         insecure_seed: bool = False,  # for tests: everybody can repeat what it draws
         accepted_roster: str = "",  # the digest of a study whose certificates are not known
     ) -> None:
-        self.name = name
+        self.key = key
+        self.name = key.name
         self.corpus = corpus
         self.policy = policy
-        self.out = out or Path("runs") / name
+        self.out = out or Path("runs") / key.name
         self._usual_place = out is None
-        self._on_event = on_event
+        self.on_event = on_event
         self._growing = growing
         self._embedding_model = embedding_model
         self.start = start
@@ -98,12 +83,12 @@ class Participation:
 
     @classmethod
     def of(
-        cls, name: str, data: ClientData, out: Path, on_event: OnEvent | None = None, **more: Any
+        cls, key: Key, data: ClientData, out: Path, on_event: OnEvent | None = None, **more: Any
     ) -> Participation:
         """Read the documents and the policy that a study's table [clients.NAME] names, or raise."""
         policy = Policy() if data.policy is None else Policy.read(data.policy)
-        corpus = data.read(name)
-        return cls(name, corpus, policy, out, on_event, data.embedding_model, **more)
+        corpus = data.read(key.name)
+        return cls(key, corpus, policy, out, on_event, data.embedding_model, **more)
 
     def close(self) -> None:
         """Close the ledger."""
@@ -161,11 +146,12 @@ class Participation:
         exchanges = study.registration.exchanges(study.method)
         leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
         policy = self.policy_in(study)
-        seen = SECURE if study.is_secure else PLAIN.format(unmasked(study))
+        seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
         told = policy.described(seen=not study.is_secure)
         self.notify(Offered(study, leaves, seen, told))
-        policy.check_roster(self.name, study, self._accepted_roster)
+        known = {} if study.roster is None else study.roster.plain
+        policy.check_roster(self.name, known, study.fingerprint, self._accepted_roster)
         policy.check_aggregation(self.name, study.is_secure)
         policy.check_privacy(self.name, study.privacy, study.fingerprint)
         grows = self._growing is not None
@@ -198,10 +184,7 @@ class Participation:
 
     def policy_in(self, study: Study) -> Policy:
         """Return the policy as it holds in a study."""
-        policy = self.policy if study.is_secure else self.policy.where_seen()
-        if study.privacy is None:
-            return policy
-        return policy.of_enough(study.min_clients)  # whose parts of the noise are enough
+        return self.policy if study.is_secure else self.policy.where_seen()
 
     def _place(self, study: Study) -> Path:
         """Return the folder of this study; refuse one with the ledger and model of another."""
@@ -233,8 +216,8 @@ class Participation:
 
     def notify(self, event: Event) -> None:
         """Pass on what happened, but not that others go when all have the model."""
-        if self._on_event is not None and not (self._ended and isinstance(event, Reconnecting)):
-            self._on_event(event.plain())
+        if self.on_event is not None and not (self._ended and isinstance(event, Reconnecting)):
+            self.on_event(event.plain())
 
 
 def _may_hold(folder: Path, study: Study) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.errors import PolicyError
 from fedtopics.federation.study_tables import explained
-from fedtopics.files import read_toml
+from fedtopics.files import read_bytes, read_toml
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
+from fedtopics.protocol.roster import fingerprint
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 
@@ -50,8 +51,11 @@ class Policy(BaseModel):
         description="a reply is given only where at least this many clients are added up; with "
         "two, each can subtract its own and read the other's, three are recommended",
     )
-    secure: Literal["required"] | None = Field(
-        None, description='"required": replies leave in masked sums alone, which nobody sees into'
+    aggregation: Literal["secure"] | None = Field(
+        None, description='"secure": studies with plain aggregation are refused'
+    )
+    known_members: Path | None = Field(
+        None, description="a folder with the certificates of members that studies may have"
     )
     max_epsilon: float | None = Field(
         None,
@@ -82,6 +86,9 @@ class Policy(BaseModel):
         """
         with explained(f"The policy {path}", cls):
             policy = cls(**read_toml(Path(path)))
+        if policy.known_members is not None:
+            known = Path(path).parent / policy.known_members
+            policy = policy.model_copy(update={"known_members": known})
         if policy.max_epsilon is None:  # no account is kept
             return policy
         account = policy.account or Path(path).with_suffix(".account.jsonl")
@@ -136,23 +143,45 @@ class Policy(BaseModel):
             f"if at least {self.min_document_frequency:,} documents have it.{few}"
         )
 
-    def check_masks(self, client: str, secure: bool, signed: bool) -> None:
-        """Refuse a study without masks, or whose participants do not sign, where they are required.
-
-        Without signatures who adds could be all the others, and know their masks.
-        """
-        if not (self.secure or self.min_documents_in_sum) or (secure and signed):
+    def check_aggregation(self, client: str, is_secure: bool) -> None:
+        """Refuse a study with plain aggregation where secure aggregation is required."""
+        if is_secure or not (self.aggregation or self.min_documents_in_sum):
             return
-        demand = 'secure = "required"' if self.secure else "min_documents_in_sum"
-        lack, remedy = (
-            ("its participants do not sign", "give each of them an identity")
-            if secure
-            else ("the study does not have them", "set secure = true in the study")
-        )
+        demand = 'aggregation = "secure"' if self.aggregation else "min_documents_in_sum"
         raise PolicyError(
-            f"The policy of client {client!r} requires masked sums, and {lack}; {remedy}, or leave "
-            f"{demand} out of the policy. Nothing has left."
+            f"The policy of client {client!r} requires secure aggregation, and the study has plain "
+            f'aggregation; set aggregation = "secure" in the study, or leave {demand} out of the '
+            "policy. Nothing has left."
         )
+
+    def check_roster(
+        self, client: str, certificates: Mapping[str, str], study: str, accepted: str = ""
+    ) -> None:
+        """Refuse a study with certificates that the policy does not know.
+
+        `certificates` are SHA-256 by name; a study is `accepted` by its digest.
+        """
+        if self.known_members is None or accepted == study:
+            return
+        if accepted:
+            raise PolicyError(
+                f"--accept-roster names the study {accepted}, and this one is {study}; compare it "
+                "with the other members once more. Nothing has left."
+            )
+        try:
+            files = sorted(self.known_members.glob("*.pem"))
+            known = {fingerprint(read_bytes(path)) for path in files}
+        except (OSError, ValueError):
+            raise PolicyError(
+                f"The certificates in {self.known_members} cannot be read; nothing has left."
+            ) from None
+        if unknown := [name for name, each in certificates.items() if each not in known]:
+            raise PolicyError(
+                f"The policy of client {client!r} does not know the certificates of "
+                f"{', '.join(name or 'the server' for name in unknown)}; nothing has left. Compare "
+                f"the study's digest with the other members by telephone, then add "
+                f"--accept-roster {study}, or put the certificates into {self.known_members}."
+            )
 
     def check_privacy(
         self, client: str, privacy: Privacy | None, study: str, run: str | None = None,

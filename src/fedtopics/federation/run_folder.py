@@ -312,6 +312,11 @@ class MemberRun(RunFolder):
     before_checkpoint: Callable[[], None] = staticmethod(lambda: None)
     after_checkpoint: Callable[[], None] = staticmethod(lambda: None)
 
+    @property
+    def place(self) -> Path:
+        """The folder."""
+        return Path(self.folder or "")
+
     def position(self) -> tuple[int, int]:
         """Return the steps and rounds that the newest checkpoint has the result of."""
         saved = super().restore()

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedtopics.errors import FederationError, StudyError
+from fedtopics.errors import FederationError, IdentityError, StudyError
 from fedtopics.federation.study import Study
 from fedtopics.files import make_folder, read_bytes, write_durably
 from fedtopics.methods.core.events import Event, Finished, Listening
 from fedtopics.protocol.link import Service
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key, Roster
-from fedtopics.transport.grpc import GrpcServer
+from fedtopics.transport.grpc import GrpcServer, split_address
 
 LOOK = 1.0  # seconds between two looks at who is done
 HOST_STAYS = 600.0  # seconds that a member serves the others after it has the model itself
@@ -39,12 +39,30 @@ def roster_of(study: Study) -> Roster:
     return study.roster
 
 
+def address_of(study: Study) -> str:
+    """Return where the server of a study is; StudyError if the study does not say so."""
+    if study.server.address is None:
+        raise StudyError('The study has no server address; add [server] address = "HOST:PORT".')
+    return study.server.address
+
+
+def listen_address(study: Study, given: str) -> str:
+    """Return where to listen: as given, or at the port of the study's address on this machine."""
+    return given or f"0.0.0.0:{split_address(address_of(study))[1]}"
+
+
 @contextmanager
 def listening(
     service: Service, study: Study, key: Key, address: str, notify: Callable[[Event], None]
 ) -> Iterator[GrpcServer]:
     """Serve the members of a study at HOST:PORT, where port 0 takes a free one."""
-    server = GrpcServer(service, address, key.pem, key.certificate, roster_of(study).members)
+    roster = roster_of(study)
+    if roster.server != key.certificate:
+        raise IdentityError(
+            f"The certificate of {key.name!r} is not the one that the study names for its server; "
+            "give the server's key, or correct [server] in everybody's study file."
+        )
+    server = GrpcServer(service, address, key, roster)
     try:
         notify(Listening(server.address, list(study.clients)))
         yield server

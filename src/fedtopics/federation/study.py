@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -25,6 +25,8 @@ from fedtopics.federation.study_tables import (
     ClientData,
     FederationSettings,
     Line,
+    ObserverData,
+    ServerData,
     as_toml,
     check_privacy,
     client_names,
@@ -40,14 +42,15 @@ from fedtopics.methods.core.training import Trainer
 from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TrainingInfo
-from fedtopics.pki.names import check_client_name
 from fedtopics.privacy import Privacy
-from fedtopics.secure.said import FEWEST
+from fedtopics.protocol.roster import Roster, check_client_name
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import RULES
+
+FEWEST = 3  # clients of a secure sum: of two, each could subtract its own update
 
 
 def _settings_of(value: Any) -> Any:
@@ -86,10 +89,12 @@ class Study(BaseModel):
     seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")
-    secure: bool | None = Field(
+    run: int = Field(1, ge=1, description="the number of the run: a new run is another study")
+    aggregation: Literal["secure", "plain"] | None = Field(
         None,
-        description="whether replies are masked, so that who adds sees sums alone; by default "
-        "where rounds have three clients, the method adds up, and federation.robust is unset",
+        description='"secure": the server sees no update and no total; "plain": it sees all of '
+        "them; by default secure where rounds have three clients, the method adds up, and "
+        "federation.outliers is unset",
     )
     privacy: Privacy | None = Field(
         None, description="a bound for what the study says of each document, by noise in all sums"
@@ -99,13 +104,24 @@ class Study(BaseModel):
         VocabularyLimits(), description="which words are agreed on"
     )
     federation: FederationSettings = Field(
-        FederationSettings(), description="how a server treats absent, late and wrong clients"
+        FederationSettings(), description="how plain aggregation treats absent and wrong clients"
     )
+    server: ServerData = Field(ServerData(), description="the server, between machines")
     clients: dict[str, ClientData] = Field(
         {}, description="the clients, and for a simulation their documents"
     )
+    observers: dict[str, ObserverData] = Field(
+        {}, description="members without documents, which get the model as well"
+    )
 
     _usual_with_privacy = model_validator(mode="before")(with_privacy)
+
+    @field_validator("observers")
+    @classmethod
+    def _observer_names(cls, value: dict[str, ObserverData]) -> dict[str, ObserverData]:
+        for name in value:
+            check_client_name(name)
+        return value
 
     @field_validator("clients")
     @classmethod
@@ -123,19 +139,27 @@ class Study(BaseModel):
                 f"text.version = {self.text.version}, and this fedtopics makes words by version "
                 f"{RULES} of the rules; leave it out, and install one version on all sides"
             )
-        least, drawn = self.federation.min_clients, self.method.clients_per_round
+        least, drawn = self.federation.quorum, self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
-                f"federation.min_clients = {least} is more than the clients: {len(self.clients)}"
+                f"federation.quorum = {least} is more than the clients: {len(self.clients)}"
             )
         if least is not None and drawn is not None and least > drawn:
             raise ValueError(
-                f"federation.min_clients = {least} is more than method.clients_per_round = {drawn}"
+                f"federation.quorum = {least} is more than method.clients_per_round = {drawn}"
             )
-        if self.secure and (reason := _hindrance(self)):
-            raise ValueError(f"secure = true cannot be: {reason}; leave it out, or change that")
+        if self.aggregation == "secure" and (reason := _hindrance(self)):
+            raise ValueError(
+                f'aggregation = "secure" is not possible: {reason}; leave it out, or change that'
+            )
+        host = self.server.host
+        if host is not None and host not in {*self.clients, *self.observers}:
+            raise ValueError(f"server.host = {host!r} is not a member of the study")
+        if both := sorted(self.clients.keys() & self.observers.keys()):
+            raise ValueError(f"{both[0]!r} is a client and an observer; it can be one of them")
         if self.privacy is not None:
-            check_privacy(self.method, len(self.clients), self.masked, self.federation.robust)
+            outliers = self.federation.outliers
+            check_privacy(self.method, len(self.clients), self.is_secure, outliers)
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
             raise ValueError(
                 "with n-grams, words of a document are not in its order: set coherence to "
@@ -144,18 +168,28 @@ class Study(BaseModel):
         return self
 
     @property
-    def masked(self) -> bool:
-        """Whether replies are masked between machines; in one process none are."""
-        return not unmasked(self)
+    def is_secure(self) -> bool:
+        """Whether aggregation is secure between machines; in one process nothing is hidden."""
+        return not why_plain(self)
 
     @property
-    def min_clients(self) -> int:
-        """Fewest clients of a round."""
+    def quorum(self) -> int:
+        """Fewest clients of a round with plain aggregation."""
         drawn = self.method.clients_per_round or len(self.clients)
-        fewest = self.federation.min_clients or min(drawn, len(self.clients)) // 2 + 1
-        if self.privacy is not None:  # whose parts of the noise are enough
-            fewest = max(fewest, len(self.clients) - len(self.clients) // 3)
-        return max(fewest, FEWEST) if self.masked else fewest
+        return self.federation.quorum or min(drawn, len(self.clients)) // 2 + 1
+
+    @property
+    def roster(self) -> Roster | None:
+        """The certificates of all members; None of a study without them.
+
+        IdentityError if one is missing or cannot be used.
+        """
+        given: dict[str, str | None] = {n: each.certificate for n, each in self.clients.items()}
+        given |= {name: each.certificate for name, each in self.observers.items()}
+        server = self.server.certificate
+        if not any(given.values()) and server is None:
+            return None
+        return Roster.of(given, server if self.server.host is None else given[self.server.host])
 
     @property
     def agreed(self) -> dict[str, Any]:
@@ -163,22 +197,14 @@ class Study(BaseModel):
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
         plain["clients"] = sorted(self.clients)
         optional = {
-            "peers": addresses(self),
-            "secure": self.masked,
+            "aggregation": "secure" if self.is_secure else "",
+            "observers": sorted(self.observers),
+            "run": self.run if self.run > 1 else 0,
+            "certificates": {} if (roster := self.roster) is None else roster.plain,
             "privacy": self.privacy and self.privacy.told,
             "about": self.about.model_dump(mode="json", exclude_defaults=True),
         }
         return plain | {key: value for key, value in optional.items() if value}
-
-    @classmethod
-    def of_agreed(cls, plain: Mapping[str, Any]) -> Study:
-        """Make the study of what another side sent as `agreed`; StudyError if it is none."""
-        names, peers = plain.get("clients"), plain.get("peers", {})
-        if not isinstance(names, list) or not isinstance(peers, Mapping):
-            raise StudyError("The study that the server sent names no clients.")
-        clients = {str(name): {"address": peers.get(name)} for name in names}
-        settings = {key: value for key, value in plain.items() if key != "peers"}
-        return cls.make(**{"secure": False, **settings, "clients": clients})
 
     @property
     def fingerprint(self) -> str:
@@ -200,7 +226,7 @@ class Study(BaseModel):
 
         Numbers, switches and names; no list of words, and not where documents are.
         """
-        told = ("seed", "secure", "privacy", "method", "text", "vocabulary")
+        told = ("seed", "aggregation", "privacy", "method", "text", "vocabulary")
         plain = {key: self.agreed[key] for key in told if key in self.agreed}
         settings = dict(_settings(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
@@ -290,6 +316,8 @@ class Study(BaseModel):
                 if not isinstance(client, dict):
                     raise ValueError("each client is a table [clients.NAME]")
                 resolve_paths(client, path.parent.resolve())
+            for table in (content.get("server", {}), *content.get("observers", {}).values()):
+                resolve_paths(table, path.parent.resolve())
             return cls(**content)
 
     def corpora(self) -> dict[str, Corpus]:
@@ -314,23 +342,24 @@ class Study(BaseModel):
         return as_toml(self)
 
 
-def unmasked(study: Study) -> str:
-    """Return why replies are not masked, in words; "" if they are: wherever they can be."""
-    if study.secure:
+def why_plain(study: Study) -> str:
+    """Return why aggregation is plain; "" where it is secure: wherever it can be."""
+    if study.aggregation == "secure":
         return ""
-    return _hindrance(study) or ("" if study.secure is None else "the study says so")
+    return _hindrance(study) or ("" if study.aggregation is None else "the study says so")
 
 
 def _hindrance(study: Study) -> str:
-    """Return why replies cannot be masked, if so."""
-    robust, drawn = study.federation.robust, study.method.clients_per_round
-    clients = FEWEST if study.secure and not study.clients else len(study.clients)
+    """Return why aggregation cannot be secure, if so."""
+    outliers, drawn = study.federation.outliers, study.method.clients_per_round
+    is_open = study.aggregation == "secure" and not study.clients
+    clients = FEWEST if is_open else len(study.clients)
     if not study.method.adds_up:
         return f"what leaves a client in {study.method.method_name} is merged one by one"
     if min(clients, drawn or clients) < FEWEST:
-        return f"a round has fewer than {FEWEST} clients, each of whom could subtract its own reply"
-    if robust not in (None, "none"):
-        return f'federation.robust = "{robust}" looks at replies one by one'
+        return f"a round has fewer than {FEWEST} clients, each of whom could subtract its own"
+    if outliers not in (None, "none"):
+        return f'federation.outliers = "{outliers}" looks at updates one by one'
     return ""
 
 
@@ -349,7 +378,7 @@ def in_the_clear(study: Study) -> list[str]:
 
 def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
     """Return what a study's model says of masks, and of the bound for each document."""
-    info: TrainingInfo = {} if seeded else {"masked": study.masked}
+    info: TrainingInfo = {} if seeded else {"masked": study.is_secure}
     if info.get("masked"):
         info["clear"] = in_the_clear(study)
     if study.privacy is not None:
@@ -365,17 +394,6 @@ def finished(
     model = model if start is None else start.credited(model)
     model = replace(model, info={**model.info, **privacy_summary(study, seeded)})
     return model.with_client_names(client_names(study.clients, model.documents))
-
-
-def addresses(study: Study) -> dict[str, str]:
-    """Return where clients can be reached by others, by name; none where there is a server."""
-    named = sorted(study.clients.items())
-    return {name: client.address for name, client in named if client.address}
-
-
-def adders(study: Study) -> list[str]:
-    """Return all clients in the order in which they add where there is no server."""
-    return sorted(study.clients, key=lambda name: digest(f"{study.fingerprint} {name}"))
 
 
 def _settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from fedtopics import harmless
 from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest
-from fedtopics.files import read_toml
+from fedtopics.files import read_bytes, read_toml
 from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.core.outliers import Rule
 from fedtopics.methods.core.settings import TopicSettings
@@ -24,6 +24,7 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
 
 MOST_RECIPIENTS = 20
+PEM = "-----BEGIN CERTIFICATE-----"
 
 
 def _one_line(value: str) -> str:
@@ -89,8 +90,8 @@ class ClientData(BaseModel):
     embedding_model: str | None = Field(
         None, description="the model of those embeddings, or where the study's model is"
     )
-    address: str | None = Field(
-        None, description="HOST:PORT where others reach it, in a study without a server"
+    certificate: str | None = Field(
+        None, description="the client's certificate between machines, a PEM file or its content"
     )
     rules: Path | None = Field(
         None,
@@ -127,45 +128,76 @@ def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> d
 
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> None:
-    """Make the paths in a client's table absolute; in a study they are relative to its file."""
+    """Make the paths in a table absolute, and read its certificate."""
     for key in {"data", "policy", "rules"} & table.keys():
         table[key] = folder / str(table[key])
     model = folder / str(table.get("embedding_model", ""))
     if "embedding_model" in table and model.is_dir():  # else it is a name
         table["embedding_model"] = str(model)
+    certificate = table.get("certificate", PEM)
+    if isinstance(certificate, str) and not certificate.startswith(PEM):
+        try:
+            # The content is what the members agree on, wherever each has the file.
+            table["certificate"] = read_bytes(folder / certificate).decode("ascii", "replace")
+        except OSError as error:
+            raise ValueError(f"{certificate} cannot be read: {error.strerror}") from None
+
+
+class ServerData(BaseModel):
+    """Where the server of a study between machines is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str | None = Field(None, description="HOST:PORT that all members can reach")
+    certificate: str | None = Field(
+        None, description="the server's certificate, a PEM file or its content"
+    )
+    host: str | None = Field(
+        None, description="the member in whose process the server runs, if it has none of its own"
+    )
+
+
+class ObserverData(BaseModel):
+    """A member without documents: it ends with the model, and the run waits for it as well."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    certificate: str = Field(description="the observer's certificate, a PEM file or its content")
 
 
 class FederationSettings(BaseModel):
-    """How a server on a network treats clients that are away, late or wrong.
+    """How the server of plain aggregation treats clients that are away, late or wrong.
 
     None of it is part of the study's fingerprint: it may be changed before a run is resumed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    min_clients: int | None = Field(
+    quorum: int | None = Field(
         None, ge=1, description="fewest clients of a round; by default more than half"
     )
-    deadline: float = Field(
-        600.0, gt=0, description="seconds for a round; who is later is left out of it"
+    round_timeout: float = Field(
+        600.0, gt=0, description="seconds for a round; a client that is later is left out of it"
     )
-    gather: float = Field(
+    join_timeout: float = Field(
         86_400.0, ge=0, description="seconds that the server waits at its start for all clients"
     )
-    wait: float = Field(
-        3600.0, ge=0, description="seconds that a round waits for min_clients before the run ends"
+    quorum_timeout: float = Field(
+        3600.0, ge=0, description="seconds that a round waits for the quorum before the run ends"
     )
-    robust: Rule | None = Field(
+    outliers: Rule | None = Field(
         None,
-        description='how replies that are not masked are added up: as they are ("none"), with '
-        'outliers bounded ("clip"), or by the median over clients ("median"); by default "clip", '
-        'with masks "none"',
+        description='how plain aggregation treats updates that are far from the others: "none" '
+        'changes nothing, "clip" bounds them, "median" takes the median over clients; by default '
+        '"clip"',
     )
-    pause: float = Field(0.0, ge=0, description="seconds between two rounds, for documents to come")
+    round_interval: float = Field(
+        0.0, ge=0, description="seconds between two rounds, for documents to come"
+    )
     largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
 
 
-def check_privacy(method: TopicSettings, clients: int, masked: bool, robust: Rule | None) -> None:
+def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:
     """Raise ValueError for a bound that the method, or whoever adds, could not keep."""
     if why := method.unbounded:
         name = method.method_name
@@ -174,15 +206,15 @@ def check_privacy(method: TopicSettings, clients: int, masked: bool, robust: Rul
             f"{name} cannot keep a bound for each document: {why}. Others that can: {others}; or "
             "leave out privacy"
         )
-    if robust not in (None, "none"):
+    if outliers not in (None, "none"):
         raise ValueError(
-            "with privacy each reply holds a part of the noise, and a robust rule looks at replies "
-            "one by one: leave out federation.robust"
+            "with privacy each update holds a part of the noise, and a rule for outliers looks at "
+            "updates one by one: leave out federation.outliers"
         )
-    if clients > 1 and not masked:
+    if clients > 1 and not secure:
         raise ValueError(
-            "with privacy each client adds a part of the noise, which protects sums alone: set "
-            "secure = true, which three clients can"
+            "with privacy each client adds a part of the noise, which protects only totals: set "
+            'aggregation = "secure", which three clients can'
         )
     if clients > MOST_CLIENTS:
         raise ValueError(

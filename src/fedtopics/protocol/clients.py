@@ -303,6 +303,10 @@ class SecureClients:
         self._guarded(lambda door: door.came(function, self._moment, digest(*opened), size))
         return opened
 
+    def done(self) -> None:
+        """Let the relay know that this member has the model."""
+        self._exchange.done()
+
     def confirm(
         self, fingerprint: bytes, arrays: Callable[[], bytes], take: Callable[[bytes], bytes]
     ) -> None:

@@ -69,7 +69,7 @@ class Member:
         self.phase: Phase = "compute"
         self.reason = ""  # of a stop
         self.names = sorted(names)
-        self._study = study
+        self.study = study
         self._sign, self._verify, self._random = sign, verify, random
         self._disk = disk
         self._process = random(8)
@@ -84,10 +84,10 @@ class Member:
             record.run, record.step, record.transcript, function, kind, digest(layout), self.name,
             b"",
         )  # fmt: skip
-        context = context_of(self._study, part, self.names)
+        context = context_of(self.study, part, self.names)
         if record.part:
             before = decode(record.part, Part)
-            known = context == context_of(self._study, before, self.names)
+            known = context == context_of(self.study, before, self.names)
             if not known or digest(self.content) != record.content:
                 return self.stop(CHANGED)
         else:
@@ -118,7 +118,7 @@ class Member:
         self.record = record
 
     def _signed(self, *fields: bytes | str | int) -> bytes:
-        return framed(LABEL, self._study, *fields)
+        return framed(LABEL, self.study, *fields)
 
     def question(self) -> bytes:
         """Return what to ask the relay."""
@@ -183,7 +183,7 @@ class Member:
         self._check_signature(part)
 
     def _check_signature(self, part: Part) -> None:
-        context = context_of(self._study, part, self.names)
+        context = context_of(self.study, part, self.names)
         content = self._signed("part", context, part.name, part.key)
         if not self._verify(part.name, part.signature, content):
             raise FederationError(f"the signature of {part.name} is wrong")
@@ -191,7 +191,7 @@ class Member:
     def _bound(self) -> tuple[list[Part], bytes]:
         """Return the parts of the list, and what keys of this step are bound to."""
         parts = [decode(part, Part) for part in self.record.parts]
-        context = context_of(self._study, parts[0], self.names)
+        context = context_of(self.study, parts[0], self.names)
         return parts, digest(context, self.record.list)
 
     def _bodies(self) -> list[bytes]:

@@ -86,7 +86,10 @@ class Folder:
         self._totals.write(packed(entry))
 
     def load(self) -> tuple[Record, bytes, list[Entry]]:
-        """Return the record, the vector or reply that belongs to it, and the totals."""
+        """Return the record, the vector or reply that belongs to it, and the totals.
+
+        A crash can come between a total and the next record: then the record moves on to it.
+        """
         path = self._folder / "record"
         try:
             record = decode(read_bytes(path), Record) if path.exists() else Record()
@@ -96,6 +99,8 @@ class Folder:
         entries, whole = unpacked(read_bytes(totals))
         if whole < totals.stat().st_size:  # a crash cut the last one
             self._totals.truncate(whole)
+        if entries and entries[-1].step == record.step:
+            record = record.after(entries[-1])
         content = self._folder / "content"
         return record, read_bytes(content) if content.exists() else b"", entries
 

@@ -24,14 +24,25 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fedtopics.errors import IdentityError
+from fedtopics.errors import IdentityError, StudyError
 from fedtopics.files import create, make_folder, read_bytes
-from fedtopics.pki.names import check_client_name
 
 PRIVATE, PUBLIC = "key.pem", "certificate.pem"
 YEARS = 10
 # The same content has the same signature: messages that are sent again are the same bytes.
 SIGNATURE = ec.ECDSA(SHA256(), deterministic_signing=True)
+
+
+CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def check_client_name(name: object) -> None:
+    """Refuse names that cannot name a folder, or are longer than a certificate allows."""
+    if not isinstance(name, str) or not CLIENT_NAME.fullmatch(name):
+        raise StudyError(
+            f"{name!r} cannot name a client; use letters, digits, '_', '-' and '.', at most 64, "
+            "in a string that begins with a letter or digit."
+        )
 
 
 def host_of(name: str) -> str:
@@ -116,6 +127,26 @@ class Roster:
     members: Mapping[str, bytes]  # PEM
     server: bytes
 
+    @classmethod
+    def of(cls, certificates: Mapping[str, str | None], server: str | None) -> Roster:
+        """Return the roster of certificates, PEM; IdentityError if one is missing or wrong."""
+        if missing := sorted(name for name, content in certificates.items() if content is None):
+            raise IdentityError(
+                f"The study names no certificate of {', '.join(missing)}; each member makes one "
+                'with "fedtopics key create NAME".'
+            )
+        if server is None:
+            raise IdentityError(
+                "The study names no certificate of its server; add it to [server], or name a "
+                'member that hosts the server: host = "NAME".'
+            )
+        members = {name: (content or "").encode() for name, content in certificates.items()}
+        for name, content in members.items():
+            if (found := name_of(content, f"of {name}")) != name:
+                raise IdentityError(f"The certificate of {name!r} is one of {found!r}.")
+        read_certificate(server.encode(), "of the server")
+        return cls(members, server.encode())
+
     @property
     def names(self) -> list[str]:
         """The members' names, sorted."""
@@ -137,10 +168,12 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
     try:
         certificate = x509.load_pem_x509_certificate(content)
     except ValueError:
-        raise IdentityError(f"{where} is not a certificate, or a damaged one.") from None
+        raise IdentityError(f"The certificate {where} is damaged, or not a certificate.") from None
     public, now = certificate.public_key(), datetime.now(UTC)
     if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != "secp256r1":
-        raise IdentityError(f'{where} has another kind of key; use "fedtopics key create NAME".')
+        raise IdentityError(
+            f'The certificate {where} has another kind of key; use "fedtopics key create NAME".'
+        )
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise IdentityError(
             f"The certificate {where} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} to "

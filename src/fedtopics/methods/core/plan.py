@@ -69,12 +69,12 @@ class Secret:
             )
         return cls(key)
 
-    def of_run(self, study: str, run: bytes) -> Secret:
-        """Return the secret of one run of the study with this fingerprint.
+    def of_run(self, study: str) -> Secret:
+        """Return the secret of the run of the study with this fingerprint.
 
         One from a seed is the same in all runs: they end with the bits of a simulation.
         """
-        return self if self.seeded else Secret(self.derive("run", study, run.hex()))
+        return self if self.seeded else Secret(self.derive("run", study))
 
     def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
         """Return a generator for a purpose, such as the minibatch of a round and attempt."""
