@@ -22,7 +22,7 @@ from sklearn.cluster import KMeans
 from benchmarks.common import arguments, parquet, table, write
 from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import split_clients
-from fedtopics.engines.values import pack
+from fedtopics.protocol.values import pack
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.inference.clusters import centred

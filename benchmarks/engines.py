@@ -29,8 +29,8 @@ from benchmarks.rounds import start as start_contestant
 from fedtopics.engines.answering import CarriedParticipant
 from fedtopics.engines.carried import CarriedTransport, Carrier
 from fedtopics.engines.exchange import Exchange
-from fedtopics.engines.local import LocalClients
-from fedtopics.engines.resident_process import answer_messages, ask
+from fedtopics.federation.local import LocalClients
+from fedtopics.integrations.resident_process import answer_messages, ask
 from fedtopics.engines.transport import Transport
 
 CLIENTS = 5

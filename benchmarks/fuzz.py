@@ -29,7 +29,7 @@ from fedtopics.engines.grpc.frames import CHUNK, SERVICE, frames_of
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import AnyMessage, Message, Replicated, read_bytes
 from fedtopics.engines.states import read as read_state
-from fedtopics.engines.values import LENGTH, dumps, loads
+from fedtopics.protocol.values import LENGTH, dumps, loads
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
 from tests.helpers.damage import mutate

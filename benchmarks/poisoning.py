@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from benchmarks import common
 from fedtopics import Corpus, Study, TopicModel
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy

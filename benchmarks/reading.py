@@ -14,7 +14,7 @@ from benchmarks import common
 from experiments.made_up import write as write_made_up
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import package_documentation
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.methods.core.aggregation import RunningSum
 from fedtopics.methods.core.agreement import Agreement, adopt
 from fedtopics.methods.core.client import CHOOSING, SCORED, draw_halves

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from benchmarks import common
 from fedtopics import Corpus, Study, TopicModel
 from fedtopics.datasets import split_clients
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.interfaces import Checkpoint

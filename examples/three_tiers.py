@@ -15,7 +15,7 @@ import numpy as np
 
 from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import synthetic_lda
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.run_folder import RunFolder

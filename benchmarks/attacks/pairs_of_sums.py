@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.attacks.tapped import Tap, door_of, federate, synthetic
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study

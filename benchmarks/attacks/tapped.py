@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.common import parquet
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.engines.values import pack
+from fedtopics.protocol.values import pack
 from fedtopics.methods.flda.method import global_topics, optimal_topics
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import FLDAState, GlobalTopic, LocalTopics, go_on

@@ -21,7 +21,7 @@ from fedtopics.engines.carried import (
     unbundled,
 )
 from fedtopics.engines.messages import Accept, Declined, Done, Reply, Waiting
-from fedtopics.engines.values import dumps
+from fedtopics.protocol.values import dumps
 from fedtopics.errors import FederationError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import Policy

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.local import LocalClients
-from fedtopics.engines.values import DTYPES
+from fedtopics.federation.local import LocalClients
+from fedtopics.protocol.values import DTYPES
 from fedtopics.errors import DataError, FedTopicsError, PolicyError
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.methods.core.replies import COUNT

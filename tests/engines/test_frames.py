@@ -16,7 +16,7 @@ from fedtopics.engines.grpc import frames
 from fedtopics.engines.grpc.frames import BEAT, CHUNK, HEAD, PART, SMALL, Head, Stream, frames_of
 from fedtopics.engines.messages import Done, Reply, read_message
 from fedtopics.engines.states import EVERY, digest_of, is_near, read, written
-from fedtopics.engines.values import Packed
+from fedtopics.protocol.values import Packed
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.interfaces import Checkpoint
 from tests.helpers.damage import mutate

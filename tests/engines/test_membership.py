@@ -24,8 +24,8 @@ from fedtopics.engines.messages import (
     Waiting,
     Welcome,
 )
-from fedtopics.engines.structures import EACH, MOST_FIELDS, fields_of
-from fedtopics.engines.values import dumps, loads
+from fedtopics.protocol.structures import EACH, MOST_FIELDS, fields_of
+from fedtopics.protocol.values import dumps, loads
 from fedtopics.errors import FederationError
 from fedtopics.methods.flda.topic_lists import pack_topics
 from tests.helpers.background import until

@@ -13,7 +13,7 @@ import pytest
 from fedtopics.cli import display
 from fedtopics.engines import adder
 from fedtopics.engines.messages import Announced, Message, Reply
-from fedtopics.engines.values import dumps
+from fedtopics.protocol.values import dumps
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named
 from fedtopics.methods.core.replies import COUNT

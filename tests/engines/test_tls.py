@@ -22,7 +22,7 @@ from fedtopics.engines.grpc.frames import SERVICE
 from fedtopics.engines.grpc.limits import KEPT, SMALL, Limits
 from fedtopics.engines.messages import Accept, Announced, Granted, Message, Reply
 from fedtopics.engines.transport import first_offer
-from fedtopics.engines.values import pack, size_of
+from fedtopics.protocol.values import pack, size_of
 from fedtopics.errors import FederationError, IdentityError
 from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.policy import Policy

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from msgspec.msgpack import Ext
 
-from fedtopics.engines.structures import DEEPEST, LARGEST, MOST_FIELDS
-from fedtopics.engines.values import ARRAY, NAMED, NAMES, ROWS, SPARSE, TEXTS, dumps, loads, pack
+from fedtopics.protocol.structures import DEEPEST, LARGEST, MOST_FIELDS
+from fedtopics.protocol.values import ARRAY, NAMED, NAMES, ROWS, SPARSE, TEXTS, dumps, loads, pack
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
 from tests.helpers.federation import assert_same

@@ -31,7 +31,7 @@ from fedtopics.engines.messages import (
     read_bytes,
     read_message,
 )
-from fedtopics.engines.values import dumps
+from fedtopics.protocol.values import dumps
 from fedtopics.errors import FederationError
 from tests.helpers.federation import assert_same
 

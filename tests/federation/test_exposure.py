@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation import exposure
 from fedtopics.federation.exposure import expose

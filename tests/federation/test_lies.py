@@ -14,7 +14,7 @@ from fedtopics.engines.decisions import ADDED, BEGUN
 from fedtopics.engines.grpc.frames import HEAD, Head
 from fedtopics.engines.grpc.transport import GrpcTransport, Listening
 from fedtopics.engines.messages import Reply
-from fedtopics.engines.values import dumps, loads
+from fedtopics.protocol.values import dumps, loads
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.pki import Identity, Signer
 from tests.helpers.background import HOST, until

@@ -11,7 +11,7 @@ from fedtopics import pki
 from fedtopics.engines.handshake import Introduction, Proposal
 from fedtopics.engines.node import CaughtUpError
 from fedtopics.engines.states import digest_of
-from fedtopics.engines.values import dumps, loads
+from fedtopics.protocol.values import dumps, loads
 from fedtopics.federation.replicated_run import ReplicatedRun, begin, run_to_resume
 from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.pki import Identity, Signer

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from fedtopics.engines.links import SERVER
 from fedtopics.engines.messages import Message, read_bytes
 from fedtopics.engines.transport import Arrived, Closed, Opened
-from fedtopics.engines.values import dumps
+from fedtopics.protocol.values import dumps
 from fedtopics.errors import FederationError
 
 PAUSE = 0.02  # seconds between two attempts to connect

@@ -15,7 +15,7 @@ from fedtopics.engines.log import Entry, Log
 from fedtopics.engines.log_messages import Append, Begin, Position
 from fedtopics.engines.messages import Accept, Message, Replicated, Reply, Welcome
 from fedtopics.engines.transport import Closed, Opened, Transport
-from fedtopics.engines.values import dumps
+from fedtopics.protocol.values import dumps
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.aggregation import Payload
 from fedtopics.secure.said import ADDED, COMMITTED

@@ -22,7 +22,7 @@ from fedtopics.engines.messages import Failure, Reply, Waiting
 from fedtopics.engines.node import Node
 from fedtopics.engines.replica import Replica
 from fedtopics.engines.transport import Transport
-from fedtopics.engines.values import loads
+from fedtopics.protocol.values import loads
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.participant import ALONE, key_of

@@ -47,7 +47,7 @@ except ImportError:
 
 from fedtopics.engines.carried import ASKS, ENDED, bundled, unbundled
 from fedtopics.engines.messages import Declined, Offer
-from fedtopics.engines.values import dumps
+from fedtopics.protocol.values import dumps
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from fedtopics.engines.carried import CarriedTransport
-from fedtopics.engines.resident_process import ask, end
+from fedtopics.integrations.resident_process import ask, end
 from fedtopics.errors import FederationError
 from fedtopics.federation.server import lead
 from fedtopics.federation.study import Study
@@ -216,7 +216,7 @@ def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
 ECHO = """
 import os, sys
 from pathlib import Path
-from fedtopics.engines.resident_process import answer_messages
+from fedtopics.integrations.resident_process import answer_messages
 def answer(message):
     if message == b"die":
         os._exit(1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train

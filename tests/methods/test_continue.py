@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.errors import DataError, PolicyError, RunError, StudyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.local import LocalClients
-from fedtopics.engines.values import pack
+from fedtopics.federation.local import LocalClients
+from fedtopics.protocol.values import pack
 from fedtopics.errors import DataError, FederationError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fedtopics
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.errors import RunError
 from fedtopics.federation import simulation
 from fedtopics.federation.door import Door

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from fedtopics import pki
 from fedtopics.errors import IdentityError, StudyError
 from fedtopics.pki import certificates
-from fedtopics.pki.names import check_client_name
+from fedtopics.protocol.roster import check_client_name
 from tests.helpers.certificates import (
     EXPIRED,
     HOSTS,

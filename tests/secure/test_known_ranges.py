@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.engines.states import EVERY
 from fedtopics.federation import run_folder
 from fedtopics.federation.server import serve

@@ -11,10 +11,10 @@ import pytest
 
 from fedtopics.engines.decisions import ADDED as DECIDED
 from fedtopics.engines.decisions import BEGUN
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.engines.log import Entry
 from fedtopics.engines.messages import Reply
-from fedtopics.engines.values import dumps, loads
+from fedtopics.protocol.values import dumps, loads
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Payload
 from fedtopics.methods.core.replies import Announced, WordCounts

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.methods.core.aggregation import Payload, Rows
 from fedtopics.methods.core.interfaces import Moment

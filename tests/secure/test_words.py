@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from fedtopics.engines.links import SERVER
-from fedtopics.engines.local import LocalClients
+from fedtopics.federation.local import LocalClients
 from fedtopics.engines.messages import Message
-from fedtopics.engines.values import dumps
+from fedtopics.protocol.values import dumps
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.methods.core.aggregation import Named, Payload, RunningSum
 from fedtopics.methods.core.agreement import SAID

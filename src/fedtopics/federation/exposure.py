@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.engines.local import LocalClients
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study, plan_of

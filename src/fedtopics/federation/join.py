@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FederationError, IdentityError
-from fedtopics.extras import VERSION
 from fedtopics.federation.door import Door
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.run_folder import MemberRun, has_run
-from fedtopics.federation.serve import address_of, hosted, listen_address, roster_of
+from fedtopics.federation.serve import address_of, hosted, listen_address, roster_of, software_of
 from fedtopics.federation.study import Study, finished
 from fedtopics.files import hold
 from fedtopics.methods.core.events import Allowed, Joined
@@ -27,7 +25,10 @@ from fedtopics.protocol.clients import SecureClients
 from fedtopics.protocol.exchange import Exchange, Patience
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.member import Member
+from fedtopics.protocol.plain import PlainClients
+from fedtopics.protocol.plain_client import Remote, StateError
 from fedtopics.protocol.record import Folder
+from fedtopics.protocol.values import dumps, loads
 from fedtopics.transport.grpc import GrpcLink
 from fedtopics.transport.loopback import LoopbackLink
 
@@ -77,24 +78,42 @@ def join(
 
 
 def _train(part: Participation, study: Study, link: Link, timeout: float) -> TopicModel:
+    """Run the program; where the server sends its state, run it again from there."""
     start = part.begun(study)
     with ExitStack() as files:
         files.callback(part.close)
         door, state = part.consider(study)
         files.callback(hold(state).close)
-        run = MemberRun(
-            state, study.identity(start), study.checkpoint_every, has_run(state), part.on_event
-        )
-        files.callback(run.close)
-        run.describe(study, start)
-        clients = _secure(part, study, link, door, run, files, Patience(timeout, run.event))
-        run.clients = clients
-        part.notify(Joined(study.fingerprint))
-        model = finished(study, start, study.server_half(start).train(clients, run))
-        model = _confirmed(clients, model)
-        part.receive(model, run.event)
-        clients.done()
-        return model
+        while True:
+            run = MemberRun(
+                state, study.identity(start), study.checkpoint_every, has_run(state), part.on_event
+            )
+            with closing(run), ExitStack() as open_files:
+                run.describe(study, start)
+                patience = Patience(timeout, run.event)
+                make = _secure if study.is_secure else _plain
+                clients = make(part, study, link, door, run, open_files, patience)
+                run.clients = clients
+                part.notify(Joined(study.fingerprint))
+                try:
+                    model = finished(study, start, study.server_half(start).train(clients, run))
+                except StateError as error:
+                    run.install(error.content)
+                    continue
+                if isinstance(clients, SecureClients):
+                    model = _confirmed(clients, model)
+                part.receive(model, run.event)
+                clients.done()
+                return model
+
+
+def _plain(
+    part: Participation, study: Study, link: Link, door: Door | None, run: MemberRun,
+    files: ExitStack, patience: Patience,
+) -> PlainClients:  # fmt: skip
+    """Return the clients of a study with plain aggregation."""
+    remote = Remote(link, software_of(study, part.begun(study)), patience, run.event)
+    return PlainClients(remote, list(study.clients), part.name, door, *run.position(), run.event)
 
 
 def _secure(
@@ -105,8 +124,7 @@ def _secure(
     roster, disk = roster_of(study), Folder(run.place)
     files.callback(disk.close)
     record, content, totals = disk.load()
-    identity = study.identity(part.begun(study))
-    software = f"fedtopics {VERSION}, {study.registration.name} {study.registration.version}, study {identity}"
+    software = software_of(study, part.begun(study))
     member = Member(
         part.name, bytes.fromhex(study.fingerprint), roster.names, part.key.sign, roster.verify,
         os.urandom, disk, record, content,

@@ -34,6 +34,7 @@ from fedtopics.files import (
     write_durably,
 )
 from fedtopics.methods.core.events import (
+    CaughtUp,
     CheckpointFailed,
     Continued,
     Described,
@@ -47,6 +48,7 @@ from fedtopics.methods.core.events import (
 from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.values import dumps, loads
 
 EVENTS = "events.jsonl"
 BEFORE = "before.jsonl"  # the events of what is no run yet, as training has not begun
@@ -321,6 +323,23 @@ class MemberRun(RunFolder):
         """Return the steps and rounds that the newest checkpoint has the result of."""
         saved = super().restore()
         return (0, 0) if saved is None else (int(saved.numbers[STEP]), int(saved.numbers[TURN]))
+
+    def state(self) -> bytes:
+        """Return the newest checkpoint, for a client that was away too long."""
+        saved, kept = super().restore(), self.place / "agreement.json"
+        if saved is None:
+            return b""
+        plain = {"round": saved.round, "arrays": saved.arrays, "numbers": saved.numbers}
+        return dumps(plain | {"agreement": read_bytes(kept) if kept.exists() else b""})
+
+    def install(self, content: bytes) -> None:
+        """Take the state of the server in place of the own one."""
+        found = loads(content)
+        if found["agreement"]:
+            write_durably(self.place / "agreement.json", found["agreement"])
+        super().checkpoint(Checkpoint(found["round"], found["arrays"], found["numbers"]))
+        self.open_events()
+        self.event(CaughtUp(found["round"]))
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """As of `RunFolder`, if there is a checkpoint."""

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from fedtopics.errors import FederationError, IdentityError, StudyError
-from fedtopics.federation.study import Study
-from fedtopics.files import make_folder, read_bytes, write_durably
-from fedtopics.methods.core.events import Event, Finished, Listening
+from fedtopics.extras import VERSION
+from fedtopics.federation.run_folder import MemberRun, has_run
+from fedtopics.federation.study import Study, finished
+from fedtopics.files import hold, make_folder, read_bytes, write_durably
+from fedtopics.methods.core.events import Event, Finished, Listening, OnEvent
+from fedtopics.methods.core.plan import WarmStart
+from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.link import Service
+from fedtopics.protocol.plain import PlainClients
+from fedtopics.protocol.plain_server import Log, PlainServer, Rules
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key, Roster
 from fedtopics.transport.grpc import GrpcServer, split_address
 
+MODEL_PATIENCE = 120.0  # seconds for the clients to come to the end as well
 LOOK = 1.0  # seconds between two looks at who is done
 HOST_STAYS = 600.0  # seconds that a member serves the others after it has the model itself
 
@@ -37,6 +45,12 @@ def roster_of(study: Study) -> Roster:
             '[clients.NAME] certificate = "NAME.pem".'
         )
     return study.roster
+
+
+def software_of(study: Study, start: WarmStart | None) -> str:
+    """Return what all sides of a study have to have."""
+    method = study.registration
+    return f"fedtopics {VERSION}, {method.name} {method.version}, study {study.identity(start)}"
 
 
 def address_of(study: Study) -> str:
@@ -102,3 +116,59 @@ def hosted(
                 f"This member has the model; {', '.join(missing)} did not fetch it within "
                 f"{HOST_STAYS / 60:.0f} minutes. Start the same command again to serve them."
             )
+
+
+def serve_plain(
+    study: Study, key: Key, address: str, folder: Path, on_event: OnEvent | None = None,
+    start: WarmStart | None = None, opened: Callable[[PlainServer], None] = lambda server: None,
+) -> TopicModel:  # fmt: skip
+    """Serve a study with plain aggregation: train as well, and return the model."""
+
+    def listen(server: PlainServer, notify: Callable[[Event], None]) -> AbstractContextManager[Any]:
+        return listening(server, study, key, address, notify)
+
+    return lead(study, folder, listen, on_event, start, opened)
+
+
+def lead(
+    study: Study, folder: Path,
+    listen: Callable[[PlainServer, Callable[[Event], None]], AbstractContextManager[Any]],
+    on_event: OnEvent | None = None, start: WarmStart | None = None,
+    opened: Callable[[PlainServer], None] = lambda server: None,
+) -> TopicModel:  # fmt: skip
+    """Run a study's program as its trusted server, over any transport; resume it if it has begun.
+
+    `listen` serves the members while the program runs.
+    """
+    network = study.federation
+    times = network.join_timeout, network.quorum_timeout, network.round_timeout
+    program, identity = study.server_half(start), study.identity(start)
+    with hold(folder):
+        run = MemberRun(
+            folder, identity, study.checkpoint_every, has_run(folder), on_event,
+            network.round_interval,
+        )  # fmt: skip
+        position = run.position()
+        with closing(run), closing(Log(folder / "log", position[0])) as log:
+            run.describe(study, start)
+            server = PlainServer(
+                list(study.clients), software_of(study, start),
+                Rules(study.quorum, *times, network.outliers or "clip"), log,
+                network.largest_message << 20, run.state, run.event,
+            )  # fmt: skip
+            run.clients = clients = PlainClients(
+                server, server.names, "", None, *position, run.event
+            )
+            cuts = [position[0]]
+
+            def cut() -> None:  # clients that are a little behind get the entries since the last
+                log.cut(cuts[-1])
+                cuts.append(clients.step)
+
+            run.after_checkpoint = cut
+            with listen(server, run.event):
+                opened(server)
+                model = run.save(finished(study, start, program.train(clients, run)))
+                missing = server.wait_until_done(MODEL_PATIENCE)
+                run.event(Finished([name for name in server.names if name not in missing]))
+            return model

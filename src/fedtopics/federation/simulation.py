@@ -14,10 +14,10 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from fedtopics.engines.local import LocalClients
 from fedtopics.errors import DataError, InputError, RunError, StudyError, check_keys
 from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study, finished
@@ -34,7 +34,7 @@ from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.outliers import Robust
 from fedtopics.methods.core.plan import Secret, Site, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.pki.names import check_client_name
+from fedtopics.protocol.roster import check_client_name
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
 

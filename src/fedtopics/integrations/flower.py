@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedtopics.engines.resident_process import IDLE, answer_messages, ask, end
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.files import read_toml
 from fedtopics.harmless import file_name
 from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
+from fedtopics.integrations.resident_process import IDLE, answer_messages, ask, end
 
 # A ClientApp begins with each message: what needs torch is imported where it is used. So is Flower,
 # an extra.
@@ -202,7 +202,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
 
 def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     """Read a node configuration: the client's name, its folder, how long its process stays."""
-    from fedtopics.pki.names import check_client_name
+    from fedtopics.protocol.roster import check_client_name
 
     name, seconds = config.get("name"), config.get("stay", IDLE)
     kinds = isinstance(config.get("identity", ""), str) and isinstance(config.get(SEED, True), bool)

@@ -30,7 +30,7 @@ from fedtopics.model.labels import LONGEST_LABEL, checked_names, read_labels, re
 from fedtopics.model.over_time import Unit
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
-from fedtopics.pki.names import check_client_name
+from fedtopics.protocol.roster import check_client_name
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 

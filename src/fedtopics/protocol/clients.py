@@ -15,7 +15,6 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from fedtopics.engines.values import dumps, loads
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunError
 from fedtopics.methods.core.aggregation import SharedPayload
 from fedtopics.methods.core.events import CallStarted, Defect, Event, Narrowed, RoundReport
@@ -28,6 +27,7 @@ from fedtopics.protocol.keys import digest
 from fedtopics.protocol.layout import Layout
 from fedtopics.protocol.messages import Kind
 from fedtopics.protocol.record import Entry
+from fedtopics.protocol.values import dumps, loads
 from fedtopics.text.vocabulary import VocabularyLimits
 
 DOCUMENTS, MODEL, ARRAYS = "documents", "model", "arrays"

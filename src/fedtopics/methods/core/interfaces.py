@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import FederationError
 from fedtopics.methods.core.events import Event, RoundReport
 from fedtopics.methods.core.replies import Template
 
@@ -118,27 +117,6 @@ class Clients(Protocol):
         """
 
 
-class Gathering(Clients, Protocol):
-    """Clients as an engine has them, for what puts several exchanges together to one."""
-
-    @property
-    def members(self) -> list[str]:
-        """Who is in the round that is worked on, in the order of names."""
-
-    @property
-    def moment(self) -> bytes:
-        """What tells this moment of this run from all others, the same at all participants."""
-
-    def key_of(self, name: str) -> bytes:
-        """Return the public key of a client's masks, which it has signed; nothing without one."""
-
-    def fits(self, name: str, content: bytes, signature: bytes) -> bool:
-        """Whether a client has signed something."""
-
-    def disagreement(self, what: str) -> FederationError:
-        """Return the error to raise where others cannot have done as they should."""
-
-
 class AgainError(Exception):
     """A round is to be worked again, `without` some clients, and why; all participants raise it."""
 
@@ -177,8 +155,8 @@ class Run(Protocol):
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round."""
 
-    def checkpoint(self, state: Checkpoint) -> None:
-        """Store a state."""
+    def checkpoint(self, state: Checkpoint) -> bool:
+        """Store a state; return whether it was written."""
 
     def event(self, event: Event) -> None:
         """Record what happened."""

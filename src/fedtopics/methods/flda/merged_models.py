@@ -29,7 +29,7 @@ from fedtopics.model.merging import given_labels
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
-from fedtopics.pki.names import check_client_name
+from fedtopics.protocol.roster import check_client_name
 from fedtopics.text.vocabulary import Vocabulary
 
 # No documents choose it. By benchmarks/merging.py, 20ng reads better than at 0.6.

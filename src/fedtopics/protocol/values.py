@@ -23,9 +23,9 @@ import numpy as np
 from msgspec.msgpack import Ext
 from numpy.typing import NDArray
 
-from fedtopics.engines.structures import MOST_FIELDS, check
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
+from fedtopics.protocol.structures import MOST_FIELDS, check
 
 ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
 LENGTH = 8  # bytes
