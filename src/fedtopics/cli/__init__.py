@@ -16,7 +16,7 @@ from fedtopics.extras import VERSION
 from fedtopics.harmless import for_encoding, visible
 
 NO_MEMORY = "There is too little memory for this; end other programs, or give fewer documents."
-INTERRUPTED = "Interrupted; type it again to go on, with --resume for run, continue and server."
+INTERRUPTED = "Interrupted; type it again to go on, with --resume for run and continue."
 
 # Where each command is, in the order of the help. A module is loaded when its command is called.
 COMMANDS = {
@@ -27,7 +27,6 @@ COMMANDS = {
     "transform": "fedtopics.cli.models:transform",
     "evaluate": "fedtopics.cli.models:evaluate",
     "ledger": "fedtopics.cli.records:ledger",
-    "privacy": "fedtopics.cli.privacy:privacy",
     "audit": "fedtopics.cli.privacy:audit",
     "budget": "fedtopics.cli.privacy:budget",
     "verify": "fedtopics.cli.records:verify",
@@ -37,12 +36,11 @@ COMMANDS = {
     "merge": "fedtopics.cli.models:merge",
     "terms": "fedtopics.cli.models:terms",
     "sweep": "fedtopics.cli.local:sweep",
-    "server": "fedtopics.cli.federation:server",
-    "client": "fedtopics.cli.federation:client",
-    "peer": "fedtopics.cli.federation:peer",
+    "key": "fedtopics.cli.key:group",
+    "check": "fedtopics.cli.federation:check",
+    "serve": "fedtopics.cli.federation:serve",
+    "join": "fedtopics.cli.federation:join",
     "status": "fedtopics.cli.records:show_status",
-    "doctor": "fedtopics.cli.federation:doctor",
-    "pki": "fedtopics.cli.pki:group",
     "flda": "fedtopics.cli.flda:group",
     "flare": "fedtopics.integrations.flare_command:group",
     "flower": "fedtopics.integrations.flower_command:group",

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedtopics.cli import options
-from fedtopics.cli.display import write
+from fedtopics.cli.display import embedding_status, print_json, say, sentence, write
 from fedtopics.cli.news import MemberNews, ServerNews
 from fedtopics.cli.options import FOLDER
+from fedtopics.cli.privacy import show_exposure, show_proposal
 from fedtopics.cli.records import show_run
 from fedtopics.harmless import as_json as to_json
 from fedtopics.harmless import file_name
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fedtopics.federation.participant import Participation
     from fedtopics.federation.study import Study
     from fedtopics.methods.core.events import OnEvent
+    from fedtopics.protocol.roster import Key
 
 key_option = click.option(
     "--key", "key_folder", type=FOLDER, required=True, metavar="FOLDER",
@@ -44,6 +46,52 @@ def print_event(event: dict[str, Any]) -> None:
 
 @click.command()
 @click.argument("study", type=FOLDER)
+@click.option("--key", "key_folder", type=FOLDER, help="This member's key: is the server there?")
+@click.option("--data", type=FOLDER, help="This member's documents: does its policy allow it?")
+@options.columns("text", "tokens", "embedding", "author", "time")
+@options.embedding_model
+@options.policy
+@options.as_json
+def check(
+    study: Path, key_folder: Path | None, data: Path | None, columns: dict[str, Any],
+    embedding_model: str | None, policy: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Show what a study proposes: its members, what is shared, and what nobody can see.
+
+    With --key it checks that the server can be reached, with --data that the policy allows the
+    study. A few rounds are rehearsed on some of the documents in this process, to count the bytes
+    that would leave. Nothing leaves.
+    """
+    from fedtopics import Columns, Corpus, Policy, Study
+    from fedtopics.federation.exposure import expose
+    from fedtopics.federation.participant import check_policy
+    from fedtopics.federation.proposal import proposal_of, reach
+    from fedtopics.methods.core.events import Documents
+
+    if data is None and (policy is not None or any(columns.values())):
+        raise click.UsageError("--policy and columns go with --data FILE.")
+    plan = Study.read(study)
+    proposal = proposal_of(plan)
+    corpus = None if data is None else Corpus.read(data, Columns(**columns))
+    if corpus is not None:
+        rules = Policy() if policy is None else Policy.read(policy)
+        check_policy(rules, plan, corpus, "this client", embedding_model)
+    with embedding_status("Rehearsing") as on_progress:
+        exposure = expose(plan, corpus, embedding_model, on_progress)
+    reached = "" if key_folder is None else reach(plan, key_folder)
+    if as_json:
+        print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})
+        return
+    show_proposal(proposal)
+    if corpus is not None:
+        say(sentence(Documents.of("this client", corpus).plain()))
+    show_exposure(exposure)
+    if reached:
+        say(reached)
+
+
+@click.command()
+@click.argument("study", type=FOLDER)
 @key_option
 @listen_option
 @options.out
@@ -59,6 +107,7 @@ def serve(
     well and writes the model. Started again, it resumes the run in its folder.
     """
     from fedtopics import Study, TopicModel
+    from fedtopics.federation.participant import start_of
     from fedtopics.federation.serve import listen_address, serve_plain, serve_relay
     from fedtopics.protocol.roster import Key
 
@@ -71,8 +120,8 @@ def serve(
         if plan.is_secure:
             serve_relay(plan, key, address, folder, lambda e: on_event(e.plain()), watch)
             return
-        model = None if start is None else TopicModel.from_pretrained(start)
-        trained = serve_plain(plan, key, address, folder, on_event, model, watch)
+        begun = None if start is None else start_of(TopicModel.from_pretrained(start), plan)
+        trained = serve_plain(plan, key, address, folder, on_event, begun, watch)
     show_run(trained, folder, quiet=as_json)
 
 
@@ -124,20 +173,18 @@ def join(
     on_event: OnEvent = print_event if as_json else news
     with news:
         part = _participation(
-            plan, key.name, data, columns, policy, follow, on_event, out=None if dry_run else out,
-            embedding_model=embedding_model, secret_from_seed=insecure_seed,
+            plan, key, data, columns, policy, follow, on_event, out=None if dry_run else out,
+            embedding_model=embedding_model, insecure_seed=insecure_seed,
             accepted_roster=accept_roster,
             start=None if start is None else TopicModel.from_pretrained(start),
         )  # fmt: skip
-        model = take_part(
-            part, plan, key, dry_run=dry_run, host=host, listen=listen, timeout=timeout
-        )
+        model = take_part(part, plan, dry_run=dry_run, host=host, listen=listen, timeout=timeout)
     if model is not None:
         show_run(model, part.out, quiet=as_json)
 
 
 def _participation(
-    study: Study, name: str, data: Path | None, columns: dict[str, Any], policy: Path | None,
+    study: Study, key: Key, data: Path | None, columns: dict[str, Any], policy: Path | None,
     follow: bool, on_event: OnEvent, **more: Any,
 ) -> Participation:  # fmt: skip
     """Read the policy and the documents of a member."""
@@ -146,6 +193,7 @@ def _participation(
     from fedtopics.methods.core.events import Documents, Unreadable
     from fedtopics.text.arrivals import Follow
 
+    name = key.name
     if (data is None) != (name in study.observers):
         raise click.UsageError(
             f"{name} observes, so leave out --data."
@@ -154,12 +202,12 @@ def _participation(
         )
     rules = Policy.read(policy) if policy else Policy()
     if data is None:
-        return Participation(name, None, rules, on_event=on_event, **more)
-    kinds = {key: column for key, column in columns.items() if key != "round"}
+        return Participation(key, None, rules, on_event=on_event, **more)
+    kinds = {kind: column for kind, column in columns.items() if kind != "round"}
     given = Columns(rounds=columns["round"], **kinds)
     growing = Follow(data, given, lambda reason: on_event(Unreadable(reason).plain()))
     corpus = growing() if follow else Corpus.read(data, given)
     on_event(Documents.of(name, corpus).plain())
     return Participation(
-        name, corpus, rules, on_event=on_event, growing=growing if follow else None, **more
+        key, corpus, rules, on_event=on_event, growing=growing if follow else None, **more
     )

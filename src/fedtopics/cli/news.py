@@ -16,17 +16,16 @@ from fedtopics.files import shortened
 from fedtopics.text.checks import language_sentence
 
 if TYPE_CHECKING:
-    from fedtopics.engines.links import Member
-    from fedtopics.engines.node import Node
+    from fedtopics.protocol.plain_server import PlainServer
+    from fedtopics.protocol.relay import RelayService
 
 _NEWS = {  # of a client
-    "roster": "the keys of all masks, to be compared by telephone: {digest}",
-    "narrowed": "numbers of a reply were too large for masks, and are multiplied by {factor:.1e}",
+    "narrowed": "numbers of an update were too large, and were multiplied by {factor:.1e}",
+    "waits for": "waiting for {clients} for {seconds:.0f} s now",
     "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; they stay. "
     "The first ones have {words} words",
     "unreadable": "the documents cannot be read now: {reason}",
     "joined": "joined study {fingerprint:.16}",
-    "refused": "the server says: {reason}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "allowed": "the policy allows this; nothing has left. Join with the same command without "
     "--dry-run.",
@@ -40,7 +39,7 @@ class ServerNews:
     """A live table of the clients on a terminal; elsewhere a line for what is worth one."""
 
     def __init__(self) -> None:
-        self._node: Node | None = None
+        self._service: RelayService | PlainServer | None = None
         self._round: dict[str, Any] = {}
         self._progress = Progress(console, say, bar=False)
         self._counted: Counter[str] = Counter()
@@ -54,8 +53,8 @@ class ServerNews:
         self._live.stop()
         self._progress.close()
 
-    def watch(self, node: Node) -> None:
-        self._node = node
+    def watch(self, service: RelayService | PlainServer) -> None:
+        self._service = service
         if console.is_terminal:
             self._live.start()
 
@@ -68,8 +67,6 @@ class ServerNews:
             self._show_round(event)
         elif text := sentence(event):
             say(text)
-        if kind == "listening" and "unsigned" in event:
-            say(event["unsigned"])
 
     def _show_round(self, event: dict[str, Any]) -> None:
         for client, reason in event["missing"].items():
@@ -88,23 +85,24 @@ class ServerNews:
             progress = f"{self._progress}   {each}"
         table = Table("client", "state", title=progress, title_justify="left")
         table.add_column("rounds", justify="right")
-        for member in [] if self._node is None else list(self._node.members.values()):
-            table.add_row(member.name, self._state(member), f"{self._counted[member.name]:,}")
+        present = {} if self._service is None else self._service.present()
+        names = [] if self._service is None else self._service.names
+        for name in names:
+            seconds = present.get(name)
+            state = "not connected" if seconds is None else f"called {seconds:.0f} s ago"
+            table.add_row(name, state, f"{self._counted[name]:,}")
         return table
 
-    def _state(self, member: Member) -> str:
-        return member.status
 
-
-class ClientNews:
-    """What a client shows: the offer before it joins, then where the study is."""
+class MemberNews:
+    """What a member shows: the study before it joins, then how far the study is."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._status = status(f"{name}: connecting")
+        self._status = status(f"{name}: starting")
         self._progress = Progress(console, lambda line: say(f"{name}: {line}"), bar=False)
 
-    def __enter__(self) -> ClientNews:
+    def __enter__(self) -> MemberNews:
         if console.is_terminal:
             self._status.start()
         return self
@@ -126,50 +124,16 @@ class ClientNews:
             news = f"round {event['round']:,}: {event['documents']:,} documents"
             self._status.update(Text(f"{self._name}: {news}"))
         else:
-            _show_own(event, self._name, "The server's study")
+            _show_own(event, self._name)
 
 
-class PeerNews(ServerNews):
-    """What a participant shows where there is no server: the study, who is linked, who adds."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name = name
-        self._adder = ""
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        kind = event["event"]
-        if kind == "adds":
-            self._adder = event["client"]
-        if kind == "reconnecting":
-            return  # said once by who is linked, and by the table
-        if kind == "joined" and "client" in event:
-            say(f"{event['client']} is linked")
-        elif kind == "refused" and "client" not in event:
-            say(f"{self._name} is refused: {event['reason']}")
-        elif kind == "no majority":
-            clients, missing = event["clients"], ", ".join(event["missing"])
-            say(
-                f"waits for a majority: {len(clients)} of {len(clients) + len(event['missing'])} "
-                f"are linked, {event['majority']} are needed; not {missing}"
-            )
-        elif not _show_own(event, self._name, "The study"):
-            super().__call__(event)
-
-    def _state(self, member: Member) -> str:
-        there = "linked" if member.link else "not linked"
-        place = "this one" if member.name == self._name else there
-        adds = ", adds" if member.name == self._adder else ""
-        return f"{place}{adds}{', has the model' if member.done else ''}"
-
-
-def _show_own(event: dict[str, Any], name: str, study: str) -> bool:
+def _show_own(event: dict[str, Any], name: str) -> bool:
     """Show an event of a client's own part; return whether it is one."""
     if event["event"] == "allowed":
         show_exposure(event["exposure"])
     text = client_sentence(event)
     if event["event"] == "offer":
-        show_offer(event, study)
+        show_offer(event)
     elif text:
         say(f"{name}: {text}")
     return event["event"] == "offer" or bool(text)
@@ -182,21 +146,19 @@ def client_sentence(event: dict[str, Any]) -> str:
     ) or language_sentence(event)
 
 
-def show_offer(event: dict[str, Any], what: str) -> None:
+def show_offer(event: dict[str, Any]) -> None:
     """Show which study it is, and what it asks for."""
     study = event["study"]
     network = f" with {study.method.network}" if hasattr(study.method, "network") else ""
     say(
-        f"{what} {shortened(study.fingerprint)}: {study.method.method_name}{network}, "
+        f"Study {shortened(study.fingerprint)}: {study.method.method_name}{network}, "
         f"{study.method.n_components} topics, clients {', '.join(study.clients)}."
     )
     for name, text in study.about.rows():
         say(f"  {name}: {text}")
     say(f"{event['seen']}\n{event['policy']}")
-    columns = "function", "how often", "what leaves"
-    table = Table(*columns, title="What it asks for", title_justify="left", show_lines=True)
+    columns = "function", "how often", "what is sent"
+    table = Table(*columns, title="What it shares", title_justify="left", show_lines=True)
     for function, row in event["leaves"].items():
         table.add_row(function, row["often"], row["what"])
     console.print(table)
-    if "unsigned" in event:
-        say(event["unsigned"])

@@ -9,13 +9,15 @@ import click
 from rich.table import Table
 
 from fedtopics.cli import options
-from fedtopics.cli.display import console, embedding_status, print_json, say, sentence, status
+from fedtopics.cli.display import console, print_json, say, status
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import StudyError
 from fedtopics.files import check_output, shortened, write_output
+from fedtopics.guarantees import NOT_PROMISED
 
 if TYPE_CHECKING:
     from fedtopics.federation.exposure import Exposure
+    from fedtopics.federation.proposal import Proposal
     from fedtopics.federation.study import Study
 
 
@@ -53,40 +55,6 @@ def budget(policy: Path, as_json: bool) -> None:
     )
 
 
-@click.command()
-@click.argument("study", type=FOLDER)
-@click.option("--data", type=FOLDER, help="This client's documents, to weigh what would leave.")
-@options.columns("text", "tokens", "embedding", "author", "time")
-@options.embedding_model
-@options.as_json
-def privacy(
-    study: Path,
-    data: Path | None,
-    columns: dict[str, Any],
-    embedding_model: str | None,
-    as_json: bool,
-) -> None:
-    """Show what a study would tell of a client's documents, to whom, before it joins.
-
-    With --data a few rounds are rehearsed on some of the documents, in this process, to say how
-    many bytes would leave. Nothing leaves.
-    """
-    from fedtopics import Columns, Corpus
-    from fedtopics.federation.exposure import expose
-    from fedtopics.methods.core.events import Documents
-
-    plan = _study_with_clients(study)
-    corpus = None if data is None else Corpus.read(data, Columns(**columns))
-    with embedding_status("Rehearsing") as on_progress:
-        exposure = expose(plan, corpus, embedding_model, on_progress)
-    if as_json:
-        print_json(exposure.plain())
-        return
-    if corpus is not None:
-        say(sentence(Documents.of("this client", corpus).plain()))
-    show_exposure(exposure)
-
-
 def _study_with_clients(path: Path) -> Study:
     from fedtopics import Study
 
@@ -94,6 +62,19 @@ def _study_with_clients(path: Path) -> Study:
     if not study.clients:
         raise StudyError(f"The study {path} names no clients; add [clients.NAME] for each.")
     return study
+
+
+def show_proposal(proposal: Proposal) -> None:
+    """Show who takes part in a study, and what is promised against whom."""
+    for line in proposal.lines:
+        say(line)
+    table = Table(title="What is promised", title_justify="left", box=None, show_lines=True)
+    for column in ("against", "it sees", "it can still"):
+        table.add_column(column, overflow="fold")
+    for promise in proposal.promises:
+        table.add_row(promise.adversary, promise.sees, promise.can)
+    console.print(table)
+    say("Not promised: " + " ".join(NOT_PROMISED))
 
 
 def show_exposure(exposure: Exposure) -> None:

@@ -69,7 +69,7 @@ def ledger(run: Path, as_json: bool) -> None:
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
     from fedtopics.federation import ledger as kept
-    from fedtopics.secure.said import ADDED, LEAVES
+    from fedtopics.protocol.vocabulary import LEAVES
 
     paths = {kept.client_of(run): run} if run.is_file() else kept.find_ledgers(run)
     if not paths:
@@ -79,7 +79,7 @@ def ledger(run: Path, as_json: bool) -> None:
         print_json(summaries)
         return
     if seen := ", ".join(n for n, path in paths.items() if kept.has(path, "masked", False)):
-        say(f"Replies of {seen} were not masked: whoever added saw each one.\n")
+        say(f"Aggregation of {seen} was plain: the server saw each update.\n")
     for client, rows in summaries.items():
         print_ledger(client, rows)
     say(
@@ -94,8 +94,8 @@ def ledger(run: Path, as_json: bool) -> None:
         )
     if any(row["masked"] for rows in summaries.values() for row in rows):
         say(
-            f"*: left in masked sums alone, as {ADDED}; a line has what was masked. Who adds saw "
-            "what all of a round add up to.\n"
+            "*: left in secure sums; members saw only the total of all clients, the server "
+            "nothing.\n"
         )
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():

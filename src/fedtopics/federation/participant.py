@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,7 @@ class Participation:
 
     def begun(self, study: Study) -> WarmStart | None:
         """Return the model that the study begins with; all members have to give the same one."""
-        if self.start is None:
-            return None
-        return WarmStart.of(self.start, usual_words(self.start, study.method, study.text))
+        return None if self.start is None else start_of(self.start, study)
 
     def consider(self, study: Study) -> tuple[Door | None, Path]:
         """Make the door to the documents; return it, and the folder of what a run needs."""
@@ -150,30 +148,12 @@ class Participation:
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
         told = policy.described(seen=not study.is_secure)
         self.notify(Offered(study, leaves, seen, told))
-        known = {} if study.roster is None else study.roster.plain
-        policy.check_roster(self.name, known, study.fingerprint, self._accepted_roster)
-        policy.check_aggregation(self.name, study.is_secure)
-        policy.check_privacy(self.name, study.privacy, study.fingerprint)
-        grows = self._growing is not None
-        corpus, method = self.corpus, study.method
-        said = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
-        documents = policy.min_documents if grows else said
-        clients = min(len(study.clients), method.clients_per_round or len(study.clients))
-        authors(corpus, study.privacy)
-        if not grows:
-            check_times(corpus, method.over_time)
-        if study.privacy is not None:
-            study.method.public_words(study.text)  # raises StudyError if this computer lacks them
-        shares, advice = check_texts(corpus, study.text)
-        if shares:
-            self.notify(Languages(self.name, shares, advice))
-        asked = method.method_name, method.max_rounds, documents, study.text, clients
-        policy.check_study(self.name, *asked)
-        needed = method.embedding_of(corpus)
-        if needed is not None:
-            check_embeddings(corpus, needed, self._embedding_model)
-            if corpus.embeddings is None:
-                sentence_encoder(self._embedding_model or needed.model)
+        found = check_policy(
+            policy, study, self.corpus, self.name, self._embedding_model,
+            grows=self._growing is not None, accepted_roster=self._accepted_roster,
+        )  # fmt: skip
+        if found[0]:
+            self.notify(Languages(self.name, *found))
 
     def exposed(self, study: Study) -> Exposure:
         """Say what a study would show of the documents; without bytes if it cannot be rehearsed."""
@@ -218,6 +198,44 @@ class Participation:
         """Pass on what happened, but not that others go when all have the model."""
         if self.on_event is not None and not (self._ended and isinstance(event, Reconnecting)):
             self.on_event(event.plain())
+
+
+def start_of(model: TopicModel, study: Study) -> WarmStart:
+    """Return how a study begins with a model; all sides derive the same from both."""
+    return WarmStart.of(model, usual_words(model, study.method, study.text))
+
+
+def check_policy(
+    policy: Policy, study: Study, corpus: Corpus, client: str, embedding_model: str | None = None,
+    grows: bool = False, accepted_roster: str = "",
+) -> tuple[Mapping[str, float], str]:  # fmt: skip
+    """Check that a policy allows a study on some documents, and that the study can use them.
+
+    Return the shares of languages, if they are worth a word, and advice; see `check_texts`.
+    """
+    policy = policy if study.is_secure else policy.where_seen()
+    known = {} if study.roster is None else study.roster.plain
+    policy.check_roster(client, known, study.fingerprint, accepted_roster)
+    policy.check_aggregation(client, study.is_secure)
+    policy.check_privacy(client, study.privacy, study.fingerprint)
+    method = study.method
+    used = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
+    documents = policy.min_documents if grows else used
+    clients = min(len(study.clients), method.clients_per_round or len(study.clients))
+    authors(corpus, study.privacy)
+    if not grows:
+        check_times(corpus, method.over_time)
+    if study.privacy is not None:
+        method.public_words(study.text)  # raises StudyError if this computer lacks them
+    found = check_texts(corpus, study.text)
+    asked = method.method_name, method.max_rounds, documents, study.text, clients
+    policy.check_study(client, *asked)
+    needed = method.embedding_of(corpus)
+    if needed is not None:
+        check_embeddings(corpus, needed, embedding_model)
+        if corpus.embeddings is None:
+            sentence_encoder(embedding_model or needed.model)
+    return found
 
 
 def _may_hold(folder: Path, study: Study) -> bool:

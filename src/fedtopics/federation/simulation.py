@@ -87,13 +87,13 @@ def train(
     """
     if resume and out is None:
         raise RunError("There is no folder of a run to resume; name it with out.")
-    is_robust = study.federation.robust not in (None, "none")
+    has_rule = study.federation.outliers not in (None, "none")
     if at_once and out is not None:
         raise RunError("The ledgers in out hold replies, at_once has sums; leave one of them out.")
-    if at_once and is_robust:
-        raise RunError("robust is about replies, at_once has sums; leave one of them out.")
+    if at_once and has_rule:
+        raise RunError("outliers looks at updates, at_once has sums; leave one of them out.")
     if at_once is None:
-        at_once = out is None and not is_robust
+        at_once = out is None and not has_rule
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
     rules = policies_of(study, documents, policies)
     simulation = _Simulation(study.with_clients(documents), documents, rules, on_event, at_once)
@@ -157,8 +157,8 @@ class _Simulation:
             doors = {name: self._door(name, ledgers[name], folder) for name in ledgers}
             turns = max(door.turn for door in doors.values())
             at_once = AtOnce(doors).sum if self.at_once else None
-            robust = Robust(study.federation.robust or "none", run.event)
-            clients = LocalClients(doors, turns, at_once, robust, run.event, study.masked)
+            robust = Robust(study.federation.outliers or "none", run.event)
+            clients = LocalClients(doors, turns, at_once, robust, run.event, study.is_secure)
             model = program.train(clients, run)
             model = run.save(finished(study, start, model, seeded=True))
             run.event(Finished())
@@ -179,7 +179,7 @@ class _Simulation:
         ledger.began(name, b"", policy.model_dump(mode="json"), corpus)
         site = Site(
             name, corpus, policy, place, self._notify, embedding_model,
-            secret=Secret.from_seed(self.study.seed, name), masked=self.study.masked,
+            secret=Secret.from_seed(self.study.seed, name), masked=self.study.is_secure,
         )  # fmt: skip
         return Door(name, self.study.client_half(site), policy, ledger)
 

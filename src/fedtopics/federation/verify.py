@@ -12,12 +12,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedtopics.errors import IdentityError, RunError, StudyError
 from fedtopics.federation.audit import AUDIT, Audit
@@ -33,10 +29,8 @@ from fedtopics.federation.ledger import (
 )
 from fedtopics.federation.study import Study, in_the_clear
 from fedtopics.files import read_bytes, read_text
-from fedtopics.pki.files import UNREADABLE, fingerprint
-from fedtopics.pki.identity import common_name
-from fedtopics.pki.signing import has_signed
-from fedtopics.secure.said import CHOSEN
+from fedtopics.protocol.roster import fingerprint, has_signed, name_of
+from fedtopics.protocol.vocabulary import LISTED
 
 
 class Check(NamedTuple):
@@ -48,21 +42,20 @@ class Check(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """A key that lines are signed with, and whose certificate says so."""
+    """A certificate whose key lines are signed with."""
 
     name: str
-    key: ec.EllipticCurvePublicKey
+    certificate: bytes
     shown: str
 
     @classmethod
     def of(cls, certificate: bytes, where: str) -> _Key:
-        """Read a certificate in PEM; an IdentityError if it is none, or not of a client."""
-        with suppress(*UNREADABLE):
-            read = x509.load_pem_x509_certificate(certificate)
-            name, key = common_name(read.subject, where), read.public_key()
-            if isinstance(key, ec.EllipticCurvePublicKey):
-                return cls(name, key, fingerprint(key))
-        raise IdentityError(f"{where} is no certificate of a client in PEM; name another file.")
+        """Read a certificate in PEM; IdentityError if it is damaged."""
+        return cls(name_of(certificate, where), certificate, fingerprint(certificate))
+
+    def has_signed(self, content: bytes, signature: bytes) -> bool:
+        """Whether this key made a signature."""
+        return has_signed(self.certificate, content, signature)
 
 
 def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Iterator[Check]:
@@ -159,9 +152,9 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
         if not (head and head.signature):
             text = f"{path} is not signed, as its client had no certificate: who can write the file"
             return Check("signature", None, f"{text} can have replaced all of it.")
-    elif head is None or not has_signed(key.key, head.signed, head.signature):
+    elif head is None or not key.has_signed(head.signed, head.signature):
         fault = f"its head is not signed with {key.shown}"
-    elif not all(line.is_signed(partial(has_signed, key.key)) for line in lines[head.lines :]):
+    elif not all(line.is_signed(key.has_signed) for line in lines[head.lines :]):
         fault = f"lines from {head.lines + 1:,} on are not signed with {key.shown}"
     elif key.name != client:
         fault = f"the ledger of {client!r} is signed by {key.name!r}"
@@ -199,22 +192,19 @@ def _files(folder: Path, lines: Sequence[Line]) -> Iterator[Check]:
 
 
 def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool) -> Check:
-    """Check that nothing was seen that masks were to hide."""
+    """Check that nothing was seen that secure aggregation was to hide."""
     seen: dict[str, int] = {}
     for line in lines:
-        function = str(line.content.get("function"))
-        of_masks = function.startswith("secure.") and function != CHOSEN
-        hidden = of_masks or line.content.get("masked")
-        if line.content.get("what") == "left" and not hidden:
-            seen.setdefault(function, line.number)
+        if line.content.get("what") == "left" and not line.content.get("masked"):
+            seen.setdefault(str(line.content.get("function")), line.number)
     shown = ", ".join(sorted(seen)) or "nothing"
-    if in_one_process or not study.masked:
-        why = "one process had all replies" if in_one_process else "replies were not masked"
+    if in_one_process or not study.is_secure:
+        why = "one process had all updates" if in_one_process else "aggregation was plain"
         return Check("clear", None, f"In {path} {why}: {shown}.")
-    for function in sorted(seen.keys() - {*in_the_clear(study), CHOSEN}):
+    for function in sorted(seen.keys() - {*in_the_clear(study), LISTED}):
         left = f"By line {seen[function]:,} of {path} {function} left in the clear"
-        return Check("clear", False, f"{left}, and the study has masks for it.")
-    return Check("clear", True, f"By {path} all left in masked sums, but for: {shown}.")
+        return Check("clear", False, f"{left}, and the study has secure aggregation for it.")
+    return Check("clear", True, f"By {path} all left in secure sums, except {shown}.")
 
 
 def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> Check:

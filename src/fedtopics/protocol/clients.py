@@ -141,7 +141,7 @@ class SecureClients:
             work = partial(self.call, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
         self._next(function, payload)
-        own = partial(self._reply, function, payload)
+        own = partial(self._reply, function, payload, False)
         opened = self._step(function, "call", b"", lambda: dumps(own()) if self._is_in else b"")
         replies = dict(zip(self._member.names, opened, strict=True))
         return {name: self._read(name, replies[name], template) for name in self._drawn}
@@ -161,10 +161,10 @@ class SecureClients:
             work = partial(self.sum, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
         self._next(function, payload)
-        own = partial(self._reply, function, payload)
+        own = partial(self._reply, function, payload, True)
         template = template or {}
         if any(isinstance(field, WordCounts) for field in template.values()):
-            return self._sum_words(function, template, own)
+            return self._sum_words(template, own)
         return self._sum(function, template, own)
 
     def _sum(
@@ -189,41 +189,43 @@ class SecureClients:
         return total
 
     def _sum_words(
-        self, function: str, template: Template, own: Callable[[], Mapping[str, Any]]
+        self, template: Template, own: Callable[[], Mapping[str, Any]]
     ) -> dict[str, Any]:
         """Return the total counts of the words that can be agreed on."""
         reply = cache(own)
         study, size = self._study, vocabulary.buckets_for(self._documents)
 
-        def left(update: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        def left(what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
             """Write down what leaves that is made of the update."""
-            made = {"documents": reply()["documents"], **update()}
             self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
-            self._guarded(lambda door: door.leave(function, {}, self._moment, made))
-            return made
+            asked = SharedPayload()
+            asked.masked = what != vocabulary.LISTED
+            update = {"documents": reply()["documents"], **made}
+            self._guarded(lambda door: door.leave(what, asked, self._moment, update))
+            return update
 
         (name,) = (n for n, field in template.items() if isinstance(field, WordCounts))
         table = self._sum(
-            f"{function}: table", vocabulary.template_of(size),
-            lambda: left(lambda: vocabulary.table_of(reply()[name], study, size)),
+            vocabulary.TABLE, vocabulary.template_of(size),
+            lambda: left(vocabulary.TABLE, vocabulary.table_of(reply()[name], study, size)),
         )  # fmt: skip
         allowed = vocabulary.passing(table, table["documents"], self._limits)
 
-        def words() -> list[str]:
-            return vocabulary.listed(reply()[name], study, table, allowed, len(self._drawn))
+        def words() -> bytes:
+            own = vocabulary.listed(reply()[name], study, table, allowed, len(self._drawn))
+            return dumps(left(vocabulary.LISTED, {"words": own})["words"])
 
         content = self._step(
-            f"{function}: words", "call", b"",
-            lambda: dumps(left(lambda: {"words": words()})["words"]) if self._is_in else b"",
-        )  # fmt: skip
+            vocabulary.LISTED, "call", b"", lambda: words() if self._is_in else b""
+        )
         try:
             lists = [loads(each) for each in content if each]
             listed = vocabulary.joined(lists, study, size, allowed)
         except (FederationError, TypeError):
             self._exchange.stop(WRONG)
         total = self._sum(
-            f"{function}: counts", vocabulary.template_of(len(listed)),
-            lambda: left(lambda: vocabulary.counts_over(reply()[name], listed)),
+            vocabulary.COUNTS, vocabulary.template_of(len(listed)),
+            lambda: left(vocabulary.COUNTS, vocabulary.counts_over(reply()[name], listed)),
         )  # fmt: skip
         found = {name: vocabulary.named(total, listed), "documents": total["documents"]}
         if find_fault(found, template, self._drawn):
@@ -243,7 +245,7 @@ class SecureClients:
         if not self._is_live:
             self._skipped.append((function, payload, self._moment))
 
-    def _reply(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    def _reply(self, function: str, payload: Mapping[str, Any], is_hidden: bool) -> dict[str, Any]:
         """Return what the door lets out, or let out in an earlier process."""
         reply: dict[str, Any] | None = None
         for earlier in self._skipped:
@@ -253,7 +255,7 @@ class SecureClients:
             return reply or {}
         self._notify(CallStarted(function, self._number, 1))
         asked = SharedPayload(payload)
-        asked.digest, asked.masked = self._member.record.transcript.hex(), True
+        asked.digest, asked.masked = self._member.record.transcript.hex(), is_hidden
         return self._guarded(lambda door: door.call(function, asked, self._moment)) or {}
 
     def _guarded(self, work: Callable[[Door], R]) -> R | None:

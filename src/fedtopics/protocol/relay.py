@@ -201,6 +201,11 @@ class RelayService:
         """Return the most bytes of a message."""
         return self._largest
 
+    @property
+    def names(self) -> list[str]:
+        """The members."""
+        return self.relay.names
+
     def present(self) -> dict[str, float]:
         """Return the seconds since the last call of each member that has called."""
         now = time.monotonic()

@@ -111,6 +111,11 @@ class Key:
         """The private key as PEM."""
         return self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
+    @property
+    def shown(self) -> str:
+        """The SHA-256 of the certificate, for people."""
+        return shown(self.certificate)
+
     def sign(self, content: bytes) -> bytes:
         """Sign; the same content always has the same signature (RFC 6979)."""
         return self.private.sign(content, SIGNATURE)
@@ -196,6 +201,12 @@ def name_of(content: bytes, where: str) -> str:
 def fingerprint(content: bytes) -> str:
     """Return the SHA-256 of a certificate, whatever spaces its file has."""
     return x509.load_pem_x509_certificate(content).fingerprint(SHA256()).hex()
+
+
+def shown(content: bytes) -> str:
+    """Return the SHA-256 of a certificate in groups of four digits, to be read aloud."""
+    digits = fingerprint(content)
+    return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
 
 def has_signed(certificate: bytes, content: bytes, signature: bytes) -> bool:

@@ -25,6 +25,13 @@ COLUMNS = "frequency", "occurrences", "clients", "first"  # of `Named`
 FEWEST, MOST = 1 << 12, 1 << 18  # buckets
 EACH = 64  # buckets for a document
 SPARE = 16  # buckets that pass beside those of as many words as are agreed on
+TABLE, LISTED, COUNTS = "vocabulary: table", "vocabulary: words", "vocabulary: counts"
+LEAVES = {
+    TABLE: "The counts of the client's words by bucket, a hash of the word; only the total is "
+    "seen, by members.",
+    LISTED: "The client's words that may be among the agreed ones, which all members see.",
+    COUNTS: "The client's counts of the words that members listed; only the total is seen.",
+}
 Table = Mapping[str, NDArray[np.int64]]
 
 

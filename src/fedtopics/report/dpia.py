@@ -22,7 +22,6 @@ from fedtopics.report.dpia_records import (
     said_or_asked,
 )
 from fedtopics.report.run import LedgerFacts
-from fedtopics.secure.said import ADDED, CHOSEN
 
 FROM = {
     "study": "a study's file, before any run",
@@ -243,15 +242,14 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
         [
             row["function"], records.leaves(row["function"]), _how(row), f"{row['replies']:,}",
             f"{row['documents']:,}" if row["documents"] else "-",
-            *([f"in {ADDED}"] * 2 if row["masked"] else
-              [f"{row['bytes']:,}", f"{row['bytes_of_totals']:,}"]),
+            f"{row['bytes']:,}", f"{row['bytes_of_totals']:,}",
             " to ".join(f"{line:,}" for line in facts.spans[row["function"]]),
         ]
         for row in facts.rows
     ]  # fmt: skip
     head += ["bytes that left", "bytes that came", "lines"]
     table = Table(head, rows, f"{facts.name}; meanings: {PROGRAM}")
-    left = sum(row["bytes"] for row in facts.rows if not row["masked"])  # those are in ADDED
+    left = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
     times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
     beside = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
@@ -274,8 +272,7 @@ def _how(row: Mapping[str, Any]) -> str:
     """How it left: in masked sums, as part of the masks, or in the clear."""
     if row["masked"]:
         return "in masked sums"
-    makes_masks = row["function"].startswith("secure.") and row["function"] != CHOSEN
-    return "to make masks" if makes_masks else "in the clear"
+    return "in the clear"
 
 
 def _schedule(records: Records) -> Table:

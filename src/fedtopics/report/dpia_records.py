@@ -13,11 +13,11 @@ from typing import Any, Literal
 from fedtopics.errors import RunError
 from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import find_ledgers
-from fedtopics.federation.study import Study, addresses
+from fedtopics.federation.study import Study
 from fedtopics.files import read_toml
+from fedtopics.protocol.vocabulary import LEAVES
 from fedtopics.report.dpia_document import Gap, Part, Section, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
-from fedtopics.secure.said import LEAVES
 
 CONTROLLER, OFFICER, EACH = "the controller", "the data protection officer", "each participant"
 CONTROL = (
@@ -68,7 +68,7 @@ class Records:
     @property
     def masked(self) -> bool:
         """Whether who adds saw sums alone; not in one process, nor with masks that all know."""
-        return self.study.masked and self.place != "simulation" and not self.seeded
+        return self.study.is_secure and self.place != "simulation" and not self.seeded
 
     @property
     def private(self) -> bool:
@@ -78,14 +78,14 @@ class Records:
     @property
     def sees(self) -> str:
         """What who adds saw, in words."""
-        if self.study.masked and self.seeded:
+        if self.study.is_secure and self.seeded:
             return "masked replies, whose masks it can undo: they followed from the study's seed"
         return "sums over at least three clients" if self.masked else "the reply of each"
 
     @property
     def has_server(self) -> bool:
-        """Whether a server adds up, which none of the participants is."""
-        return not addresses(self.study)
+        """Whether the server is a process of its own, which none of the members runs."""
+        return self.study.server.host is None
 
     @property
     def adder(self) -> str:

@@ -22,9 +22,9 @@ from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.over_time import changes
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.vocabulary import LEAVES
 from fedtopics.report import findings, header
 from fedtopics.report.run import RunFacts
-from fedtopics.secure.said import LEAVES
 from fedtopics.text.corpus import Corpus
 
 Summary = dict[str, Any]

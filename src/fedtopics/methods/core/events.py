@@ -58,7 +58,6 @@ class Continued(Event, kind="continued"):  # the training starts from a model
 class Listening(Event, kind="listening"):  # the server waits for its clients
     address: str
     clients: Sequence[str]
-    unsigned: str | None = None  # who else may take part, where there are no certificates
 
 
 class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on the words
@@ -169,21 +168,6 @@ class StatusChange(Event, kind=""):  # a client comes, goes, or does not take pa
         return {"event": self.status, "client": self.client, "reason": self.reason}
 
 
-class Adds(Event, kind="adds"):  # who adds where there is no server; again when another one does
-    client: str
-    view: int
-
-
-class NoMajority(Event, kind="no majority"):  # where there is no server: nothing can be decided
-    clients: Sequence[str]  # who is linked, with this participant
-    missing: Sequence[str]
-    majority: int  # clients that are needed
-
-
-class Drifted(Event, kind="drifted"):  # most others' state differs in the last bits, and is taken
-    round: int
-
-
 class CaughtUp(Event, kind="caught up"):  # a signed state came in place of decisions
     round: int
 
@@ -215,11 +199,6 @@ class Clipped(Event, kind="clipped"):  # a reply went too far, and counted for l
     times: float  # as far a document as the others
 
 
-class Voided(Event, kind="voided"):  # masked replies added up to what cannot be
-    round: int
-    reason: str
-
-
 class Excluded(BadReply, kind="excluded"):
     """A client sent too many bad replies, and takes part no more."""
 
@@ -232,12 +211,6 @@ class Offer(Event, kind="offer"):  # what a server's study asks for
     leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
     seen: str  # who sees replies, or sums alone
     policy: str  # what the client's own lets out of it
-    unsigned: str | None = None  # what is not certain, where participants do not sign
-
-
-class Roster(Event, kind="roster"):  # with whom this client's masks are shared
-    clients: Sequence[str]
-    digest: str  # of their keys, to be compared by telephone
 
 
 class Narrowed(Event, kind="narrowed"):  # a reply's numbers were made smaller, to be masked
@@ -254,11 +227,6 @@ class Joined(Event, kind="joined"):  # the client takes part
 
 class Declined(Event, kind="declined"):  # the client does not take part
     reason: str
-
-
-class Refused(Event, kind="refused"):  # the server sends the client away
-    reason: str
-    again: bool  # whether another attempt can help
 
 
 class Reconnecting(Event, kind="reconnecting"):  # there is no connection

@@ -1,0 +1,69 @@
+"""What a study proposes to its members, before anybody joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtopics.federation.serve import address_of, roster_of
+from fedtopics.federation.study import Study, why_plain
+from fedtopics.guarantees import PLAIN, SECURE, Promise, promises
+from fedtopics.protocol.roster import Key
+from fedtopics.transport.grpc import GrpcLink
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Who takes part in a study, how it aggregates, and what is promised."""
+
+    study: Study
+    promises: Sequence[Promise]
+
+    @property
+    def lines(self) -> list[str]:
+        """Sentences about members, aggregation and the digest."""
+        study = self.study
+        members = [*study.clients, *(f"{name} (observes)" for name in study.observers)]
+        plain = why_plain(study)
+        host = study.server.host
+        lines = [
+            f"Study {study.name!r}: {study.method.method_name} with {study.method.n_components} topics",
+            f"Members: {', '.join(members)}.",
+            f"Aggregation is plain, as {plain}: the server sees every update." if plain else
+            "Aggregation is secure: the server sees no document, word, number, total or model.",
+            f"Digest of the study, to compare with the other members: {study.fingerprint}",
+        ]  # fmt: skip
+        if host is not None and not plain:
+            lines.append(
+                f"{host} runs the server. So for {host} the row of the operator and a member "
+                "applies."
+            )
+        return lines
+
+    def plain(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        return {
+            "digest": self.study.fingerprint, "clients": sorted(self.study.clients),
+            "observers": sorted(self.study.observers),
+            "aggregation": SECURE if self.study.is_secure else PLAIN,
+            "promises": [asdict(each) for each in self.promises],
+        }  # fmt: skip
+
+
+def proposal_of(study: Study) -> Proposal:
+    """Return what a study proposes."""
+    kind = SECURE if study.is_secure else PLAIN
+    return Proposal(study, promises(kind, len(study.clients) + len(study.observers)))
+
+
+def reach(study: Study, folder: Path) -> str:
+    """Call the server with a member's key; return a sentence, or raise FederationError."""
+    key, address = Key.load(folder), address_of(study)
+    link = GrpcLink(address, key, roster_of(study).server)
+    try:
+        link.fetch(b"", 0)
+    finally:
+        link.close()
+    return f"The server at {address} answers, and accepts the certificate of {key.name}."
