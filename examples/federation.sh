@@ -28,10 +28,10 @@ batch_size = 192
 learning_rate = 0.02  # a short run, in large steps
 beta1 = 0.9
 
-[server]
-address = "localhost:$1"
-certificate = "server.pem"
 END
+  if [ "${2:-}" != documents ]; then
+    printf '\n[server]\naddress = "localhost:%s"\ncertificate = "server.pem"\n' "$1"
+  fi
   for name in networkx scipy sklearn; do
     printf '\n[clients.%s]\n' "$name"
     if [ "${2:-}" = documents ]; then

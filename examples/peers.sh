@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Five organisations train one model over mutual TLS without a server, each in a process of its own
-# on this machine, from certificates to topics. Twice, the one that adds is killed; another one adds
-# then. At the end, one process trains the same study.
+# Five organisations train one model without a server, each in a process of its own on this machine,
+# from keys to topics: one of them runs the relay inside its own process. On the way two of them are
+# killed, that one among them, and started again. At the end, one process trains the same study.
 #
 #     examples/peers.sh [FOLDER]             (default: runs/peers, or the next free number)
 #
@@ -11,45 +11,41 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/steps.sh"
 ROUNDS=120
 NAMES="networkx scipy sklearn sympy standard-library"
+HOST=scipy
 begin "${1:-}" peers
 
-study() { # a study: with where each can be reached; or with where the documents are, for one machine
+study() { # a study: with certificates; or with where the documents are, for one machine
   cat <<END
 name = "five-organisations"
 
 [method]
 name = "lda"
-learning = "batch"   # a round is over all documents: worked again, it gives the same
+learning = "batch"
 n_components = 10
 max_rounds = $ROUNDS
-
-[federation]
-min_clients = 5  # no round without all five
-gather = 120     # seconds for all to come
-wait = 120       # seconds for one to come back
 END
-  local name place=0 ports
-  ports=($(python "$here/free_ports.py" 5))
+  local name
   for name in $NAMES; do
     printf '\n[clients.%s]\n' "$name"
     if [ "$1" = documents ]; then
       printf 'data = "../%s/documents.jsonl"\n' "$name"
     else
-      printf 'address = "localhost:%s"\n' "${ports[$place]}"
+      printf 'certificate = "%s.pem"\n' "$name"
     fi
-    place=$((place + 1))
   done
+  if [ "$1" != documents ]; then
+    printf '\n[server]\naddress = "localhost:%s"\nhost = "%s"\n' "$1" "$HOST"
+  fi
 }
-part() { # take part, in a process that is remembered by name
-  start fedtopics peer study.toml --identity "$1" --data documents.jsonl --secret-from-seed
+join() { # join, in a process that is remembered by name
+  local host=()
+  [ "$1" != $HOST ] || host=(--host)
+  start fedtopics join study.toml --key "$1" --data documents.jsonl --insecure-seed ${host[@]+"${host[@]}"}
   echo $! >process
 }
-rounds() { # how many rounds a participant has done
+rounds() { # how many rounds a member has done
   grep -c '"event": "round"' "$folder/$1/runs/$1/five-organisations/state/events.jsonl" 2>/dev/null ||
     true
-}
-adder() { # who adds, as one participant has said last
-  sed -n 's/^\([a-z-]*\) adds up what all send$/\1/p' "$folder/$1/output.txt" | tail -n 1
 }
 until_so() { # wait for something, as long as nobody fails
   local tries=0
@@ -61,75 +57,63 @@ until_so() { # wait for something, as long as nobody fails
   done
 }
 has_rounds() { local done; done=$(rounds "$1"); [ "${done:-0}" -ge "$2" ]; }
-is_followed() { [ -n "$(adder "$1")" ] && [ "$(adder "$1")" != "$2" ]; }
-watch() { # name a participant that is alive, to look at
-  local name
-  for name in $NAMES; do
-    case " $killed " in *" $name "*) ;; *) echo "$name" && return ;; esac
-  done
-}
-kill_adder() { # kill who adds, as a power cut would; wait until another one does
-  local gone process left=()
-  gone=$(adder "$(watch)")
-  killed="$killed $gone"
-  process=$(cat "$folder/$gone/process")
+kill_member() { # as a power cut would
+  local process left=()
+  process=$(cat "$folder/$1/process")
   for each in "${processes[@]}"; do [ "$each" = "$process" ] || left+=("$each"); done
   processes=("${left[@]}")
-  printf '\n%s adds; round %s of %s\n' "$gone" "$(rounds "$gone")" "$ROUNDS"
+  printf '\n%s has done %s of %s rounds\n' "$1" "$(rounds "$1")" "$ROUNDS"
   run kill -9 "$process"
   wait "$process" 2>/dev/null || true
-  until_so is_followed "$(watch)" "$gone"
-  printf '%s says: %s adds up what all send\n' "$(watch)" "$(adder "$(watch)")"
 }
 
 python "$here/write_documents.py" "$folder" 5
 
-at authority "whoever the five trust to say who is who; it takes no part"
-study addresses >study.toml
+for name in $NAMES; do
+  at "$name" "makes its key, which stays here"
+  run fedtopics key create "$name"
+done
+
+port=$(python "$here/free_ports.py" 1)
+at $HOST "writes the study, with the certificates of all, and sends both to the others"
+for name in $NAMES; do cp -n "../$name/$name.pem" .; done
+study "$port" >study.toml
 run cat study.toml
-run fedtopics pki create --peers
 for name in $NAMES; do
-  run fedtopics pki issue "$name" --peer
+  for file in study.toml ./*.pem; do cp -n "$file" "../$name/"; done
 done
 
-for name in $NAMES; do
-  at "$name" "its identity came over a safe way; the study is the same file at all"
-  run cp -R "../authority/pki/clients/$name" .
-  run cp ../authority/study.toml .
-done
-
-at networkx "what would leave?"
-run fedtopics peer study.toml --identity networkx --data documents.jsonl --dry-run
+at networkx "what does the study propose?"
+run fedtopics check study.toml --data documents.jsonl
 
 for name in $NAMES; do
-  at "$name" "takes part"
-  part "$name"
+  at "$name" "joins"
+  join "$name"
 done
 
 cat <<END
 
---secret-from-seed: what a client draws follows from the study's seed, so that one process can train
-the same model below, but for what masks round. Everybody who has the study could tell what was drawn; without the
-flag, which is how to take part in earnest, it follows from 32 random bytes that nobody else has.
+--insecure-seed: what a client draws follows from the study's seed, so that one process can train
+the same model below, except for rounding. Everybody who has the study could tell what was drawn;
+without the flag, which is how to take part in earnest, it follows from 32 random bytes that nobody
+else has.
 
-$ROUNDS rounds; who adds is killed, then who comes after it ...
+$ROUNDS rounds; $HOST and sympy are killed on the way ...
 END
-killed=""
 until_so has_rounds networkx 20
-kill_adder
-kill_adder
-printf '\nThree of five go on with what all had; a round needs all five here, so they wait.\n'
-for name in $killed; do
+kill_member $HOST
+kill_member sympy
+printf '\nEvery step is over all five, so the others wait.\n'
+for name in $HOST sympy; do
   at "$name" "started again, with the same command"
-  part "$name"
+  join "$name"
 done
-killed=""
 all_end "${processes[@]}"
 processes=()
 
 for name in $NAMES; do
-  at "$name" "what it saw, without the table of what would leave"
-  sed -n '/^listening on /,/^the model went to /p' output.txt | grep '^[[:alpha:]]'
+  at "$name" "what it saw last"
+  tail -n 3 output.txt
 done
 
 at sympy "the model, and what left"

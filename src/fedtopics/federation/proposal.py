@@ -29,7 +29,7 @@ class Proposal:
         plain = why_plain(study)
         host = study.server.host
         lines = [
-            f"Study {study.name!r}: {study.method.method_name} with {study.method.n_components} topics",
+            f"Study {study.name!r}: {study.method.method_name}, {study.method.n_components} topics",
             f"Members: {', '.join(members)}.",
             f"Aggregation is plain, as {plain}: the server sees every update." if plain else
             "Aggregation is secure: the server sees no document, word, number, total or model.",

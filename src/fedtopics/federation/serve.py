@@ -22,6 +22,9 @@ from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key, Roster
 from fedtopics.transport.grpc import GrpcServer, split_address
 
+Notify = Callable[[Event], None]
+Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
+"""What serves the members of a service while it is open."""
 MODEL_PATIENCE = 120.0  # seconds for the clients to come to the end as well
 LOOK = 1.0  # seconds between two looks at who is done
 HOST_STAYS = 600.0  # seconds that a member serves the others after it has the model itself
@@ -67,7 +70,7 @@ def listen_address(study: Study, given: str) -> str:
 
 @contextmanager
 def listening(
-    service: Service, study: Study, key: Key, address: str, notify: Callable[[Event], None]
+    service: Service, study: Study, key: Key, address: str, notify: Notify
 ) -> Iterator[GrpcServer]:
     """Serve the members of a study at HOST:PORT, where port 0 takes a free one."""
     roster = roster_of(study)
@@ -85,7 +88,7 @@ def listening(
 
 
 def serve_relay(
-    study: Study, key: Key, address: str, folder: Path, notify: Callable[[Event], None],
+    study: Study, key: Key, address: str, folder: Path, notify: Notify,
     opened: Callable[[RelayService], None] = lambda service: None,
 ) -> None:  # fmt: skip
     """Serve a study as its relay until all members have the model.
@@ -93,19 +96,29 @@ def serve_relay(
     `opened` gets the relay, for a display of whom it waits for. FederationError if the address
     cannot be used.
     """
-    if not study.is_secure:
-        raise StudyError('A relay serves studies with aggregation = "secure".')
+
+    def listen(service: RelayService, notify: Notify) -> AbstractContextManager[Any]:
+        return listening(service, study, key, address, notify)
+
+    lead_relay(study, folder, listen, notify, opened)
+
+
+def lead_relay(
+    study: Study, folder: Path, listen: Listen, notify: Notify,
+    opened: Callable[[RelayService], None] = lambda service: None,
+) -> None:  # fmt: skip
+    """Serve a study as its relay over any transport, until all members have the model."""
     service = relay_of(study, folder)
-    with listening(service, study, key, address, notify):
+    with listen(service, notify):
         opened(service)
         while service.wait_until_done(LOOK):
             pass
-    notify(Finished(service.relay.names))
+    notify(Finished(service.names))
 
 
 @contextmanager
 def hosted(
-    study: Study, key: Key, address: str, folder: Path, notify: Callable[[Event], None]
+    study: Study, key: Key, address: str, folder: Path, notify: Notify
 ) -> Iterator[RelayService]:
     """Serve a study inside a member's process; stay at the end until the others have the model."""
     service = relay_of(study, folder)
@@ -124,15 +137,14 @@ def serve_plain(
 ) -> TopicModel:  # fmt: skip
     """Serve a study with plain aggregation: train as well, and return the model."""
 
-    def listen(server: PlainServer, notify: Callable[[Event], None]) -> AbstractContextManager[Any]:
+    def listen(server: PlainServer, notify: Notify) -> AbstractContextManager[Any]:
         return listening(server, study, key, address, notify)
 
     return lead(study, folder, listen, on_event, start, opened)
 
 
 def lead(
-    study: Study, folder: Path,
-    listen: Callable[[PlainServer, Callable[[Event], None]], AbstractContextManager[Any]],
+    study: Study, folder: Path, listen: Listen,
     on_event: OnEvent | None = None, start: WarmStart | None = None,
     opened: Callable[[PlainServer], None] = lambda server: None,
 ) -> TopicModel:  # fmt: skip

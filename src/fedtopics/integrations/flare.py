@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,14 @@ from pydantic import Field
 
 from fedtopics.cli.display import sentence
 from fedtopics.cli.news import client_sentence
-from fedtopics.engines.answering import CarriedParticipant
-from fedtopics.engines.carried import CarriedTransport
-from fedtopics.engines.transport import Transport
-from fedtopics.errors import FederationError, FedTopicsError, StudyError
+from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.server import lead
+from fedtopics.federation.serve import lead, lead_relay, roster_of
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
+from fedtopics.integrations.carried import CarriedLink, CarriedServer
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
     JobContext,
@@ -34,7 +34,7 @@ from fedtopics.integrations.flare_carrier import (
     logger,
 )
 from fedtopics.integrations.flare_jobs import make_job
-from fedtopics.pki import Signer
+from fedtopics.protocol.roster import Key
 
 FAILURE = "failure.txt"  # in a run's folder, a sentence
 FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of what a job brings back
@@ -46,8 +46,8 @@ class SiteSettings(ClientData):
     """What a site says about itself: a study's table [clients.NAME], and what is beside it."""
 
     out: Path | None = Field(None, description="folder for a folder a run: ledger, model")
-    identity: Path | None = Field(None, description="folder of the client's identity")
-    secret_from_seed: bool = Field(False, description="draws that everybody can repeat")
+    key: Path | None = Field(None, description="folder of the client's key")
+    insecure_seed: bool = Field(False, description="draws that everybody can repeat")
 
 
 class StudyServer(ServerPart):
@@ -57,10 +57,9 @@ class StudyServer(ServerPart):
     server's FLARE folder, which outlives the job; in the simulator it is `out`.
     """
 
-    def __init__(self, run: str, out: str = "", resume: bool = False) -> None:
+    def __init__(self, run: str, out: str = "") -> None:
         self.run = _checked(run)
         self.out = out
-        self.resume = resume
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
         """Run the study; leave the run, or why it failed, where the job's results are."""
@@ -69,11 +68,19 @@ class StudyServer(ServerPart):
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             study = Study.read(context.config / STUDY_FILE)
-            settings = context.workspace / "local" / SITE_FILE
-            identity = _read(settings).get("identity") if settings.exists() else None
-            signer = None if identity is None else Signer.load(identity, "server")
-            transport = CarriedTransport(carrier, study.federation.largest_message << 20)
-            lead(study, transport, folder, signatures=signer, resume=self.resume, on_event=_log)
+
+            @contextmanager
+            def listen(service: Any, notify: Any) -> Iterator[None]:
+                server = CarriedServer(service, carrier, roster_of(study))
+                try:
+                    yield
+                finally:
+                    server.stop()
+
+            if study.is_secure:
+                lead_relay(study, folder, listen, lambda event: _log(event.plain()))
+            else:
+                lead(study, folder, listen, _log)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
@@ -84,17 +91,11 @@ class StudyServer(ServerPart):
 
 
 def _log(event: dict[str, Any]) -> None:
-    """Log what happens; end a study that a site does not take part in: nobody can replace it."""
-    kind = event["event"]
-    if kind == "round":
+    """Log what happens."""
+    if event["event"] == "round":
         logger.info("round %s", event["round"])
     elif text := sentence(event):
         logger.info("%s", text)
-    if kind in ("declined", "refused"):
-        raise FederationError(
-            f"Client {event['client']!r} does not take part ({event['reason'].removesuffix('.')}); "
-            f"why is in {FAILURE} in its folder of this run and in its log."
-        )
 
 
 class StudySite(SitePart):
@@ -108,7 +109,7 @@ class StudySite(SitePart):
     def __init__(self, run: str) -> None:
         super().__init__()
         self.run = _checked(run)
-        self._participant: CarriedParticipant | None = None
+        self._link: CarriedLink | None = None
 
     def handle(self, message: bytes, context: JobContext) -> bytes:
         """Answer a message; join with the first one.
@@ -116,34 +117,42 @@ class StudySite(SitePart):
         Leaves the client
             What `federation.door.Door` lets out; of a failure, that there was one.
         """
-        if self._participant is None:
-            part = lambda transport: self._take_part(transport, context)  # noqa: E731
-            self._participant = CarriedParticipant(context.site, part)
-        return self._participant.answer(message)
+        if self._link is None:
+            settings = self._settings(context)
+            key = Key.load(settings.key or context.workspace / "local" / context.site)
+            self._link = CarriedLink(key, partial(self._take_part, key, settings, context))
+        return self._link.answer(message)
 
-    def _take_part(self, transport: Transport, context: JobContext) -> None:
+    def _settings(self, context: JobContext) -> SiteSettings:
+        folder = context.workspace / FOLDER / self.run
+        try:
+            return site_settings(context)
+        except FedTopicsError as error:
+            _fail(folder, str(error))
+            raise
+
+    def _take_part(
+        self, key: Key, settings: SiteSettings, context: JobContext, link: CarriedLink
+    ) -> None:
         """Take part in a study; say here why not, and raise."""
         name, folder = context.site, context.workspace / FOLDER / self.run
 
         def tell(event: dict[str, Any]) -> None:
             kind = event["event"]
             if kind == "offer":
-                offer = (event[key] for key in ("seen", "policy", "unsigned") if key in event)
-                logger.warning("%s: %s", name, " ".join(offer))
+                logger.warning("%s: %s %s", name, event["seen"], event["policy"])
             elif text := client_sentence(event):
-                level = logging.ERROR if kind in ("refused", "defect") else logging.INFO
+                level = logging.ERROR if kind == "defect" else logging.INFO
                 logger.log(level, "%s: %s", name, text)
 
         try:
-            settings = site_settings(context)
             if settings.out is not None:
                 folder = settings.out if context.simulated else settings.out / self.run
             (folder / FAILURE).unlink(missing_ok=True)
-            key = settings.identity
-            signer = None if key is None else Signer.load(key, "client", name)
-            repeats = settings.secret_from_seed
-            part = Participation.of(name, settings, folder, tell, secret_from_seed=repeats)
-            part.take_part(transport, signer)
+            part = Participation.of(
+                key, settings, folder, tell, insecure_seed=settings.insecure_seed
+            )
+            join(part, Study.read(context.config / STUDY_FILE), link=link)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
@@ -180,7 +189,7 @@ def _checked(run: str) -> str:
 def _read(file: Path) -> dict[str, Any]:
     """Read a TOML file whose paths are relative to it."""
     settings = read_toml(file)
-    for key in {"data", "policy", "out", "identity"} & settings.keys():
+    for key in {"data", "policy", "out", "key"} & settings.keys():
         settings[key] = file.parent.resolve() / str(settings[key])
     return settings
 
@@ -197,23 +206,24 @@ def make_study_job(
     study: Study,
     run: str,
     workspace: Path,
-    resume: bool,
     out: Path | None = None,
     folders: Mapping[str, Path] | None = None,
+    keys: Path | None = None,
 ) -> Any:
     """Make the job of a study; it says where documents are for the simulator alone.
 
     The study's file stays in `workspace` until the job was run. For the simulator, `out` is the
-    run's folder and `folders` has the clients'.
+    run's folder, `folders` has the clients', and `keys` a folder with the key of each.
     """
     file = workspace / STUDY_FILE
-    nowhere = {name: ClientData() for name in study.clients}
-    file.write_text(study.model_copy(update={"clients": nowhere}).to_toml(), encoding="utf-8")
+    members = {name: ClientData(certificate=c.certificate) for name, c in study.clients.items()}
+    file.write_text(study.model_copy(update={"clients": members}).to_toml(), encoding="utf-8")
     clients: dict[str, dict[str, Any]] = {name: {} for name in study.clients}
     for name, folder in (folders or {}).items():
         table = study.clients[name].model_dump(mode="json", exclude_none=True)
-        clients[name] = table | {"out": str(folder), "secret_from_seed": True}
-    server = StudyServer(run, "" if out is None else str(out), resume)
+        table |= {"out": str(folder), "insecure_seed": True}
+        clients[name] = table | ({} if keys is None else {"key": str(keys / name)})
+    server = StudyServer(run, "" if out is None else str(out))
     return make_job(
         f"fedtopics-{shortened(study.fingerprint)}", server, StudySite(run), clients, file
     )

@@ -36,6 +36,7 @@ def group() -> None:
 @click.argument("study", type=FOLDER)
 @options.out
 @options.resume
+@click.option("--keys", type=FOLDER, help="In the simulator, the folder with the clients' keys.")
 @click.option(
     "--startup-kit",
     "kit",
@@ -43,7 +44,9 @@ def group() -> None:
     metavar="DIR",
     help="An admin's, to submit to that FLARE system instead of the simulator.",
 )
-def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
+def run(
+    study: Path, out: Path | None, resume: bool, keys: Path | None, kit: Path | None
+) -> None:  # fmt: skip
     """Run a study as a FLARE job.
 
     Without --startup-kit, in FLARE's simulator: the study says where each client's documents are.
@@ -59,12 +62,17 @@ def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
     folder = (out or Path("runs") / file_name(plan.name)).absolute()
     say("The study goes to FLARE, which takes half a minute to begin and to end.")
     if kit is None:
-        _simulate(plan, folder, resume)
+        _simulate(plan, folder, (keys or study.parent).absolute())
     else:
         _submit(plan, folder, resume, kit)
     from fedtopics.model.topic_model import TopicModel
 
-    show_run(TopicModel.from_pretrained(folder / "model"), folder)
+    places = [folder, *sorted(folder.glob("clients/*"))]  # of a secure study the clients have it
+    place = next((each for each in places if (each / "model").exists()), None)
+    if place is None:
+        say("The run has ended; each site has the model.")
+    else:
+        show_run(TopicModel.from_pretrained(place / "model"), place)
 
 
 @group.command()
@@ -74,10 +82,8 @@ def run(study: Path, out: Path | None, resume: bool, kit: Path | None) -> None:
 @options.embedding_model
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")
-@click.option("--identity", type=FOLDER, help="The site's or the server's, of fedtopics pki.")
-@click.option(
-    "--secret-from-seed", is_flag=True, help="Draws that all can repeat: for demonstrations."
-)
+@click.option("--key", type=FOLDER, help="The site's, that `fedtopics key create` made.")
+@click.option("--insecure-seed", is_flag=True, help="Draws that everybody can repeat: for tests.")
 def allow(
     folder: Path,
     data: Path | None,
@@ -85,50 +91,48 @@ def allow(
     embedding_model: str | None,
     policy: Path | None,
     out: Path | None,
-    identity: Path | None,
-    secret_from_seed: bool,
+    key: Path | None,
+    insecure_seed: bool,
 ) -> None:
     """Let fedtopics run at a FLARE server or site, and say where a site's documents are.
 
     FOLDER is the server's or the site's, with `startup` and `local` in it. Its list of allowed
     classes gets those of fedtopics, in local/resources.json. With --data, local/fedtopics.toml says
-    what the options say; jobs cannot change that. With --identity at the server, each client has
-    to prove its name by its own.
+    what the options say; jobs cannot change that.
     """
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
     from fedtopics.federation.policy import Policy
     from fedtopics.federation.study_tables import ClientData
     from fedtopics.integrations.flare import SITE_FILE
     from fedtopics.integrations.flare_jobs import allow as allow_in
-    from fedtopics.pki import Signer
+    from fedtopics.protocol.roster import Key
 
-    paths = {"data": data, "policy": policy, "out": out, "identity": identity}
-    settings: dict[str, Any] = {key: str(path.absolute()) for key, path in paths.items() if path}
-    if identity is not None:
-        site = data is not None
-        Signer.load(identity, "client" if site else "server", folder.name if site else "")
+    paths = {"data": data, "policy": policy, "out": out, "key": key}
+    settings: dict[str, Any] = {name: str(path.absolute()) for name, path in paths.items() if path}
+    if key is not None:
+        Key.load(key)
     if data is not None:
         if embedding_model and Path(embedding_model).is_dir():  # else it is a name
             embedding_model = str(Path(embedding_model).absolute())
-        settings |= {key: name for key, name in columns.items() if name is not None}
+        settings |= {kind: name for kind, name in columns.items() if name is not None}
         if embedding_model is not None:
             settings["embedding_model"] = embedding_model
-        if secret_from_seed:
-            settings["secret_from_seed"] = True
+        if insecure_seed:
+            settings["insecure_seed"] = True
         own = {k: v for k, v in settings.items() if k in ClientData.model_fields}
         corpus = ClientData(**own).read(folder.name)
         if policy is not None:
             Policy.read(policy)
         say(f"Its documents are {len(corpus):,} in {data}.")
     say(f"Jobs of fedtopics may run: {allow_in(folder)}")
-    if data is not None or identity is not None:
-        lines = (f"{key} = {json.dumps(v, ensure_ascii=False)}\n" for key, v in settings.items())
+    if data is not None or key is not None:
+        lines = (f"{name} = {json.dumps(v, ensure_ascii=False)}\n" for name, v in settings.items())
         file = folder / "local" / SITE_FILE
         file.write_text("".join(lines), encoding="utf-8")
         say(f"Its settings are in {file}.")
 
 
-def _simulate(plan: Study, folder: Path, resume: bool) -> None:
+def _simulate(plan: Study, folder: Path, keys: Path) -> None:
     from fedtopics.federation.simulation import client_folder
     from fedtopics.integrations.flare import FAILURE, make_study_job
     from fedtopics.integrations.flare_jobs import simulate
@@ -137,7 +141,7 @@ def _simulate(plan: Study, folder: Path, resume: bool) -> None:
     folders = {name: client_folder(folder, name) for name in plan.clients}
     for place in folders.values():
         (place / FAILURE).unlink(missing_ok=True)
-    job = make_study_job(plan, "simulation", workspace, resume, folder, folders)
+    job = make_study_job(plan, "simulation", workspace, folder, folders, keys)
     try:
         simulate(job, list(plan.clients), workspace)
     except FederationError as error:
@@ -168,7 +172,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
         )
     with tempfile.TemporaryDirectory() as workspace:
         results = Path(workspace)
-        job = make_study_job(plan, name, results, resume)
+        job = make_study_job(plan, name, results)
         make_folder(folder)
         write_durably(note, (json.dumps({"run": name}) + "\n").encode())
         try:

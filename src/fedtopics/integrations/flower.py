@@ -28,24 +28,22 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 
-    from fedtopics.engines.transport import Transport
     from fedtopics.federation.study import Study
+    from fedtopics.integrations.carried import CarriedLink
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
 ENDED = 5.0  # seconds that a resident process stays when its client has the model
-SEED = "secret_from_seed"
-_OWN = "name", "out", "stay", "identity", SEED  # keys of a node configuration beside the data's
-LINGER = 0.5  # seconds for what is said next: a message costs seconds, whatever is in it
+SEED = "insecure_seed"
+_OWN = "name", "out", "stay", "key", SEED  # keys of a node configuration beside the data's
 FAILED = "its settings or its documents cannot be used; its own log says more"
 
 
 def server_app(study: str | Path) -> ServerApp:
     """Make the server's half: train with the SuperNodes, write the run's folder.
 
-    `study` is the study's file. Run configuration of the app: `out`, the run's folder on the
-    SuperLink's machine (by default runs/NAME in its working folder); `resume`, to go on with the
-    run in there; and `identity`, the folder of the server's identity there, with which each client
-    has to prove its name by its own.
+    `study` is the study's file, with the certificates of all clients. Run configuration of the
+    app: `out`, the run's folder on the SuperLink's machine (by default runs/NAME in its working
+    folder). A run that is there is resumed.
     """
     from flwr.serverapp import ServerApp
 
@@ -53,21 +51,27 @@ def server_app(study: str | Path) -> ServerApp:
         from fedtopics.cli.display import say
         from fedtopics.cli.news import ServerNews
         from fedtopics.cli.records import show_run
-        from fedtopics.engines.carried import CarriedTransport
-        from fedtopics.federation.server import lead
+        from fedtopics.federation.serve import lead, lead_relay, roster_of
         from fedtopics.federation.study import Study
-        from fedtopics.pki import Signer
+        from fedtopics.integrations.carried import CarriedServer
 
         plan = Study.read(study)
         out = _run_folder(plan, context)
-        resume = bool(context.run_config.get("resume"))
-        largest = plan.federation.largest_message << 20
+
+        @contextmanager
+        def listen(service: Any, notify: Any) -> Iterator[None]:
+            server = CarriedServer(service, GridCarrier(grid), roster_of(plan))
+            try:
+                yield
+            finally:
+                server.stop()
+
         try:
-            identity = str(context.run_config.get("identity") or "")
-            signer = Signer.load(identity, "server") if identity else None
-            transport = CarriedTransport(GridCarrier(grid), largest, LINGER)
             with ServerNews() as news:
-                model = lead(plan, transport, out, signatures=signer, resume=resume, on_event=news)
+                if plan.is_secure:
+                    lead_relay(plan, out, listen, lambda event: news(event.plain()))
+                    return
+                model = lead(plan, out, listen, news)
         except FedTopicsError as error:
             say(f"fedtopics: {error}")
             raise
@@ -84,9 +88,10 @@ def client_app(study: str | Path) -> ClientApp:
     Of the study's file its name counts, and in Flower's simulation its clients: there SuperNodes
     have no configuration, and are the clients in the order of their names. Elsewhere the
     SuperNode's node configuration says where documents are: the keys of a [clients.NAME] table of a
-    study, with `name`; `identity`, the folder of the client's identity; `out`, the folder that gets
-    a folder for each study, with ledger and model (by default runs/NAME); `stay`, the seconds that
-    our process stays for the next message; and `secret_from_seed`, for demonstrations.
+    study, with `name`; `key`, the folder of the client's key (by default NAME beside the study's
+    file); `out`, the folder that gets a folder for each study, with ledger and model (by default
+    runs/NAME); `stay`, the seconds that our process stays for the next message; and
+    `insecure_seed`, for tests.
 
     What goes wrong is said in the SuperNode's log; the server learns that it failed, not why.
     """
@@ -128,9 +133,10 @@ class _Node:
     name: str
     out: Path  # the folder for the study
     data: Mapping[str, Any]  # as a study's table [clients.NAME]
-    identity: str | None = None
+    key: str  # its folder
+    study: str  # its file
     stay: float = IDLE
-    secret_from_seed: bool = False  # draws that everybody can repeat
+    insecure_seed: bool = False  # draws that everybody can repeat
 
     def ask(self, run: str, message: bytes) -> bytes:
         """Ask the resident process for a run of Flower's, which others end for."""
@@ -139,22 +145,22 @@ class _Node:
         command = [sys.executable, "-m", __spec__.name, json.dumps(given), str(folder)]
         return ask(folder, message, command)
 
-    def take_part(self, transport: Transport) -> None:
+    def take_part(self, link: CarriedLink) -> None:
         """Take part in a study; say in this machine's log why not, and raise."""
+        from fedtopics.federation.join import join
         from fedtopics.federation.participant import Participation
+        from fedtopics.federation.study import Study
         from fedtopics.federation.study_tables import ClientData, explained
-        from fedtopics.pki import Signer
+        from fedtopics.protocol.roster import Key
 
         with _logged_failures():
             with explained("The node configuration", ClientData):
                 data = ClientData(**{key.replace("-", "_"): x for key, x in self.data.items()})
-            key = self.identity
-            signer = Signer.load(key, "client", self.name) if key else None
             part = Participation.of(
-                self.name, data, self.out, _log(self.name, self.out),
-                secret_from_seed=self.secret_from_seed,
+                Key.load(self.key), data, self.out, _log(self.name, self.out),
+                insecure_seed=self.insecure_seed,
             )  # fmt: skip
-            part.take_part(transport, signer)
+            join(part, Study.read(self.study), link=link)
 
 
 def main(given: str, folder: str) -> None:
@@ -163,36 +169,34 @@ def main(given: str, folder: str) -> None:
     `given` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it may
     have read other settings, and two cannot write one ledger.
     """
-    from fedtopics.engines.answering import CarriedParticipant
+    from fedtopics.integrations.carried import CarriedLink
+    from fedtopics.protocol.roster import Key
 
     settings = json.loads(given)
     node = _Node(**settings | {"out": Path(settings["out"])})
     for note in Path(folder).parent.glob("*"):
         if note != Path(folder):
             end(note)
-    client = CarriedParticipant(node.name, node.take_part)
+    client = CarriedLink(Key.load(node.key), node.take_part)
     idle = lambda: ENDED if client.ended else node.stay  # noqa: E731
     answer_messages(Path(folder), client.answer, idle)
 
 
 def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     """Return what writes a SuperNode's log: the offer once, though each process looks at it."""
-    from fedtopics.cli.news import ClientNews
+    from fedtopics.cli.news import MemberNews
 
-    news, offers = ClientNews(name), list[dict[str, Any]]()
+    news, offers = MemberNews(name), list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:
-        from fedtopics.cli.display import say
         from fedtopics.cli.records import write_beside
 
         kind = event["event"]
         if kind == "offer":
             offers[:] = [event]
             return
-        if kind in ("joined", "declined") and offers:
+        if kind == "joined" and offers:
             news(offers[0])
-        if kind in ("declined", "refused"):
-            say(f"fedtopics: {event['reason']}")
         news(event)
         if kind == "model":
             write_beside(out)
@@ -205,19 +209,20 @@ def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     from fedtopics.protocol.roster import check_client_name
 
     name, seconds = config.get("name"), config.get("stay", IDLE)
-    kinds = isinstance(config.get("identity", ""), str) and isinstance(config.get(SEED, True), bool)
+    kinds = isinstance(config.get("key", ""), str) and isinstance(config.get(SEED, True), bool)
     if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
         raise StudyError(
             "The SuperNode's node configuration needs the client's name in the study, as in "
-            'name = "north". If they are there, stay is a number of seconds, identity a folder, '
+            'name = "north". If they are there, stay is a number of seconds, key a folder, '
             f"and {SEED} true or false."
         )
     check_client_name(name)
     folder = file_name(str(read_toml(Path(study)).get("name", "study")))  # the server chose it
     out = Path(str(config.get("out", f"runs/{name}"))).absolute() / folder
     data = {key: value for key, value in config.items() if key not in _OWN}
-    own = {key: config[key] for key in ("identity", "stay", SEED) if key in config}
-    return _Node(name, out, data, **own)
+    own: dict[str, Any] = {key: config[key] for key in ("stay", SEED) if key in config}
+    folder_of_key = str(config.get("key", Path(study).parent / name))
+    return _Node(name, out, data, folder_of_key, str(study), **own)
 
 
 def _simulated(study: str | Path, context: Context) -> _Node:
@@ -231,9 +236,10 @@ def _simulated(study: str | Path, context: Context) -> _Node:
             f'--federation-config "num-supernodes={len(names)}".'
         )
     name = names[number]
-    data = plan.clients[name].model_dump(mode="json", exclude_none=True)
+    data = plan.clients[name].model_dump(mode="json", exclude_none=True, exclude={"certificate"})
     out = _run_folder(plan, context) / "clients" / name
-    return _Node(name, out, data, secret_from_seed=True)
+    key = str(Path(str(context.run_config.get("keys") or Path(study).parent)) / name)
+    return _Node(name, out, data, key, str(study), insecure_seed=True)
 
 
 def _run_folder(plan: Study, context: Context) -> Path:

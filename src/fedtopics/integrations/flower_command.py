@@ -31,8 +31,7 @@ clientapp = "client_app:app"
 
 [tool.flwr.app.config]
 out = ""  # the run's folder on the SuperLink's machine; by default runs/NAME where that was started
-resume = false  # go on with the run in that folder
-identity = ""  # there too, the folder of the server's: each client has to prove its name by its own
+keys = ""  # in a simulation, the folder with the clients' keys
 """
 
 SERVER_APP = """\
@@ -65,19 +64,19 @@ Each SuperNode's node configuration says who it is and where its documents are, 
     text = "text"
     policy = "/data/policy.toml"
     out = "/data/fedtopics"
-    identity = "/data/$first"
+    key = "/data/$first"
 
     flower-supernode ... --node-config NAME.toml
 
 Clients of this study: $clients. Then, with the SuperLink's connection in Flower's configuration:
 
     flwr run . CONNECTION --stream
-    flwr run . CONNECTION --stream --run-config 'resume=true'
 
-The second goes on after an interruption. For a simulation, the study says where each client's
-documents are:
+The same command resumes the run after an interruption. For a simulation, the study names each
+client's documents, and the folder of their keys is given:
 
-    flwr run . local --stream --federation-config 'num-supernodes=$count'
+    flwr run . local --stream --federation-config 'num-supernodes=$count' \\
+      --run-config 'keys="/keys"'
 
 More in fedtopics' documentation, flower.md.
 """)
@@ -94,8 +93,8 @@ def group() -> None:
 def init(folder: Path, study: Path | None) -> None:
     """Write the app that `flwr run DIR` takes: the study, and two files that name fedtopics.
 
-    DIR is a new folder or an empty one. Of the study's clients only the names count, but for a
-    simulation; each SuperNode says itself where its documents are.
+    DIR is a new folder or an empty one. The study names the clients' certificates; each SuperNode
+    itself names its documents and its key.
     """
     from fedtopics.federation.study import Study
 

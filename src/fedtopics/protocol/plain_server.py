@@ -128,6 +128,7 @@ class PlainServer:
         self._robust = Robust(rules.outliers, notify)
         self._look = Look()
         self._traffic = [0, 0]
+        self._failure = ""
 
     # The service
 
@@ -222,6 +223,26 @@ class PlainServer:
                 self._changed.wait(left)
         return []
 
+    def left(self, name: str) -> None:
+        """Take note that a client will not call any more; rounds go on without it."""
+        with self._changed:
+            if name not in self._done and name not in self._excluded:
+                self._excluded[name] = "it ended; its own log says why"
+                self._notify(StatusChange("declined", name, self._excluded[name]))
+            self._changed.notify_all()
+
+    def fail(self, reason: str) -> None:
+        """End the run: nobody will call any more."""
+        with self._changed:
+            self._failure = self._failure or reason
+            self._changed.notify_all()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for news, with the lock held; FederationError if there will be none."""
+        if self._failure:
+            raise FederationError(f"The run cannot go on: {self._failure}.")
+        self._changed.wait(seconds)
+
     # The source of the server's program
 
     def traffic(self) -> tuple[int, int]:
@@ -284,9 +305,10 @@ class PlainServer:
                     away = [n for n in self.names if n not in there]
                     states = {n: self._excluded.get(n, "not connected") for n in away}
                     self._notify(Waiting(round_, there, states))
-                if (left := until - time.monotonic()) <= 0:
+                left = until - time.monotonic()
+                if left <= 0 or len(self.names) - len(self._excluded) < wanted:
                     return
-                self._changed.wait(min(left, 1.0))
+                self._wait(min(left, 1.0))
 
     def add(
         self, step: int, attempt: Attempt, asked: Asked, own: Callable[[], bytes] | None
@@ -330,7 +352,9 @@ class PlainServer:
             while (content := self._wanted[name]) is None:
                 if (left := until - time.monotonic()) <= 0:
                     return None
-                self._changed.wait(left)
+                if name in self._excluded:
+                    return None
+                self._wait(left)
             return content
 
     def _taken(self, name: str, content: bytes, asked: Asked, replies: dict[str, Any]) -> str:

@@ -163,6 +163,7 @@ class RelayService:
         self.relay = relay
         self._largest = largest
         self._changed = threading.Condition()
+        self._failure = ""
         self._called: dict[str, tuple[int, float]] = {}  # the number of each one's asks, and when
 
     def ask(self, name: str, message: bytes) -> bytes:
@@ -211,11 +212,27 @@ class RelayService:
         now = time.monotonic()
         return {name: now - at for name, (_, at) in self._called.items()}
 
+    def left(self, name: str) -> None:
+        """Take note that a member will not call any more; without the model, the run ends."""
+        if name not in self.relay.done:
+            self.fail(f"{name} ended before it had the model; its own log says why")
+
+    def fail(self, reason: str) -> None:
+        """End the run: nobody will call any more."""
+        with self._changed:
+            self._failure = self._failure or reason
+            self._changed.notify_all()
+
     def wait_until_done(self, seconds: float) -> list[str]:
-        """Wait until all members are done; return who is not after so many seconds."""
+        """Wait until all members are done; return who is not after so many seconds.
+
+        FederationError if members cannot call any more.
+        """
         until = time.monotonic() + seconds
         with self._changed:
             while missing := [n for n in self.relay.names if n not in self.relay.done]:
+                if self._failure:
+                    raise FederationError(f"The run cannot go on: {self._failure}.")
                 if (left := until - time.monotonic()) <= 0:
                     return missing
                 self._changed.wait(left)

@@ -1,0 +1,271 @@
+"""A member's calls over a framework that carries a request to it and its answer back.
+
+Flower and FLARE ask a client, and bring its answer. So the answer is what the member has to say to
+its server, and the next request brings the results. Each member signs what it says with the key of
+its certificate, so that nobody else can speak for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Literal, Protocol
+
+import msgspec
+
+from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.protocol.keys import framed
+from fedtopics.protocol.link import LinkError, Service
+from fedtopics.protocol.messages import Message, decode, encode
+from fedtopics.protocol.roster import Key, Roster
+
+HOLD = 10.0  # seconds that a request waits for a program that computes
+LOST = 3600.0  # seconds without a request after which a call has failed
+LOOK = 1.0  # seconds between two looks at who can be reached
+STEP = 0.05  # seconds of a wait for answers
+PAUSE = 2.0  # seconds after which a member that failed is asked again
+GOODBYE = 5.0  # seconds for the last results
+
+
+class Carrier(Protocol):
+    """Brings messages to addresses and their answers back; used by one thread."""
+
+    def addresses(self) -> Collection[str]:
+        """Return the addresses that can be reached now."""
+
+    def send(self, address: str, message: bytes) -> None:
+        """Send a message, which is answered once at most."""
+
+    def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
+        """Return what has come, after so many seconds at most; None: that client failed.
+
+        FederationError if nothing will come any more.
+        """
+
+
+class Call(msgspec.Struct, array_like=True):
+    """A call of a member."""
+
+    method: Literal["ask", "say", "fetch"]
+    content: bytes
+
+
+class Calls(Message):
+    """What a member calls; or that it still computes, or that it has ended."""
+
+    name: str
+    number: int  # grows with each set of calls of a process
+    calls: list[Call]
+    state: Literal["calls", "computes", "ended"]
+    signature: bytes = b""
+
+
+class Results(Message):
+    """What the calls of a number came to; a sentence instead, if the server refused one."""
+
+    session: bytes  # drawn by the server, signed by members
+    number: int
+    results: list[bytes]
+    refusal: str = ""
+
+
+def _signed(session: bytes, calls: Calls) -> bytes:
+    return framed(
+        "fedtopics carried", session, encode(msgspec.structs.replace(calls, signature=b""))
+    )
+
+
+class CarriedLink:
+    """A member's `Link`, and what answers the framework's requests.
+
+    `program` takes part in a study over the link; it runs in a thread.
+    """
+
+    def __init__(self, key: Key, program: Callable[[CarriedLink], None]) -> None:
+        self._key = key
+        self._changed = threading.Condition()
+        self._number = int.from_bytes(os.urandom(4), "big") << 16
+        self._calls: list[Call] = []
+        self._is_ready = False  # whether the program waits for the results of its calls
+        self._results: Results | None = None
+        self.ended = False
+        self._thread = threading.Thread(target=self._run, args=(program,), daemon=True)
+
+    def _run(self, program: Callable[[CarriedLink], None]) -> None:
+        try:
+            program(self)
+        except Exception:  # noqa: S110 - the program has told its own operator why
+            pass
+        finally:
+            with self._changed:
+                self.ended = True
+                self._changed.notify_all()
+
+    def ask(self, message: bytes) -> bytes:
+        """See `Link.ask`."""
+        return self._call("ask", message)
+
+    def say(self, message: bytes) -> None:
+        """See `Link.say`; it travels with the next call."""
+        with self._changed:
+            self._calls.append(Call("say", message))
+
+    def fetch(self, what: bytes, size: int) -> bytes:
+        """See `Link.fetch`."""
+        return self._call("fetch", what)
+
+    def _call(self, method: Literal["ask", "fetch"], content: bytes) -> bytes:
+        until = time.monotonic() + LOST
+        with self._changed:
+            self._calls.append(Call(method, content))
+            self._number += 1
+            self._is_ready, self._results = True, None
+            self._changed.notify_all()
+            while self._results is None:
+                if (left := until - time.monotonic()) <= 0:
+                    self._calls, self._is_ready = [], False
+                    raise LinkError("No request comes from the server any more")
+                self._changed.wait(left)
+            results, self._results = self._results, None
+            self._calls, self._is_ready = [], False
+        if results.refusal:
+            raise FederationError(results.refusal)
+        return results.results[-1] if results.results else b""
+
+    def answer(self, message: bytes) -> bytes:
+        """Answer a request of the framework: deliver results, return the next calls."""
+        results = decode(message, Results)
+        until = time.monotonic() + HOLD
+        with self._changed:
+            if not self._thread.is_alive() and not self.ended:
+                self._thread.start()
+            if results.number == self._number and self._is_ready:
+                self._results, self._is_ready = results, False
+                self._changed.notify_all()
+            while not self._is_ready and not self.ended:
+                if (left := until - time.monotonic()) <= 0:
+                    break
+                self._changed.wait(left)
+            state: Literal["calls", "computes", "ended"] = "computes"
+            if self._is_ready:
+                state = "calls"
+            elif self.ended:
+                state = "ended"
+            calls = Calls(
+                self._key.name, self._number, self._calls if self._is_ready else [], state
+            )
+        signature = self._key.sign(_signed(results.session, calls))
+        return encode(msgspec.structs.replace(calls, signature=signature))
+
+
+@dataclass
+class _Member:
+    results: Results
+    due: float = 0.0
+    is_asked: bool = False
+    has_ended: bool = False
+
+
+class Served(Service, Protocol):
+    """A service that learns when a member, or the framework, will not call any more."""
+
+    def left(self, name: str) -> None:
+        """Take note that a member has ended, with the model or without."""
+
+    def fail(self, reason: str) -> None:
+        """End the run: nobody will call any more."""
+
+
+class CarriedServer:
+    """Serves the members at a carrier's addresses, in a thread, until it is stopped."""
+
+    def __init__(self, service: Served, carrier: Carrier, roster: Roster) -> None:
+        self._service = service
+        self._carrier = carrier
+        self._roster = roster
+        self._session = os.urandom(16)
+        self._members: dict[str, _Member] = {}  # by address
+        self._served: SimpleQueue[tuple[str, Results]] = SimpleQueue()
+        self._ends = float("inf")
+        self._pool = ThreadPoolExecutor(2 * len(roster.names) + 2)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Bring the last results, and stop."""
+        self._ends = time.monotonic() + GOODBYE
+        self._thread.join(2 * GOODBYE)
+        self._pool.shutdown(wait=False)
+
+    def _run(self) -> None:
+        looked = 0.0
+        try:
+            while time.monotonic() < self._ends and not self._is_over():
+                if time.monotonic() - looked > LOOK:
+                    looked = time.monotonic()
+                    for address in self._carrier.addresses():
+                        first = Results(self._session, -1, [])
+                        self._members.setdefault(address, _Member(first))
+                self._send()
+                for address, content in self._carrier.receive(STEP):
+                    self._take(address, content)
+        except FederationError as error:
+            self._service.fail(str(error))
+
+    def _is_over(self) -> bool:
+        """Whether all members have ended, once it is to stop."""
+        return self._ends < float("inf") and all(m.has_ended for m in self._members.values())
+
+    def _send(self) -> None:
+        try:
+            while True:
+                address, results = self._served.get_nowait()
+                self._members[address].results = results
+                self._members[address].due = 0.0
+        except Empty:
+            pass
+        now = time.monotonic()
+        for address, member in self._members.items():
+            if not member.is_asked and not member.has_ended and member.due <= now:
+                member.is_asked, member.due = True, float("inf")
+                self._carrier.send(address, encode(member.results))
+
+    def _take(self, address: str, content: bytes | None) -> None:
+        member = self._members[address]
+        member.is_asked = False
+        try:
+            calls = decode(content or b"", Calls)
+        except FederationError:
+            calls = None
+        is_real = calls is not None and self._roster.verify(
+            calls.name, calls.signature, _signed(self._session, calls)
+        )
+        if calls is None or not is_real:
+            member.due = time.monotonic() + PAUSE  # its process may be there again then
+        elif calls.state == "computes":
+            member.due = 0.0
+        elif calls.state == "ended":
+            member.has_ended = True
+            self._service.left(calls.name)
+        else:
+            self._pool.submit(self._serve, address, calls)
+
+    def _serve(self, address: str, calls: Calls) -> None:
+        results, refusal = [], ""
+        try:
+            for call in calls.calls:
+                if call.method == "ask":
+                    results.append(self._service.ask(calls.name, call.content))
+                elif call.method == "say":
+                    self._service.say(calls.name, call.content)
+                    results.append(b"")
+                else:
+                    results.append(self._service.fetch(calls.name, call.content))
+        except FedTopicsError as error:
+            refusal = str(error)
+        self._served.put((address, Results(self._session, calls.number, results, refusal)))
