@@ -34,7 +34,7 @@ LIMIT = 240.0  # seconds for anything
 STUDY = """
 name = "faults"
 checkpoint_every = 5
-secure = false  # so that two can go on
+aggregation = "plain"  # so that two can go on
 [method]
 name = "lda"
 n_components = 3
@@ -107,7 +107,7 @@ class Stage:
     def take_part(self, name: str, *words: str) -> Process:
         return self.start(
             name, *words, "--identity", f"pki/clients/{name}", "--data", f"{name}.jsonl",
-            "--text", "text", "--policy", "policy.toml", "--out", name, "--secret-from-seed",
+            "--text", "text", "--policy", "policy.toml", "--out", name, "--insecure-seed",
         )  # fmt: skip
 
     def client(self, name: str, port: int = 0) -> Process:

@@ -32,7 +32,7 @@ WORDS, TOPICS, HIDDEN = 5_000, 50, 100
 ONE_WAY = 0.025  # seconds
 STUDY = """name = "bench"
 checkpoint_every = 1000000
-secure = false  # secure-rounds has secure aggregation
+aggregation = "plain"  # secure-rounds has secure aggregation
 [method]
 n_components = {topics}
 hidden = [{hidden}, {hidden}]

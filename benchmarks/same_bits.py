@@ -147,7 +147,7 @@ def study_file(place: Path, folder: Path, case: str) -> Path:
     method = {"name": name}
     for settings in (BASES[name], STUDIES[case]):
         method |= tomllib.loads(settings.replace("; ", "\n"))
-    lines = ["checkpoint_every = 2", "secure = false", "[method]"]
+    lines = ["checkpoint_every = 2", "aggregation = "plain"", "[method]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in method.items()]
     if name not in ("lda", "flda", "nmf"):
         lines.append(f"embedding.dimension = {DIMENSION}")

@@ -134,7 +134,7 @@ def take_part(part: str, address: str, folder: str, out: str, study: Any, block:
     corpus = Corpus.of(pq.read_table(here / f"{part}.parquet")["tokens"])
     GrpcParticipation(
         address, here / "pki" / "clients" / part, corpus, OPEN_POLICY, Path(out) / part,
-        on_event=clock, secret_from_seed=True,
+        on_event=clock, insecure_seed=True,
     ).run()  # fmt: skip
     # A client's event comes before it waits for the next round, also at the end of a block.
     within = [i for i in range(1, len(times)) if i % block]
@@ -146,7 +146,7 @@ def compared(task: dict[str, Any], folder: Path, rounds: int, block: int) -> dic
     method |= {"batch_size": task["batch"]} if task["batch"] else {}
     limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1.0}
     study = {"method": method, "vocabulary": limits, "checkpoint_every": 1_000_000}
-    study |= {"federation": {"robust": "none"}}
+    study |= {"federation": {"outliers": "none"}}
     sides = {name: Side(folder, study, name == "masked", block) for name in ("plain", "masked")}
     loads = []
     for _ in range(rounds // block):

@@ -161,12 +161,12 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: study(federation={"min_clients": 2}, clients={"a": {}, "b": {}}),
     ),
     "masks": (
-        lambda: study(secure=True, clients={"a": {}, "b": {}}), "leave it out",
+        lambda: study(aggregation="secure", clients={"a": {}, "b": {}}), "leave it out",
         lambda: study(clients={"a": {}, "b": {}}),
     ),
     "masks and a robust rule": (
-        lambda: study(secure=True, federation={"robust": "median"}), "or change that",
-        lambda: study(secure=True, federation={"robust": "none"}),
+        lambda: study(aggregation="secure", federation={"outliers": "median"}), "or change that",
+        lambda: study(aggregation="secure", federation={"outliers": "none"}),
     ),
     "n-grams": (
         lambda: study(text={"ngrams": [1, 2]}), 'set coherence to "documents" or "nothing"',

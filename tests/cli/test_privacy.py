@@ -13,7 +13,7 @@ from fedtopics.privacy.accounting import Account
 from tests.helpers.command_line import Typed, typist
 
 STUDY = """
-secure = false
+aggregation = "plain"
 [method]
 name = "lda"
 n_components = 3

@@ -301,13 +301,13 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
 
 @pytest.mark.parametrize(
     ("secure", "signed", "message"),
-    [(False, True, "does not have them; set secure = true"), (True, False, "do not sign; give")],
+    [(False, True, "does not have them; set aggregation = "secure""), (True, False, "do not sign; give")],
 )
 def test_required_masks(secure: bool, signed: bool, message: str) -> None:
     """Without signatures who adds can be all the others."""
-    policy = Policy(secure="required")
-    policy.check_masks("north", secure=True, signed=True)
-    Policy().check_masks("north", secure=False, signed=False)
+    policy = Policy(aggregation="secure")
+    policy.check_masks("north", aggregation="secure", signed=True)
+    Policy().check_masks("north", aggregation="plain", signed=False)
     with pytest.raises(PolicyError, match=message):
         policy.check_masks("north", secure, signed)
     policy = Policy(min_documents_in_sum=1000)

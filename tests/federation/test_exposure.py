@@ -32,15 +32,15 @@ def small(name: str, **method: Any) -> Study:
     embedding = {"embedding": {"dimension": DIMENSION}} if "embedding" in needs else {}
     settings = {"name": name, "n_components": 3, **of_method, **embedding, **method}
     return Study.make(
-        method=settings, secure=False, vocabulary={"min_document_frequency": 1},
-        federation={"robust": "none"},
+        method=settings, aggregation="plain", vocabulary={"min_document_frequency": 1},
+        federation={"outliers": "none"},
     ).with_clients(SIZES)  # fmt: skip
 
 
 def test_bytes_are_those_of_the_replies() -> None:
     corpora = subjects(SIZES)
     same = dict.fromkeys(SIZES, corpora["east"])
-    plan = small("lda", **WHOLE).model_copy(update={"secure": False})
+    plan = small("lda", **WHOLE).model_copy(update={"aggregation": "plain"})
     found = {each.function: each for each in expose(plan, corpora["east"]).shown}
     model = train(plan, same, policies=dict.fromkeys(same, OPEN_POLICY))
     n_topics, n_words = plan.method.n_components, len(model.vocabulary)
@@ -53,10 +53,10 @@ def test_bytes_are_those_of_the_replies() -> None:
 
 def test_masked_replies_have_a_residue_a_number() -> None:
     corpora = subjects(SIZES)
-    plan = small("lda", **WHOLE).model_copy(update={"secure": False})
+    plan = small("lda", **WHOLE).model_copy(update={"aggregation": "plain"})
     plain, masked = (
         {each.function: each for each in expose(one, corpora["east"]).shown}
-        for one in (plan, plan.model_copy(update={"secure": True}))
+        for one in (plan, plan.model_copy(update={"aggregation": "secure"}))
     )
     assert (masked["word_sums"].once or 0) >= (plain["word_sums"].once or 0)
     assert masked["word_sums"].seen == exposure.NOBODY
@@ -100,7 +100,7 @@ def verdicts(**settings: Any) -> dict[str, str]:
 def test_verdicts() -> None:
     few = verdicts(method={"name": "lda", "batch_size": 52})
     assert few["which words a single document has"].startswith("yes, many documents wholly")
-    many = verdicts(method={"name": "lda", "batch_size": 2048}, secure=True)
+    many = verdicts(method={"name": "lda", "batch_size": 2048}, aggregation="secure")
     assert many["which words a single document has"].startswith("hardly")
     assert many["what one client's documents add up to"].startswith("no")
     assert many["whether a document was there"].startswith("yes")
@@ -119,7 +119,7 @@ def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_bound_is_said() -> None:
     plan = Study(method={"name": "lda"}).with_clients(SIZES)
-    private = plan.model_copy(update={"privacy": Privacy(epsilon=1), "secure": True})
+    private = plan.model_copy(update={"privacy": Privacy(epsilon=1), "aggregation": "secure"})
     said = expose(private).verdicts["whether a document was there"]
     assert said.startswith("hardly: by at most a factor of 2.72")
     of_authors = Privacy(epsilon=1, unit="author", most_documents=1)

@@ -1,50 +1,54 @@
-"""Studies between machines: what each side ends with, what leaves a client, odd clients."""
+"""Studies with a server and members: both kinds of aggregation, over loopback."""
 
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from fedtopics.engines import adder
-from fedtopics.errors import FederationError, FedTopicsError, PolicyError
-from fedtopics.federation.client import GrpcParticipation
-from fedtopics.federation.door import Door
+from fedtopics.errors import FederationError, PolicyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.serve import lead, lead_relay
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.federation.study_tables import FederationSettings
+from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.link import Service
 from fedtopics.text.corpus import Corpus
+from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import (
-    HOST,
+    Background,
+    KilledError,
+    Notes,
     Outcome,
-    authority,
+    Partner,
     federated,
+    keys_of,
+    part_of,
+    signed,
+    until,
 )
 
-SIZES = {"east": 50, "north": 40, "south": 30}
-PATIENT = FederationSettings(min_clients=2, deadline=60, gather=60, wait=60)
-USUAL = Policy(min_documents=10)
+SIZES = {"north": 40, "east": 30, "south": 50}
+USUAL = Policy(min_documents=10, min_document_frequency=2, min_clients_in_sum=2)
+PATIENT = FederationSettings(
+    quorum=2, round_timeout=60, join_timeout=60, quorum_timeout=60, outliers="none"
+)
 CANARIES = ("quetzalcoatl", "zanzibarfigs", "xylophagous")
-FULL = Path("/dev/full")
 
 
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adder, "GRACE", 0.0)
-
-
-def planned(**method: object) -> Study:
+def planned(aggregation: str = "plain", **method: object) -> Study:
     plan = study(**{"max_rounds": 4, **method})
-    return plan.model_copy(update={"federation": PATIENT})
+    federation = PATIENT if aggregation == "plain" else FederationSettings()
+    return plan.model_copy(update={"federation": federation, "aggregation": aggregation})
 
 
 def with_canaries() -> dict[str, Corpus]:
@@ -63,141 +67,202 @@ def content(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in files)
 
 
-# What each side ends with
+@pytest.fixture(scope="module", params=["plain", "secure"])
+def finished(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, Outcome]:
+    folder = tmp_path_factory.mktemp(request.param)
+    plan = planned(request.param).model_copy(update={"checkpoint_every": 2})
+    return request.param, folder, federated(plan, with_canaries(), folder, USUAL)
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
-    """A study with mutual TLS, of which all is kept."""
-    folder = tmp_path_factory.mktemp("finished")
-    pki = authority(folder / "pki", *SIZES)
-    plan = planned().model_copy(update={"checkpoint_every": 2})
-    return folder, federated(plan, with_canaries(), folder, pki, policy=USUAL)
-
-
-def test_every_client_has_the_servers_model(finished: tuple[Path, Outcome]) -> None:
-    folder, outcome = finished
-    files = {path.name: path.read_bytes() for path in (folder / "server/model").iterdir()}
+def test_all_members_have_one_model(finished: tuple[str, Path, Outcome]) -> None:
+    kind, folder, outcome = finished
+    first = folder / ("server" if kind == "plain" else "east") / "model"
+    files = {path.name: path.read_bytes() for path in first.iterdir()}
     assert "model.safetensors" in files
     for name in SIZES:
         given = {path.name: path.read_bytes() for path in (folder / name / "model").iterdir()}
         assert given == files
         assert_same_bits(TopicModel.from_pretrained(folder / name / "model"), outcome.model)
-    assert outcome.events.of("finished")[0]["received"] == sorted(SIZES)
+    assert sorted(outcome.events.of("finished")[0]["received"]) == sorted(SIZES)
 
 
-def test_the_model_is_that_of_one_process(finished: tuple[Path, Outcome]) -> None:
+def test_the_model_is_that_of_one_process(finished: tuple[str, Path, Outcome]) -> None:
+    """To the bit with plain aggregation, but for rounding with secure aggregation."""
+    kind, _, outcome = finished
     policies = dict.fromkeys(SIZES, USUAL)
-    assert_same_bits(
-        finished[1].model, train(planned(), with_canaries(), policies=policies, at_once=False)
-    )
+    here = train(planned(kind), with_canaries(), policies=policies, at_once=False)
+    if kind == "plain":
+        assert_same_bits(outcome.model, here)
+    assert outcome.model.vocabulary.words == here.vocabulary.words
+    np.testing.assert_allclose(outcome.model.beta, here.beta, rtol=1e-4, atol=1e-7)
 
 
-def test_the_ledgers_hold_every_reply(finished: tuple[Path, Outcome]) -> None:
-    folder, outcome = finished
+def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> None:
+    kind, folder, outcome = finished
+    expected = {
+        "vocabulary": 1, "counted": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1,
+        "word_sums": 1, "pairs": 2,
+    }  # fmt: skip
+    if kind == "secure":
+        words = ("vocabulary: table", "vocabulary: words", "vocabulary: counts")
+        expected |= dict.fromkeys(words, 1)
     for name in SIZES:
         rows = {row["function"]: row for row in summarise_ledger(folder / name / "ledger.jsonl")}
-        replies = {function: row["replies"] for function, row in rows.items()}
-        assert replies == {
-            "vocabulary": 1, "counted": 1, "forward": 8, "loss": 4, "backward": 8, "shares": 1,
-            "word_sums": 1, "pairs": 2,
-        }  # fmt: skip
+        left = {function: row["replies"] for function, row in rows.items() if row["replies"]}
+        assert left == expected
         calls = [event["function"] for event in outcome.partners[name].events.of("call")]
-        assert {function: calls.count(function) for function in replies} == replies
-        asked = outcome.partners[name].events.of("offer")[0]["leaves"]
-        assert asked.keys() == replies.keys() | {"size", "gradients"}
+        assert all(calls.count(f) == n for f, n in expected.items() if ":" not in f)
 
 
-def test_what_few_documents_say_is_nowhere_on_the_server(finished: tuple[Path, Outcome]) -> None:
-    folder, _ = finished
-    everything = content(folder / "server")
-    assert b"north1" in everything
-    assert len(list((folder / "server/checkpoints").glob("*.safetensors"))) == 2
+def test_what_few_documents_have_is_nowhere_else(finished: tuple[str, Path, Outcome]) -> None:
+    kind, folder, _ = finished
+    server = content(folder / "server")
+    assert (b"north1" in server) == (kind == "plain")
     for canary in CANARIES:
-        assert canary.encode() not in everything
+        assert canary.encode() not in server
         for name in SIZES:
             assert canary.encode() not in content(folder / name)
 
 
-# One client is another than it should be
+def test_the_relay_has_no_word_and_no_number(tmp_path: Path) -> None:
+    """Its folder and everything that members say hold nothing but noise and names."""
+    heard = bytearray()
+    say = LoopbackLink.say
+
+    @wraps(say)
+    def overheard(self: LoopbackLink, message: bytes) -> None:
+        heard.extend(message)
+        say(self, message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LoopbackLink, "say", overheard)
+        federated(planned("secure", max_rounds=1), with_canaries(), tmp_path, USUAL)
+    assert len(heard) > 500_000
+    everything = bytes(heard) + content(tmp_path / "server")
+    for word in ("common1", "north1", "east1", "south1", *CANARIES):
+        assert word.encode() not in everything
 
 
-def odd_client(
-    tmp_path: Path, name: str = "north", policy: Policy | None = None
-) -> GrpcParticipation:
-    corpus = with_canaries()[name]
-    return GrpcParticipation(
-        f"{HOST}:1", None, corpus, policy or USUAL, tmp_path / name, name, secret_from_seed=True
-    )
+# Processes that end
 
 
-def with_one_odd(
-    tmp_path: Path, odd: GrpcParticipation, gather: float = 60, pause: float = 0.0
-) -> tuple[Outcome, BaseException | None]:
-    settings = PATIENT.model_copy(update={"gather": gather, "pause": pause})
-    plan = planned().model_copy(update={"federation": settings})
-    outcome = federated(plan, with_canaries(), tmp_path, policy=USUAL, odd=odd)
-    return outcome, outcome.partners[odd.name].error()
+class Scene:
+    """A study whose server and members can be ended and started again."""
+
+    def __init__(self, plan: Study, folder: Path) -> None:
+        self.corpora, self.folder = subjects(SIZES), folder
+        self.keys = keys_of(folder / "keys", *SIZES, "server")
+        self.plan = signed(plan.with_clients(SIZES), self.keys)
+        self.service: Any = None
+        self.events = Notes()
+        self.partners: dict[str, Partner] = {}
+        self._ended = False
+
+    def serve(self) -> Background:
+        """Start the server in a thread."""
+        self.service = None
+
+        @contextmanager
+        def listen(service: Service, notify: Any) -> Iterator[None]:
+            self.service = service
+            yield
+
+        if self.plan.is_secure:
+            work = Background(
+                lambda: lead_relay(self.plan, self.folder / "server", listen, self.events)
+            )
+        else:
+            work = Background(
+                lambda: lead(self.plan, self.folder / "server", listen, self.events.append)
+            )
+        until(lambda: self.service is not None)
+        return work
+
+    def join(self, name: str) -> Partner:
+        part, events = part_of(self.keys[name], self.corpora[name], self.folder / name, USUAL)
+        link = _Late(self, name)
+        self.partners[name] = Partner(part, self.plan, link, events)
+        return self.partners[name]
+
+    def rounds(self, name: str) -> int:
+        return len(self.partners[name].events.of("round"))
 
 
-def told(outcome: Outcome, tmp_path: Path) -> str:
-    """All that the server knows."""
-    return json.dumps(outcome.events) + content(tmp_path / "server").decode("latin-1")
+class _Late:
+    """A link to the server that is there now."""
+
+    def __init__(self, scene: Scene, name: str) -> None:
+        self._scene, self._name = scene, name
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(LoopbackLink(self._scene.service, self._name), method)
 
 
-def test_a_raising_client_tells_nobody_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["plain", "secure"])
+def test_a_killed_member_resumes_and_all_have_the_model_of_a_quiet_run(
+    kind: str, tmp_path: Path
+) -> None:
+    plan = planned(kind, max_rounds=8).model_copy(update={"checkpoint_every": 3})
+    if kind == "plain":
+        plan = plan.model_copy(
+            update={"federation": PATIENT.model_copy(update={"quorum": 3})}
+        )
+    scene = Scene(plan, tmp_path)
+    server = scene.serve()
+    for name in SIZES:
+        scene.join(name)
+    for after in (1, 4, 6):
+        until(lambda after=after: scene.rounds("north") >= after)  # type: ignore[misc]
+        events = scene.partners["north"].events
+        scene.partners["north"].kill()
+        scene.join("north").events[:0] = events
+    models = [each.result() for each in scene.partners.values()]
+    server.result()
+    quiet = federated(plan, scene.corpora, tmp_path / "quiet", USUAL).model
+    for model in models:
+        if kind == "plain":
+            assert_same_bits(model, quiet)
+        np.testing.assert_allclose(model.beta, quiet.beta, rtol=1e-4, atol=1e-7)
+
+
+# A member that is other than it should be
+
+
+def raising(patch: pytest.MonkeyPatch) -> None:
     loss = GFedNTMClient.loss
 
     @wraps(GFedNTMClient.loss)
-    def raising(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
+    def raises(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
         if self.name == "south":
             raise ValueError(f"a document: {CANARIES[2]}")
         return loss(self, *given, **named)
 
-    monkeypatch.setattr(GFedNTMClient, "loss", raising)
-    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path, "south"), pause=0.3)
-    assert isinstance(error, FederationError)
-    assert "excluded this client: 3 bad replies" in str(error)
-    rounds = outcome.events.of("round")
-    assert [event["clients"] for event in rounds] == [["east", "north"]] * 4
-    assert [event["attempts"] for event in rounds] == [2, 2, 2, 1]
-    reason = "it raised an unexpected error"
-    assert [event["reason"] for event in outcome.events.of("bad reply")] == [reason] * 3
-    defects = outcome.partners["south"].events.of("defect")
-    assert [event["error"] for event in defects] == ["ValueError"] * 3
-    said = json.dumps(defects) + str(error) + told(outcome, tmp_path)
-    assert not any(canary in said for canary in CANARIES)
-    assert "a document" not in said
+    patch.setattr(GFedNTMClient, "loss", raises)
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
-def test_nothing_leaves_that_the_ledger_does_not_hold(tmp_path: Path) -> None:
-    part, full = odd_client(tmp_path), os.open(FULL, os.O_WRONLY)
-    consider = part.consider
-
-    def fill_the_disk(*given: Any) -> tuple[Door, Path]:
-        door = consider(*given)
-        os.dup2(full, part._ledger._file.fileno())  # type: ignore[union-attr]
-        return door
-
-    part.consider = fill_the_disk  # type: ignore[method-assign]
-    outcome, error = with_one_odd(tmp_path, part)
-    os.close(full)
-    assert isinstance(error, FedTopicsError)
-    assert str(error) == (
-        "The reply of turn 1 did not leave: No space left on device. Make room "
-        "on the disk or in memory, then restart the client."
-    )
-    called = outcome.partners["north"].events.of("call")
-    assert [event["function"] for event in called] == ["vocabulary"]
-    left = [(event["client"], event["reason"]) for event in outcome.events.of("declined")]
-    assert left == [("north", "its machine failed (disk or memory)")]
-    assert outcome.events.of("round")[0]["clients"] == ["east", "south"]
-    assert not any(word.startswith("north") for word in outcome.model.vocabulary.words)
-
-
-def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
+def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raising(monkeypatch)
+    scene = Scene(planned("secure"), tmp_path)
+    scene.serve()
+    for name in SIZES:
+        scene.join(name)
+    errors = {name: each.error() for name, each in scene.partners.items()}
+    for name, error in errors.items():
+        assert isinstance(error, FederationError), name
+        assert "by south: its software has a defect" in str(error)
+    told = json.dumps([each.events for each in scene.partners.values()], default=str)
+    everything = told + str(errors) + content(tmp_path / "server").decode("latin-1")
+    assert "a document" not in everything
+    assert not any(canary in everything for canary in CANARIES)
+
+
+@pytest.mark.parametrize("kind", ["plain", "secure"])
+def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forward = GFedNTMClient.forward
 
@@ -207,16 +272,57 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
         return reply | {"documents": 7} if self.name == "north" else reply
 
     monkeypatch.setattr(GFedNTMClient, "forward", of_few)
-    outcome, error = with_one_odd(tmp_path, odd_client(tmp_path))
+    hurried = PATIENT.model_copy(update={"round_timeout": 2.0})
+    plan = planned(kind)
+    if kind == "plain":
+        plan = plan.model_copy(update={"federation": hurried})
+    scene = Scene(plan, tmp_path)
+    scene.serve()
+    for name in SIZES:
+        scene.join(name)
+    error = scene.partners["north"].error()
     assert isinstance(error, PolicyError)
     assert str(error) == (
         "The reply to 'forward' of client 'north' sums over 7 documents, its policy asks for 10; "
         "give the client more documents, or lower min_documents in its policy."
     )
-    reason = "its own policy keeps the reply"
-    assert outcome.events.of("round")[0]["missing"] == {"north": reason}
-    left = [(event["client"], event["reason"]) for event in outcome.events.of("declined")]
-    assert left == [("north", reason)]
-    assert "policy asks" not in told(outcome, tmp_path)
+    if kind == "secure":
+        other = scene.partners["east"].error()
+        assert "by north: its policy refuses" in str(other)
+    else:
+        scene.partners["east"].result()
+        rounds = scene.events.of("round")
+        assert rounds[-1]["clients"] == ["east", "south"]
     ledger = summarise_ledger(tmp_path / "north/ledger.jsonl")
-    assert {row["function"] for row in ledger} == {"vocabulary", "counted"}
+    assert "forward" not in {row["function"] for row in ledger}
+
+
+def test_another_study_is_refused_with_both_named(tmp_path: Path) -> None:
+    scene = Scene(planned("plain"), tmp_path)
+    scene.serve()
+    other = signed(planned("plain", max_rounds=5).with_clients(SIZES), scene.keys)
+    part, events = part_of(scene.keys["north"], scene.corpora["north"], tmp_path / "north", USUAL)
+    partner = Partner(part, other, _Late(scene, "north"), events)
+    error = str(partner.error())
+    assert other.fingerprint in error
+    assert scene.plan.fingerprint in error
+
+
+def test_members_with_different_studies_stop_and_say_so(tmp_path: Path) -> None:
+    scene = Scene(planned("secure"), tmp_path)
+    scene.serve()
+    other = signed(planned("secure", max_rounds=5).with_clients(SIZES), scene.keys)
+    for name in ("east", "south"):
+        scene.join(name)
+    part, events = part_of(scene.keys["north"], scene.corpora["north"], tmp_path / "north", USUAL)
+    partner = Partner(part, other, _Late(scene, "north"), events)
+    assert isinstance(partner.error(), FederationError)
+    assert "another study or other software" in str(scene.partners["east"].error())
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtopics.protocol.plain_server.GONE", 2.0)
+
+
+__all__ = ["KilledError"]

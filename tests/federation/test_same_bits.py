@@ -79,14 +79,14 @@ def test_gfedntm(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", LDA)
 def test_lda(case: str, tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 4, "max_rounds": 4, **LDA[case]}
-    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, secure=False)
+    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
     events_of(plan, subjects(SIZES), tmp_path)
 
 
 @pytest.mark.parametrize("rule", ["none", "median"])
 def test_rules_of_sums(rule: Rule, tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 4, "max_rounds": 3, "learning": "batch"}
-    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, secure=False)
+    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
     events_of(plan, subjects(SIZES), tmp_path, robust=rule)
 
 

@@ -160,32 +160,32 @@ def test_how_often_which_function_is_called() -> None:
 
 MASKED: list[tuple[dict[str, Any], str, str]] = [  # settings, clients, why not
     ({}, "abc", ""),
-    ({"federation": {"robust": "none"}}, "abc", ""),
+    ({"federation": {"outliers": "none"}}, "abc", ""),
     ({"method": {"clients_per_round": 3}}, "abcd", ""),
     ({}, "ab", "a round has fewer than 3 clients"),
     ({}, "", "a round has fewer than 3 clients"),
     ({"method": {"clients_per_round": 2}}, "abcd", "a round has fewer than 3 clients"),
     ({"method": {"name": "flda"}}, "abc", "what leaves a client in flda is merged one by one"),
-    ({"federation": {"robust": "median"}}, "abc", 'federation.robust = "median" looks at replies'),
-    ({"federation": {"robust": "clip"}}, "abc", 'federation.robust = "clip" looks at replies'),
-    ({"secure": False}, "abc", "the study says so"),
+    ({"federation": {"outliers": "median"}}, "abc", 'federation.outliers = "median" looks at replies'),
+    ({"federation": {"outliers": "clip"}}, "abc", 'federation.outliers = "clip" looks at replies'),
+    ({"aggregation": "plain"}, "abc", "the study says so"),
 ]
 
 
 @pytest.mark.parametrize(("given", "clients", "why"), MASKED)
 def test_masks_are_the_default(given: dict[str, Any], clients: str, why: str) -> None:
     study = Study.make(**given, clients={name: {} for name in clients})
-    assert study.masked == (not why)
+    assert study.is_secure == (not why)
     assert unmasked(study).startswith(why)
-    assert study.agreed.get("secure", False) == study.masked
-    assert Study.of_agreed(study.agreed).masked == study.masked
+    assert study.agreed.get("secure", False) == study.is_secure
+    assert Study.of_agreed(study.agreed).masked == study.is_secure
     assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint
-    plain = study.model_copy(update={"secure": False})
+    plain = study.model_copy(update={"aggregation": "plain"})
     assert (plain.fingerprint == study.fingerprint) == bool(why), "as it was before there were any"
-    assert study.min_clients >= 3 or not study.masked
+    assert study.min_clients >= 3 or not study.is_secure
     if why and "secure" not in given and clients:
-        with pytest.raises(StudyError, match=f"secure = true cannot be: {why}"):
-            Study.make(**given, secure=True, clients={name: {} for name in clients})
+        with pytest.raises(StudyError, match=f"aggregation = "secure" cannot be: {why}"):
+            Study.make(**given, aggregation="secure", clients={name: {} for name in clients})
 
 
 def test_participants_with_other_rules_of_words_do_not_train_together() -> None:

@@ -59,7 +59,7 @@ def planned(name: str, epsilon: float | None = None, seed: int = 0, **method: An
     if name in BY_EMBEDDINGS:
         settings["embedding"] = {"model": "themed", "dimension": DIMENSION}
     bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
-    return Study.make(seed=seed, method=settings, secure=True, **bound)
+    return Study.make(seed=seed, method=settings, aggregation="secure", **bound)
 
 
 def half_of(corpus: Corpus, name: str, epsilon: float | None = None) -> Any:

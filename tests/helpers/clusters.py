@@ -76,7 +76,7 @@ def planned(name: str, **method: Any) -> Study:
         small |= {"max_rounds": 4, "local_steps": 10, "batch_size": 50, "hidden": 8}
         small |= {"learning_rate": 0.01, "transports": 5, "starts": 2, "tolerance": 0.02}
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
-    return Study.make(method=small | method, vocabulary=limits, secure=False)
+    return Study.make(method=small | method, vocabulary=limits, aggregation="plain")
 
 
 def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:

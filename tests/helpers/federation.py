@@ -65,7 +65,7 @@ def study(**method: object) -> Study:
     method = {**small, **method}
     return Study.make(
         method=method, vocabulary={"min_document_frequency": 1}, checkpoint_every=10,
-        secure=False, federation={"robust": "none"},
+        aggregation="plain", federation={"outliers": "none"},
     )  # fmt: skip
 
 

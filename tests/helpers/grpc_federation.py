@@ -1,182 +1,166 @@
-"""Whole studies over gRPC in this process: a server and its clients, each in a thread."""
+"""Whole studies in this process: a server and its members, each in a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc
-
-from fedtopics import pki
-from fedtopics.engines.grpc import transport
-from fedtopics.engines.grpc.connection import channel_credentials, server_credentials
-from fedtopics.engines.node import Node
-from fedtopics.engines.transport import Closed, Transport
-from fedtopics.federation.client import GrpcParticipation
+from fedtopics.federation.join import join
+from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import serve
+from fedtopics.federation.serve import lead, lead_relay
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import ServerData
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.pki import Identity
-from fedtopics.secure.said import NAMES
+from fedtopics.protocol.link import Link, LinkError, Service
+from fedtopics.protocol.roster import Key
 from fedtopics.text.corpus import Corpus
+from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.background import HOST, PATIENCE, Background, KilledError, Notes, until
-from tests.helpers.federation import assert_same_bits
-from tests.helpers.ledgers import left
 
 __all__ = [
-    "HOST", "PATIENCE", "Background", "KilledError", "Notes", "Outcome", "Partner",
-    "assert_masked_as_on_grpc", "authority",
-    "comes_back", "federated", "of_client", "of_server", "partner", "until",
+    "HOST", "PATIENCE", "Background", "Cut", "KilledError", "Notes", "Outcome", "Partner",
+    "federated", "keys_of", "part_of", "signed", "until",
 ]  # fmt: skip
 
-transport.FIRST_PAUSE = 0.05  # clients come back soon
+
+def keys_of(folder: Path, *names: str) -> dict[str, Key]:
+    """Make a key for each name."""
+    return {name: Key.create(folder / name, name) for name in names}
 
 
-def authority(folder: Path, *names: str, hosts: tuple[str, ...] = ("localhost", HOST)) -> Path:
-    """Make an authority, a server and clients."""
-    pki.create(folder, hosts)
-    for name in names:
-        pki.issue(folder, name)
-    return folder
+def signed(plan: Study, keys: Mapping[str, Key]) -> Study:
+    """Return the study of those who have keys; "server" is the server's."""
+    clients = {
+        name: plan.with_clients([name]).clients[name].model_copy(
+            update={"certificate": key.certificate.decode()}
+        )
+        for name, key in keys.items()
+        if name != "server"
+    }
+    server = ServerData(address=f"{HOST}:1", certificate=keys["server"].certificate.decode())
+    return plan.model_copy(update={"clients": clients, "server": server})
 
 
-def of_server(folder: Path, check: bool = True) -> grpc.ServerCredentials:
-    """Return the credentials of an authority's server."""
-    return server_credentials(Identity.load(folder / "server", check_validity=check))
+class Cut:
+    """A link that is cut once `is_cut`, as where a process is killed."""
 
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.is_cut = False
+        self.calls = 0
 
-def of_client(folder: Path, name: str, check: bool = True) -> grpc.ChannelCredentials:
-    """Return the credentials of an authority's client."""
-    return channel_credentials(Identity.load(folder / "clients" / name, check_validity=check))
+    def _check(self) -> None:
+        self.calls += 1
+        if self.is_cut:
+            raise KilledError
+
+    def ask(self, message: bytes) -> bytes:
+        self._check()
+        answer = self._link.ask(message)
+        self._check()
+        return answer
+
+    def say(self, message: bytes) -> None:
+        self._check()
+        self._link.say(message)
+
+    def fetch(self, what: bytes, size: int) -> bytes:
+        self._check()
+        return self._link.fetch(what, size)
 
 
 class Partner:
-    """A client of a study, as `fedtopics client` starts it, in a thread."""
+    """A member of a study in a thread."""
 
-    def __init__(self, part: GrpcParticipation, events: Notes) -> None:
+    def __init__(self, part: Participation, plan: Study, link: Link, events: Notes) -> None:
         self.part, self.events = part, events
-        self.transport: Any = None
-        take_part = part.take_part
+        self.link = Cut(link)
+        self._work = Background(lambda: join(part, plan, link=self.link, timeout=PATIENCE))
 
-        def taking(transport: Transport, *more: Any) -> None:
-            self.transport = transport
-            take_part(transport, *more)
-
-        part.take_part = taking  # type: ignore[method-assign]
-        self._work = Background(part.run)
-
-    def result(self) -> None:
-        """Wait for its end; raise what it raised."""
-        self._work.result()
+    def result(self) -> TopicModel:
+        """Wait for its end; return its model, or raise what it raised."""
+        model: TopicModel = self._work.result()
+        return model
 
     def error(self) -> BaseException | None:
         """Wait for its end; return what it raised."""
         return self._work.error()
 
     def kill(self) -> None:
-        """End it at once, without a word."""
-        until(lambda: self.transport is not None)
-        self.transport.stop()
-        self.transport._put_in("", Closed("killed"))
-        self._work.error()
-
-
-def comes_back(node: Node, name: str) -> None:
-    """Wait until a client that was lost can be in the server's next round."""
-    back, others = node.members[name], [m for m in node.members.values() if m.name != name]
-    until(lambda: back.link and back.turn > max(other.turn for other in others))
+        """End it at its next call."""
+        self.link.is_cut = True
+        assert isinstance(self._work.error(), KilledError)
 
 
 @dataclass
 class Outcome:
-    """What a federated study left."""
+    """What a study left."""
 
     model: TopicModel
-    events: Notes
+    events: Notes  # of the server
     partners: dict[str, Partner]
 
 
-def partner(
-    address: str, name: str, corpus: Corpus, out: Path, policy: Policy = OPEN_POLICY,
-    identity: Path | None = None, **more: Any,
-) -> Partner:  # fmt: skip
-    """Start a client, which draws what those of a simulation draw."""
+def part_of(
+    key: Key, corpus: Corpus | None, out: Path, policy: Policy = OPEN_POLICY, **more: Any
+) -> tuple[Participation, Notes]:
+    """Return a member that draws what those of a simulation draw, and what happens to it."""
     events = Notes()
-    more = {"secret_from_seed": True} | more
-    part = GrpcParticipation(address, identity, corpus, policy, out, name, events.append, **more)
-    return Partner(part, events)
+    more = {"insecure_seed": True} | more
+    return Participation(key, corpus, policy, out, events.append, **more), events
 
 
 def federated(
     plan: Study,
     corpora: Mapping[str, Corpus],
     folder: Path,
-    authority: Path | None = None,
     policy: Policy = OPEN_POLICY,
-    odd: GrpcParticipation | None = None,
-    starts: Mapping[str, Any] | None = None,
     policies: Mapping[str, Policy] | None = None,
+    starts: Mapping[str, Any] | None = None,
     seeded: bool = True,
-    **how: Any,
+    start: Any = None,
+    keys: Mapping[str, Key] | None = None,
 ) -> Outcome:
-    """Run a study with a server and all its clients; by default without TLS.
+    """Run a study with a server and all its members, over loopback.
 
-    An odd client takes the place of the one of its name; how it ends is for the test to ask.
-    `starts` are the models that clients have to start from, `policies` those of clients that have
-    another one; what else is given goes to `serve`.
+    `starts` are the models that members begin with, by default all with `start`; `policies` are
+    those of members that have another one. With secure aggregation the model is the first member's.
     """
-    events, partners = Notes(), {}
-    happens = how.pop("on_event", lambda event: None)
-    starts = dict.fromkeys(corpora, how.get("start")) if starts is None else starts
+    from fedtopics.federation.participant import start_of
 
-    def begin(event: dict[str, Any]) -> None:
-        events.append(event)
-        happens(event)
-        if event["event"] != "listening":
-            return
-        address = event["address"]
+    keys = keys or keys_of(folder / "keys", *corpora, "server")
+    plan = signed(plan.with_clients(corpora), keys)
+    starts = dict.fromkeys(corpora, start) if starts is None else starts
+    events, partners = Notes(), dict[str, Partner]()
+
+    @contextmanager
+    def listen(service: Service, notify: Any) -> Iterator[None]:
         for name, corpus in corpora.items():
-            if odd is not None and odd.name == name:
-                notes = Notes()
-                odd._address, odd._on_event = address, notes.append
-                partners[name] = Partner(odd, notes)
-            else:
-                identity = None if authority is None else authority / "clients" / name
-                partners[name] = partner(
-                    address, name, corpus, folder / name, (policies or {}).get(name, policy),
-                    identity, start=starts.get(name), secret_from_seed=seeded,
-                )  # fmt: skip
+            rules = (policies or {}).get(name, policy)
+            part, notes = part_of(
+                keys[name], corpus, folder / name, rules, start=starts.get(name),
+                insecure_seed=seeded,
+            )  # fmt: skip
+            partners[name] = Partner(part, plan, LoopbackLink(service, name), notes)
+        yield
 
-    identity = None if authority is None else Identity.load(authority / "server")
-    model = serve(
-        plan.with_clients(corpora), identity, f"{HOST}:0", folder / "server", on_event=begin, **how
-    )
-    for each in partners.values():
-        if each.part is not odd:
-            each.result()
-    return Outcome(model, events, partners)
+    if plan.is_secure:
+        lead_relay(plan, folder / "server", listen, events)
+    else:
+        begun = None if start is None else start_of(start, plan)
+        lead(plan, folder / "server", listen, events.append, begun)
+    models = [each.result() for each in partners.values()]
+    return Outcome(models[0], events, partners)
 
 
-def assert_masked_as_on_grpc(
-    model: TopicModel, there: dict[str, Path], study: Study, folder: Path
-) -> None:
-    """A masked study has the bits that it has over gRPC, and the same left each client.
+class Unreachable:
+    """A link to a server that is not there."""
 
-    `there` are the folders of its clients. Digests differ, as each run has masks of its own; so
-    does how long names are, as each run has a key of its own, by which words share buckets.
-    """
+    def ask(self, message: bytes) -> bytes:
+        raise LinkError("the server cannot be reached")
 
-    def facts(folder: Path) -> list[tuple[Any, ...]]:
-        rows = [row[:-1] for row in left(folder / "ledger.jsonl")]
-        return [row[:-1] if row[1] == NAMES else row for row in rows]
-
-    corpora = study.corpora()
-    pki = authority(folder / "pki", *corpora)
-    here = federated(study, corpora, folder, pki, Policy(min_documents=10)).model
-    assert_same_bits(model, here)
-    for name, own in there.items():
-        assert_same_bits(TopicModel.from_pretrained(own / "model"), here)
-        assert facts(own) == facts(folder / name)
+    say = fetch = ask  # type: ignore[assignment]

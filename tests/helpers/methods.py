@@ -36,5 +36,5 @@ def planned(case: str, size: int | None = 2) -> Study:
     method = METHODS[case] | {"clients_per_round": size}
     if "name" not in method:
         return study(**method)
-    limits, federation = {"min_document_frequency": 1}, {"robust": "none"}
-    return Study.make(method=method, vocabulary=limits, secure=False, federation=federation)
+    limits, federation = {"min_document_frequency": 1}, {"outliers": "none"}
+    return Study.make(method=method, vocabulary=limits, aggregation="plain", federation=federation)

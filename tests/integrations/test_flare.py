@@ -259,7 +259,7 @@ def test_the_result_is_that_of_the_local_engine(
     "case", ["gfedntm, several exchanges a round", pytest.param("lda", marks=pytest.mark.quick)]
 )
 def test_masks_have_the_bits_of_grpc(case: str, documents: dict[str, Path], tmp_path: Path) -> None:
-    study = make_study(METHODS[case], documents, secure=True)
+    study = make_study(METHODS[case], documents, aggregation="secure")
     file = written(study, tmp_path / "study.toml")
     run = fedtopics("flare", "run", file, "--out", tmp_path / "there")
     assert run.returncode == 0, run.stderr
@@ -273,7 +273,7 @@ def test_masks_have_the_bits_of_grpc(case: str, documents: dict[str, Path], tmp_
     ("forbids", "said"),
     [
         ('methods = ["flda"]', "does not allow the method 'lda'"),
-        ('secure = "required"', "requires masked sums, and its participants do not sign"),
+        ('aggregation = "secure"', "requires masked sums, and its participants do not sign"),
     ],
 )
 def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
@@ -398,7 +398,7 @@ def walked(system: System) -> System:
     walk = PAGE.partition("## From an empty folder")[2]
     for block in re.findall(r"```sh\n(.*?)```", walk, re.DOTALL):
         # Each block is a shell of its own here; what one says counts in the next.
-        block = block.replace("--text text", "--text text --secret-from-seed")
+        block = block.replace("--text text", "--text text --insecure-seed")
         run = system.shell(f"set -e\nsystem=poc/example_project/prod_00\n{block}")
         assert run.returncode == 0, run.stdout + run.stderr
     return system
@@ -408,7 +408,7 @@ def slow_study(system: System, name: str) -> tuple[Path, Study]:
     """A masked study of many rounds on the system's documents, with a pause to die in."""
     files = {site: system.folder / "data" / f"{site}.jsonl" for site in SITES}
     method = {**NETWORK, "max_rounds": 40, "norm": "server"}
-    study = make_study(method, files, secure=True, checkpoint_every=5, federation={"pause": 0.2})
+    study = make_study(method, files, aggregation="secure", checkpoint_every=5, federation={"pause": 0.2})
     return written(study, system.folder / f"{name}.toml"), study
 
 

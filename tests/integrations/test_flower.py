@@ -70,7 +70,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]:
     """Node configurations."""
-    same = {"text": "text", "embedding": "embedding", "secret_from_seed": True}
+    same = {"text": "text", "embedding": "embedding", "insecure_seed": True}
     same["policy"] = str(documents / "open.toml")
     return {
         node: {"name": name, "data": str(documents / f"{name}.parquet"), "out": str(out / name)}
@@ -110,7 +110,7 @@ def carried(grid: Any) -> CarriedTransport:
 @pytest.mark.parametrize("method", [pytest.param("gfedntm", marks=pytest.mark.quick), "lda"])
 def test_masks_have_the_bits_of_grpc(method: str, documents: Path, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
-    path.write_text(study_text(method, "masked", secure=True))
+    path.write_text(study_text(method, "masked", aggregation="secure"))
     pki, given = authority(tmp_path / "pki", *NAMES), nodes(documents, tmp_path)
     for node in given.values():
         node["identity"] = str(pki / "clients" / node["name"])
@@ -295,7 +295,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         text = machine.adapted(content).replace("localhost", "127.0.0.1")
         text = text.replace("/home/me", str(machine.folder))
         # CSV has no embeddings, which one of the methods needs.
-        data = 'data = "north.parquet"\nembedding = "embedding"\nsecret_from_seed = true'
+        data = 'data = "north.parquet"\nembedding = "embedding"\ninsecure_seed = true'
         text = text.replace('data = "north.csv"', data)
         if name == "policy.toml":  # for one that goes on when the other is dead
             text += "min_clients_in_sum = 1\n"
@@ -354,7 +354,7 @@ def test_the_contract(method: str, walked: Machine) -> None:
 
 
 def test_masked_sums_wait_for_a_supernode_that_died(walked: Machine) -> None:
-    run = walked.begin("back", study_text("lda", "back", secure=True))
+    run = walked.begin("back", study_text("lda", "back", aggregation="secure"))
     walked.wait(lambda: walked.events("back", "round"), "the first round")
     walked.kill("south")
     walked.wait(
@@ -378,7 +378,7 @@ def test_masked_sums_wait_for_a_supernode_that_died(walked: Machine) -> None:
 
 def test_the_simulation(tmp_path: Path) -> None:
     write_documents(tmp_path)
-    text = study_text("gfedntm", "simulated", secure=True)
+    text = study_text("gfedntm", "simulated", aggregation="secure")
     for name in NAMES:
         table = (
             f'[clients.{name}]\ndata = "{name}.parquet"\ntext = "text"\nembedding = "embedding"\n'

@@ -193,7 +193,7 @@ def test_sums_of_several_clients_are_those_of_one(
     install(monkeypatch)
     monkeypatch.setattr(Noise, "added", lambda _, values, *__: np.asarray(values, float))
     corpus, plan = themed(3000), planned(name, 50)
-    alone = trained(plan.model_copy(update={"secure": False}), {"all": corpus})
+    alone = trained(plan.model_copy(update={"aggregation": "plain"}), {"all": corpus})
     several = trained(plan, spread(corpus, 3))
     # Rounding may say which topic of a sketch is found first.
     order = [np.argsort([topic[0] for topic in model.topics()]) for model in (alone, several)]

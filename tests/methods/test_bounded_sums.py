@@ -272,7 +272,7 @@ def test_authors_have_to_be_known() -> None:
 )
 def test_an_author_has_so_many_documents(wrong: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="most_documents"):
-        Study.make(method={"name": "nmf"}, secure=True, privacy={"epsilon": 3, **wrong})
+        Study.make(method={"name": "nmf"}, aggregation="secure", privacy={"epsilon": 3, **wrong})
 
 
 def test_a_column_of_authors() -> None:

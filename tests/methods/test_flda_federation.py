@@ -92,7 +92,7 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
                 part = GrpcParticipation(
                     event["address"], None, follow(), Policy(min_documents=10), tmp_path / name,
                     name,
-                    notes.append, growing=follow, secret_from_seed=True,
+                    notes.append, growing=follow, insecure_seed=True,
                 )  # fmt: skip
                 partners[name] = Partner(part, notes)
             grow(1)

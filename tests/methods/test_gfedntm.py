@@ -196,7 +196,7 @@ METHOD = {"n_components": 3, "max_rounds": 4, "coherence": "nothing"}
 
 def auto(**more: Any) -> Study:
     method = {"name": "auto", **METHOD, "embedding": {"dimension": DIMENSION}, **more}
-    return Study.make(method=method, vocabulary={"min_document_frequency": 1}, secure=False)
+    return Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
 
 
 def texts(words: int) -> dict[str, Corpus]:

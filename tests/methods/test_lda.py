@@ -34,7 +34,7 @@ def lda_study(**method: Any) -> Study:
     small["initialisation"] = "random"
     return Study.make(
         method=small | method, vocabulary={"min_document_frequency": 1}, checkpoint_every=3,
-        secure=False,
+        aggregation="plain",
     )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def test_with_masks_the_documents_of_all_count(
     whole = [sum(summed(there.model, c, month) for c in CORPORA.values()) for month in range(3)]
     np.testing.assert_allclose(periods.total, whole, rtol=1e-4)
     assert periods.total.sum(1).round(6).tolist() == [35, 24, 45]
-    here = model_of(plan.model_copy(update={"secure": True}), CORPORA).periods
+    here = model_of(plan.model_copy(update={"aggregation": "secure"}), CORPORA).periods
     assert here is not None
     np.testing.assert_allclose(periods.total, here.total, rtol=1e-6)
     counted = messages.of("period_sums", "boats")[0]

@@ -228,14 +228,14 @@ def test_nobody_is_clipped_in_an_honest_study_whatever_clients_write_about() -> 
     corpora = subjects({"east": 60, "north": 40, "south": 25})
     method = {"name": "lda", "n_components": 4, "max_rounds": 5, "coherence": "nothing"}
     models = [
-        train(Study.make(method=method, federation={"robust": rule}), corpora)
+        train(Study.make(method=method, federation={"outliers": rule}), corpora)
         for rule in ("none", "clip")
     ]
     assert_array_equal(models[0].beta, models[1].beta)
 
 
 def test_the_median_needs_replies() -> None:
-    study = Study.make(federation={"robust": "median"})
+    study = Study.make(federation={"outliers": "median"})
     with pytest.raises(RunError, match="at_once has sums; leave one of them out"):
         train(study, [["oak elm"], ["oak ash"]], at_once=True)
 

@@ -359,7 +359,7 @@ def test_all_noise_of_a_study_comes_to_what_it_promises(
 
     monkeypatch.setattr(Noise, "added", noting)
     corpora = {"alone": themed(9000)}
-    plan = planned(name, 5).model_copy(update={"secure": False})
+    plan = planned(name, 5).model_copy(update={"aggregation": "plain"})
     train(plan, corpora, policies={"alone": OPEN_POLICY}, at_once=False)
     assert len({purpose for purpose, _ in drawn}) == len(drawn)
     accountant = PLDAccountant()

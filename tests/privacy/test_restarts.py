@@ -107,7 +107,7 @@ def test_a_client_that_comes_back_is_asked_in_the_same_way(
 
     def begin(name: str) -> None:
         out = tmp_path / name
-        partners[name] = partner(address[0], name, corpora[name], out, secret_from_seed=False)
+        partners[name] = partner(address[0], name, corpora[name], out, insecure_seed=False)
 
     def follow(event: dict[str, Any]) -> None:
         events.append(event)

@@ -92,7 +92,7 @@ def said(form: Document, number: str) -> str:
 def test_each_question_is_answered_or_marked(federation: tuple[Path, Outcome]) -> None:
     folder, _ = federation
     plan = folder / "plan.toml"
-    plan.write_text(Study.make(clients={n: {} for n in "abc"}, secure=True).to_toml())
+    plan.write_text(Study.make(clients={n: {} for n in "abc"}, aggregation="secure").to_toml())
     for place in (folder / "north", folder / "server", plan):
         form = assess(place)
         assert tuple(section.number for section in form.sections) == HEADINGS
@@ -170,7 +170,7 @@ def test_masks(tmp_path: Path) -> None:
         (impacts,) = [part for part in parts(form, "3.1") if isinstance(part, Table)]
         assert len(impacts.rows) == (1 if secure else 2)
         offered = str(parts(form, "4.2.a")[0])
-        assert ("no secure = false" in offered) != secure
+        assert ("no aggregation = "plain"" in offered) != secure
 
 
 @pytest.mark.parametrize("method", METHODS.names)

@@ -79,7 +79,7 @@ class Exchange:
         before, asked = member.record, time.monotonic()
         answer = self._ask()
         if isinstance(answer.message, Total):
-            size, list_ = answer.message.size, member.record.list
+            size, list_ = answer.message.size, member.record.list_digest
             total = self._patience(lambda: self._link.fetch(list_, size))
             self._say(member.open(total))
         else:

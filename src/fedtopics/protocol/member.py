@@ -122,7 +122,7 @@ class Member:
 
     def question(self) -> bytes:
         """Return what to ask the relay."""
-        return encode(Ask(self._process, self.record.step, self.phase, self.record.list))
+        return encode(Ask(self._process, self.record.step, self.phase, self.record.list_digest))
 
     def stop(self, reason: str) -> list[bytes]:
         """End this run's processes for a reason; return what to say."""
@@ -192,7 +192,7 @@ class Member:
         """Return the parts of the list, and what keys of this step are bound to."""
         parts = [decode(part, Part) for part in self.record.parts]
         context = context_of(self.study, parts[0], self.names)
-        return parts, digest(context, self.record.list)
+        return parts, digest(context, self.record.list_digest)
 
     def _bodies(self) -> list[bytes]:
         """Return the body of this step, if there is a list."""
@@ -208,7 +208,7 @@ class Member:
             sealed = self._sealed(others, bound)
             signature = self._sign(self._signed("reply", bound, self.name, sealed))
             content = encode((sealed, signature))
-        return [encode(Body(record.list, self.name, content))]
+        return [encode(Body(record.list_digest, self.name, content))]
 
     def _sealed(self, others: dict[str, bytes], bound: bytes) -> bytes:
         record, first = self.record, self.names[0]

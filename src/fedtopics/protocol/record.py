@@ -34,7 +34,7 @@ class Record(msgspec.Struct, array_like=True):
     parts: list[bytes] = []
 
     @property
-    def list(self) -> bytes:
+    def list_digest(self) -> bytes:
         """The digest of the list; nothing before there is one."""
         return digest(*self.parts) if self.parts else b""
 
@@ -42,10 +42,10 @@ class Record(msgspec.Struct, array_like=True):
         """Return the record of the next step; step 0 brings the group key."""
         group = group or self.group
         transcript = next_transcript(
-            group, self.transcript, entry.function, self.list, entry.opened
+            group, self.transcript, entry.function, self.list_digest, entry.opened
         )
         next_group = derive(group, "next", transcript)
-        return Record(self.run or self.list, self.step + 1, transcript, next_group)
+        return Record(self.run or self.list_digest, self.step + 1, transcript, next_group)
 
 
 class Entry(msgspec.Struct, array_like=True):

@@ -1,1 +1,0 @@
-"""Engines of other projects, each in an environment of its own."""
