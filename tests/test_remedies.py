@@ -156,9 +156,9 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: train(study(), CLIENTS, policies=policies(methods=["lda", "nmf"])),
     ),
     "fewest clients": (
-        lambda: study(federation={"min_clients": 3}, clients={"a": {}, "b": {}}),
-        "min_clients = 3 is more than the clients: 2",
-        lambda: study(federation={"min_clients": 2}, clients={"a": {}, "b": {}}),
+        lambda: study(federation={"quorum": 3}, clients={"a": {}, "b": {}}),
+        "quorum = 3 is more than the clients: 2",
+        lambda: study(federation={"quorum": 2}, clients={"a": {}, "b": {}}),
     ),
     "masks": (
         lambda: study(aggregation="secure", clients={"a": {}, "b": {}}), "leave it out",

@@ -13,8 +13,10 @@ from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.methods.core.interfaces import Moment
+from fedtopics.protocol.roster import Roster
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS
+from tests.helpers.keys import key_of
 from tests.helpers.doors import Echo, door
 
 CANARY = "quetzalcoatl"
@@ -299,17 +301,32 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
     Policy().check_study("north", "lda", 6, 30)  # of one's own
 
 
-@pytest.mark.parametrize(
-    ("secure", "signed", "message"),
-    [(False, True, "does not have them; set aggregation = "secure""), (True, False, "do not sign; give")],
-)
-def test_required_masks(secure: bool, signed: bool, message: str) -> None:
-    """Without signatures who adds can be all the others."""
+def test_secure_aggregation_can_be_required() -> None:
     policy = Policy(aggregation="secure")
-    policy.check_masks("north", aggregation="secure", signed=True)
-    Policy().check_masks("north", aggregation="plain", signed=False)
-    with pytest.raises(PolicyError, match=message):
-        policy.check_masks("north", secure, signed)
+    policy.check_aggregation("north", is_secure=True)
+    Policy().check_aggregation("north", is_secure=False)
+    with pytest.raises(PolicyError, match='plain aggregation; set aggregation = "secure"'):
+        policy.check_aggregation("north", is_secure=False)
     policy = Policy(min_documents_in_sum=1000)
-    with pytest.raises(PolicyError, match=f"{message}.*leave min_documents_in_sum out"):
-        policy.check_masks("north", secure, signed)
+    with pytest.raises(PolicyError, match="leave min_documents_in_sum out"):
+        policy.check_aggregation("north", is_secure=False)
+
+
+def test_certificates_are_pinned(tmp_path: Path) -> None:
+    """A study with a certificate that is not known is refused unless its digest is accepted."""
+    keys = {name: key_of(name) for name in ("north", "south", "server")}
+    for name in ("north", "server"):
+        (tmp_path / f"{name}.pem").write_bytes(keys[name].certificate)
+    roster = Roster(
+        {n: keys[n].certificate for n in ("north", "south")}, keys["server"].certificate
+    )
+    (tmp_path / "policy.toml").write_text('known_members = "."')
+    policy = Policy.read(tmp_path / "policy.toml")
+    with pytest.raises(PolicyError, match="does not know the certificates of south; nothing has"):
+        policy.check_roster("north", roster.plain, "ab12")
+    with pytest.raises(PolicyError, match="names the study cd34, and this one is ab12"):
+        policy.check_roster("north", roster.plain, "ab12", "cd34")
+    policy.check_roster("north", roster.plain, "ab12", "ab12")
+    (tmp_path / "south.pem").write_bytes(keys["south"].certificate)
+    policy.check_roster("north", roster.plain, "ab12")
+    Policy().check_roster("north", roster.plain, "ab12")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedtopics.errors import StudyError
-from fedtopics.federation.study import Study, check_client_name, example_study, unmasked
-from fedtopics.files import digest
+from fedtopics.federation.study import Study, check_client_name, example_study, why_plain
 from fedtopics.harmless import for_terminal
 from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.text.words import RULES
 from tests.helpers.studies import read
 
 # What cannot be used
@@ -166,36 +163,27 @@ MASKED: list[tuple[dict[str, Any], str, str]] = [  # settings, clients, why not
     ({}, "", "a round has fewer than 3 clients"),
     ({"method": {"clients_per_round": 2}}, "abcd", "a round has fewer than 3 clients"),
     ({"method": {"name": "flda"}}, "abc", "what leaves a client in flda is merged one by one"),
-    ({"federation": {"outliers": "median"}}, "abc", 'federation.outliers = "median" looks at replies'),
-    ({"federation": {"outliers": "clip"}}, "abc", 'federation.outliers = "clip" looks at replies'),
+    (
+        {"federation": {"outliers": "median"}},
+        "abc",
+        'federation.outliers = "median" looks at updates',
+    ),
+    ({"federation": {"outliers": "clip"}}, "abc", 'federation.outliers = "clip" looks at updates'),
     ({"aggregation": "plain"}, "abc", "the study says so"),
 ]
 
 
 @pytest.mark.parametrize(("given", "clients", "why"), MASKED)
-def test_masks_are_the_default(given: dict[str, Any], clients: str, why: str) -> None:
+def test_secure_aggregation_is_the_default(given: dict[str, Any], clients: str, why: str) -> None:
     study = Study.make(**given, clients={name: {} for name in clients})
     assert study.is_secure == (not why)
-    assert unmasked(study).startswith(why)
-    assert study.agreed.get("secure", False) == study.is_secure
-    assert Study.of_agreed(study.agreed).masked == study.is_secure
-    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint
+    assert why_plain(study).startswith(why)
+    assert (study.agreed.get("aggregation") == "secure") == study.is_secure
     plain = study.model_copy(update={"aggregation": "plain"})
     assert (plain.fingerprint == study.fingerprint) == bool(why), "as it was before there were any"
-    assert study.min_clients >= 3 or not study.is_secure
-    if why and "secure" not in given and clients:
-        with pytest.raises(StudyError, match=f"aggregation = "secure" cannot be: {why}"):
+    if why and "aggregation" not in given and clients:
+        with pytest.raises(StudyError, match=f'aggregation = "secure" is not possible: {why}'):
             Study.make(**given, aggregation="secure", clients={name: {} for name in clients})
-
-
-def test_participants_with_other_rules_of_words_do_not_train_together() -> None:
-    ours = Study.make(clients={"a": {}})
-    theirs = ours.agreed | {"text": ours.agreed["text"] | {"version": RULES + 1}}
-    with pytest.raises(StudyError, match=f"text.version = {RULES + 1}, and this fedtopics"):
-        Study.of_agreed(theirs)
-    first = dict(ours.agreed["text"])
-    del first["version"]  # of the first rules, which had no number
-    assert digest(json.dumps(ours.agreed | {"text": first}, sort_keys=True)) != ours.fingerprint
 
 
 # Studies as TOML, written and read again

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from fedtopics.engines.carried import CarriedTransport
-from fedtopics.integrations.resident_process import ask, end
-from fedtopics.errors import FederationError
 from fedtopics.federation.server import lead
-from fedtopics.federation.study import Study
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Signer
+
+from fedtopics.errors import FederationError
+from fedtopics.federation.study import Study
+from fedtopics.integrations.resident_process import ask, end
+from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flower_federation import (
     METHODS,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtopics.errors import FederationError
-from fedtopics.files import make_folder, open_private
+from fedtopics.files import make_folder, open_private, read_bytes
 from fedtopics.methods.core.events import (
     BadReply,
     Event,
@@ -54,7 +54,7 @@ class Log:
         make_folder(folder)
         self._path = folder / "entries"
         self._file: Any = None
-        found, whole = unpacked(self._path.read_bytes()) if self._path.exists() else ([], 0)
+        found, whole = unpacked(read_bytes(self._path)) if self._path.exists() else ([], 0)
         self._file = open_private(self._path, "ab", buffering=0)
         self._file.truncate(whole)
         self._entries = {line.step: line.opened[0] for line in found if line.step >= first}
