@@ -43,7 +43,7 @@ def events_of(
     plan: Study, corpora: Any, folder: Path, authority: Path | None = None, robust: Rule = "clip"
 ) -> None:
     """Hold a study over gRPC against the same in one process: models, ledgers, rounds."""
-    rules = FederationSettings(robust=robust)
+    rules = FederationSettings(outliers=robust)
     plan = plan.model_copy(update={"federation": rules})
     before = Notes()
     policies = dict.fromkeys(corpora, OPEN_POLICY)

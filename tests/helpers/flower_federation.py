@@ -91,13 +91,13 @@ def write_documents(folder: Path) -> None:
         )
 
 
-def study_text(method: str, name: str, secure: bool = False, **federation: Any) -> str:
+def study_text(method: str, name: str, aggregation: str = "plain", **federation: Any) -> str:
     """A study of those documents."""
-    patience = {"gather": PATIENCE, "wait": PATIENCE, "deadline": PATIENCE} | federation
-    rules = "\n".join(f"{key} = {value}" for key, value in patience.items())
+    patience = dict.fromkeys(("join_timeout", "quorum_timeout", "round_timeout"), PATIENCE)
+    rules = "\n".join(f"{key} = {value}" for key, value in (patience | federation).items())
     clients = "".join(f"[clients.{name}]\n" for name in NAMES)
     return (
-        f'name = "{name}"\nsecure = {str(secure).lower()}\n[method]\n{METHODS[method]}\n'
+        f'name = "{name}"\naggregation = "{aggregation}"\n[method]\n{METHODS[method]}\n'
         f"[vocabulary]\nmin_document_frequency = 5\n[federation]\n{rules}\n{clients}"
     )
 

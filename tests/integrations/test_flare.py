@@ -47,7 +47,7 @@ except ImportError:
 
 from fedtopics.engines.carried import ASKS, ENDED, bundled, unbundled
 from fedtopics.engines.messages import Declined, Offer
-from fedtopics.protocol.values import dumps
+
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,
@@ -58,6 +58,7 @@ from fedtopics.integrations.flare import (
 )
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext
 from fedtopics.integrations.flare_jobs import ALLOWED, allow
+from fedtopics.protocol.values import dumps
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
@@ -282,7 +283,9 @@ def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
     policy = tmp_path / "policy.toml"
     policy.write_text(f"min_documents = 10\n{forbids}\n")
     Policy.read(policy)
-    study = make_study(METHODS["lda"], documents, secure="secure" in forbids)
+    study = make_study(
+        METHODS["lda"], documents, aggregation="secure" if "secure" in forbids else "plain"
+    )
     client = study.clients["north"].model_copy(update={"policy": policy})
     study = study.model_copy(update={"clients": {**study.clients, "north": client}})
     file = written(study, tmp_path / "study.toml")
@@ -398,7 +401,7 @@ def walked(system: System) -> System:
     walk = PAGE.partition("## From an empty folder")[2]
     for block in re.findall(r"```sh\n(.*?)```", walk, re.DOTALL):
         # Each block is a shell of its own here; what one says counts in the next.
-        block = block.replace("--text text", "--text text --insecure-seed")
+        block = block.replace("--text text", "--text text --secret-from-seed")
         run = system.shell(f"set -e\nsystem=poc/example_project/prod_00\n{block}")
         assert run.returncode == 0, run.stdout + run.stderr
     return system
@@ -408,7 +411,9 @@ def slow_study(system: System, name: str) -> tuple[Path, Study]:
     """A masked study of many rounds on the system's documents, with a pause to die in."""
     files = {site: system.folder / "data" / f"{site}.jsonl" for site in SITES}
     method = {**NETWORK, "max_rounds": 40, "norm": "server"}
-    study = make_study(method, files, aggregation="secure", checkpoint_every=5, federation={"pause": 0.2})
+    study = make_study(
+        method, files, aggregation="secure", checkpoint_every=5, federation={"round_interval": 0.2}
+    )
     return written(study, system.folder / f"{name}.toml"), study
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedtopics.federation.server import proposal
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import proposal
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Discriminant
@@ -304,7 +304,7 @@ def test_a_study_between_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     policies = {}
     for name in corpora:
         path = tmp_path / f"{name}.toml"
-        path.write_text('max_epsilon = 9\nsecure = "required"\n')
+        path.write_text('max_epsilon = 9\naggregation = "secure"\n')
         policies[name] = Policy.read(path)
     pki = authority(tmp_path / "pki", *corpora)
     plan = planned("nmf", 8)

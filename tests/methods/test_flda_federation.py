@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from fedtopics.federation.client import GrpcParticipation
+from fedtopics.federation.server import serve
+
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server import serve
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
@@ -32,7 +32,9 @@ from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 
 pytest.importorskip("tomotopy")
 
-PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
+PATIENT = FederationSettings(
+    quorum=2, round_timeout=PATIENCE, join_timeout=PATIENCE, quorum_timeout=PATIENCE
+)
 NAMES = ("east", "north", "south")
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from fedtopics.engines import adder
+from fedtopics.federation.server import proposal, serve
+
 from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server import proposal, serve
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.core.aggregation import SharedPayload
 from fedtopics.methods.core.interfaces import Moment
@@ -99,7 +99,7 @@ def test_a_client_that_comes_back_is_asked_in_the_same_way(
     install(monkeypatch)
     monkeypatch.setattr(adder, "GRACE", 0.0)
     corpora = {name: themed(4000, seed) for seed, name in enumerate("abcd")}
-    federation = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60)
+    federation = FederationSettings(quorum=3, round_timeout=60, join_timeout=60, quorum_timeout=60)
     plan = planned("nmf", 8).with_clients(corpora)
     plan = plan.model_copy(update={"federation": federation})
     partners: dict[str, Partner] = {}

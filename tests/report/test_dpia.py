@@ -161,9 +161,9 @@ def test_purpose_and_parties(north: Path) -> None:
 def test_masks(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     clients: dict[str, Any] = {name: {} for name in "abc"}
-    for secure in (False, True):
-        method = {"name": "lda", "n_components": 2}
-        path.write_text(Study.make(method=method, clients=clients, secure=secure).to_toml())
+    for kind in ("plain", "secure"):
+        method, secure = {"name": "lda", "n_components": 2}, kind == "secure"
+        path.write_text(Study.make(method=method, clients=clients, aggregation=kind).to_toml())
         form = assess(path)
         sees = "sums over at least three clients" if secure else "the reply of each"
         assert sees in said(form, "0.2")
