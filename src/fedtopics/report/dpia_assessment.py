@@ -178,9 +178,9 @@ def _risks(records: Records) -> Parts:
 def _plan(records: Records) -> Parts:
     rows = []
     if records.seeded:
-        rows.append(["no --secret-from-seed", "masks and noise hide, and draws are not known"])
+        rows.append(["no --insecure-seed", "masks and noise hide, and draws are not known"])
     elif not records.masked:
-        rows.append(["masks: no secure = false in the study", "single replies are seen by nobody"])
+        rows.append(['aggregation = "secure" in the study', "nobody sees a single update"])
     rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
     return [
         Section("4.2", "Action plan"),
