@@ -401,7 +401,7 @@ def walked(system: System) -> System:
     walk = PAGE.partition("## From an empty folder")[2]
     for block in re.findall(r"```sh\n(.*?)```", walk, re.DOTALL):
         # Each block is a shell of its own here; what one says counts in the next.
-        block = block.replace("--text text", "--text text --secret-from-seed")
+        block = block.replace("--text text", "--text text --insecure-seed")
         run = system.shell(f"set -e\nsystem=poc/example_project/prod_00\n{block}")
         assert run.returncode == 0, run.stdout + run.stderr
     return system

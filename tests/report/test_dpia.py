@@ -170,7 +170,7 @@ def test_masks(tmp_path: Path) -> None:
         (impacts,) = [part for part in parts(form, "3.1") if isinstance(part, Table)]
         assert len(impacts.rows) == (1 if secure else 2)
         offered = str(parts(form, "4.2.a")[0])
-        assert ("aggregation = \"secure\"" in offered) != secure
+        assert ('aggregation = "secure"' in offered) != secure
 
 
 @pytest.mark.parametrize("method", METHODS.names)
