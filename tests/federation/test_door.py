@@ -13,10 +13,9 @@ from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.methods.core.interfaces import Moment
-from fedtopics.protocol.roster import Roster
+from fedtopics.protocol.roster import Key, fingerprint
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS
-from tests.helpers.keys import key_of
 from tests.helpers.doors import Echo, door
 
 CANARY = "quetzalcoatl"
@@ -231,11 +230,15 @@ def test_policy_from_a_file(tmp_path: Path) -> None:
     assert (policy.min_clients_in_sum, policy.token_patterns) == (2, ())
 
 
-def test_where_replies_are_seen_few_documents_are_256() -> None:
-    assert Policy().min_documents == 10
-    assert Policy(max_rounds=5).where_seen() == Policy(max_rounds=5, min_documents=256)
-    for said in (10, 300):
-        assert Policy(min_documents=said).where_seen() == Policy(min_documents=said)
+def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
+    assert (Policy().min_documents, Policy().min_clients_in_sum) == (10, 2)
+    plain, secure = (Policy(max_rounds=5).in_study(is_secure) for is_secure in (False, True))
+    assert plain == Policy(max_rounds=5, min_documents=256)
+    assert secure == Policy(max_rounds=5, min_clients_in_sum=3)
+    for given in (10, 300):
+        assert Policy(min_documents=given).in_study(False) == Policy(min_documents=given)
+    for given in (1, 2, 9):
+        assert Policy(min_clients_in_sum=given).in_study(True) == Policy(min_clients_in_sum=given)
     few = "of 10, each can be read from one gradient (10 of 10 exactly, 49 of 52"
     assert few in Policy(min_documents=255).described(seen=True)
     assert few not in Policy(min_documents=256).described(seen=True)
@@ -301,32 +304,42 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
     Policy().check_study("north", "lda", 6, 30)  # of one's own
 
 
-def test_secure_aggregation_can_be_required() -> None:
-    policy = Policy(aggregation="secure")
-    policy.check_aggregation("north", is_secure=True)
-    Policy().check_aggregation("north", is_secure=False)
-    with pytest.raises(PolicyError, match='plain aggregation; set aggregation = "secure"'):
-        policy.check_aggregation("north", is_secure=False)
-    policy = Policy(min_documents_in_sum=1000)
-    with pytest.raises(PolicyError, match="leave min_documents_in_sum out"):
-        policy.check_aggregation("north", is_secure=False)
+@pytest.mark.parametrize(
+    ("policy", "demand"),
+    [
+        (Policy(aggregation="secure"), 'aggregation = "secure"'),
+        (Policy(min_documents_in_sum=1000), "min_documents_in_sum"),
+    ],
+)
+def test_required_secure_aggregation(policy: Policy, demand: str) -> None:
+    policy.check_aggregation("north", True)
+    Policy().check_aggregation("north", False)
+    with pytest.raises(PolicyError, match=rf"'north' requires secure .*leave {demand} out of"):
+        policy.check_aggregation("north", False)
 
 
-def test_certificates_are_pinned(tmp_path: Path) -> None:
-    """A study with a certificate that is not known is refused unless its digest is accepted."""
-    keys = {name: key_of(name) for name in ("north", "south", "server")}
-    for name in ("north", "server"):
-        (tmp_path / f"{name}.pem").write_bytes(keys[name].certificate)
-    roster = Roster(
-        {n: keys[n].certificate for n in ("north", "south")}, keys["server"].certificate
+def test_a_policy_pins_certificates(tmp_path: Path) -> None:
+    keys = {
+        name: Key.create(tmp_path / "keys" / name, name) for name in ("north", "south", "server")
+    }
+    digests = {name: fingerprint(key.certificate) for name, key in keys.items()}
+    path, study = tmp_path / "policy.toml", "ab" * 32
+    path.write_text('known_members = "keys"')
+    Policy.read(path).check_roster("north", digests, study)
+    path.write_text(f'known_members = ["{keys["north"].shown}", "keys/south.pem"]')
+    policy = Policy.read(path)
+    policy.check_roster("north", {name: digests[name] for name in ("north", "south")}, study)
+    unknown = (
+        r"certificates of the server; nothing has left\. .* --accept-roster abab.*abab, or add"
     )
-    (tmp_path / "policy.toml").write_text('known_members = "."')
-    policy = Policy.read(tmp_path / "policy.toml")
-    with pytest.raises(PolicyError, match="does not know the certificates of south; nothing has"):
-        policy.check_roster("north", roster.plain, "ab12")
-    with pytest.raises(PolicyError, match="names the study cd34, and this one is ab12"):
-        policy.check_roster("north", roster.plain, "ab12", "cd34")
-    policy.check_roster("north", roster.plain, "ab12", "ab12")
-    (tmp_path / "south.pem").write_bytes(keys["south"].certificate)
-    policy.check_roster("north", roster.plain, "ab12")
-    Policy().check_roster("north", roster.plain, "ab12")
+    unnamed = {"": digests["server"], "north": digests["north"]}
+    with pytest.raises(PolicyError, match=unknown):
+        policy.check_roster("north", unnamed, study)
+    spoken = " ".join([study[:4].upper()] * 16)
+    policy.check_roster("north", unnamed, study, spoken)
+    for one in (policy, Policy()):
+        with pytest.raises(PolicyError, match="--accept-roster names the study cd"):
+            one.check_roster("north", unnamed, study, "cd" * 32)
+    path.write_text('known_members = "nowhere"')
+    with pytest.raises(PolicyError, match=r"in .*nowhere, which .* names, cannot be read"):
+        Policy.read(path).check_roster("north", digests, study)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedtopics.federation.server import proposal
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.exposure import expose

@@ -90,7 +90,11 @@ class Records:
         """What adds the updates of the participants."""
         if self.place == "simulation":
             return "the one process of this simulation"
-        return "the server" if self.has_server else f"the server in the process of {self.study.server.host}"
+        return (
+            "the server"
+            if self.has_server
+            else f"the server in the process of {self.study.server.host}"
+        )
 
     def leaves(self, function: str) -> str:
         """Say what leaves with a function, as its own documentation does."""
