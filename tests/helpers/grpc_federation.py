@@ -76,10 +76,21 @@ class Cut:
 class Partner:
     """A member of a study in a thread."""
 
-    def __init__(self, part: Participation, plan: Study, link: Link, events: Notes) -> None:
+    def __init__(
+        self, part: Participation, plan: Study, link: Link, events: Notes, service: Any = None
+    ) -> None:
         self.part, self.events = part, events
         self.link = Cut(link)
-        self._work = Background(lambda: join(part, plan, link=self.link, timeout=PATIENCE))
+
+        def work() -> TopicModel | None:
+            try:
+                return join(part, plan, link=self.link, timeout=PATIENCE)
+            except Exception as error:
+                if service is not None:  # which would wait for ever
+                    service.fail(f"{part.name}: {error}")
+                raise
+
+        self._work = Background(work)
 
     def result(self) -> TopicModel:
         """Wait for its end; return its model, or raise what it raised."""
@@ -145,7 +156,7 @@ def federated(
                 keys[name], corpus, folder / name, rules, start=starts.get(name),
                 insecure_seed=seeded,
             )  # fmt: skip
-            partners[name] = Partner(part, plan, LoopbackLink(service, name), notes)
+            partners[name] = Partner(part, plan, LoopbackLink(service, name), notes, service)
         yield
 
     if plan.is_secure:

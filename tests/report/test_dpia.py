@@ -92,7 +92,7 @@ def test_each_question_is_answered_or_marked(federation: tuple[Path, Outcome]) -
     folder, _ = federation
     plan = folder / "plan.toml"
     plan.write_text(Study.make(clients={n: {} for n in "abc"}, aggregation="secure").to_toml())
-    for place in (folder / "north", folder / "server", plan):
+    for place in (folder / "north", plan):
         form = assess(place)
         assert tuple(section.number for section in form.sections) == HEADINGS
         for section, following in zip(form.sections, [*form.sections[1:], None], strict=True):
@@ -130,7 +130,7 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
     wire = [line["bytes"] for line in lines]
     everything, texts = sum(wire), number[0]["text_bytes"]
     assert (
-        "Members saw of north: vocabulary: words, counted, shares; all else left in secure sums"
+        "Members saw of north: documents, vocabulary: words, counted, shares, model; all else left in secure sums"
         in said(form, "1.2")
     )
     assert texts == sum(len(t.encode()) for batch in corpora()["north"].texts() for t in batch)
@@ -216,7 +216,7 @@ def test_the_offer_and_the_report_say_what_the_study_is_for(
 ) -> None:
     folder, outcome = federation
     (offer,) = outcome.partners["north"].events.of("offer")
-    show_offer(offer, "The study")
+    show_offer(offer)
     shown = capsys.readouterr().out
     assert "  purpose: To find what <b>letters</b> are about | and more\n" in shown
     assert "  recipients: the council\n" in shown
@@ -297,7 +297,7 @@ def test_what_is_promised(runs: Path) -> None:
         told
     )
     assert "has no max_epsilon, so no account is kept" in asked(assess(runs / "south"), "3.1")
-    assert "In the clear left north: nothing." in said_of(form, "1.2")
+    assert "Members saw of north: model; all else left in secure sums." in said_of(form, "1.2")
 
 
 def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:
@@ -322,7 +322,8 @@ def test_each_statement_names_its_record(runs: Path) -> None:
         part for section in form.sections for part in section.parts
         if isinstance(part, Statement) and "differentially private" in part.text
     ]  # fmt: skip
-    assert promise.source.startswith(f"study.toml, fingerprint {plan().fingerprint}, [privacy]")
+    fingerprint = Study.read(runs / "north/study.toml").fingerprint
+    assert promise.source.startswith(f"study.toml, fingerprint {fingerprint}, [privacy]")
     (spent,) = [
         part for section in form.sections for part in section.parts
         if isinstance(part, Statement) and "By the account of north" in part.text
@@ -360,7 +361,7 @@ def test_verify_finds_what_left_without_masks(private_north: Path) -> None:
     ledger.write_text(text.replace(', "masked": true', ""))
     (clear,) = [check for check in verify(private_north) if check.what == "clear"]
     assert clear.holds is False
-    assert "extent left in the clear, and the study has masks for it" in clear.text
+    assert "extent left in the clear, and the study has secure aggregation for it" in clear.text
 
 
 def test_verify_finds_an_account_beyond_the_policy(private_north: Path) -> None:
@@ -373,8 +374,9 @@ def test_verify_finds_an_account_beyond_the_policy(private_north: Path) -> None:
 
 def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
     assert "fedtopics audit STUDY --data FILE -o audit.json" in asked(assess(private_north), "3.1")
-    path = audit(private_north, plan().fingerprint)
-    digest = Audit.read(path, plan().fingerprint).sha256
+    study_ = Study.read(private_north / "study.toml").fingerprint
+    path = audit(private_north, study_)
+    digest = Audit.read(path, study_).sha256
     form = assess(private_north)
     (table,) = [
         part for section in form.sections if section.number == "3.1" for part in section.parts

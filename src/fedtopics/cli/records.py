@@ -69,7 +69,7 @@ def ledger(run: Path, as_json: bool) -> None:
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
     from fedtopics.federation import ledger as kept
-    from fedtopics.protocol.vocabulary import LEAVES
+    from fedtopics.protocol.clients import LEAVES
 
     paths = {kept.client_of(run): run} if run.is_file() else kept.find_ledgers(run)
     if not paths:

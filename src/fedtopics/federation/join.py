@@ -131,7 +131,9 @@ def _secure(
     )  # fmt: skip
     run.before_checkpoint, run.after_checkpoint = member.save, disk.cut
     exchange = Exchange(member, link, patience, run.event)
-    documents = 0 if part.corpus is None else len(part.corpus)
+    # With differential privacy their exact number would tell whether a document is there.
+    is_open = part.corpus is not None and study.privacy is None
+    documents = len(part.corpus) if part.corpus is not None and is_open else None
     return SecureClients(
         exchange, list(study.clients), door, documents, totals, *run.position(), study.vocabulary,
         member.study, software, run.event,

@@ -31,6 +31,13 @@ from fedtopics.protocol.values import dumps, loads
 from fedtopics.text.vocabulary import VocabularyLimits
 
 DOCUMENTS, MODEL, ARRAYS = "documents", "model", "arrays"
+SEEN = DOCUMENTS, vocabulary.LISTED, MODEL, ARRAYS  # by all members
+LEAVES = {
+    DOCUMENTS: "How many documents the client has, which all members see.",
+    **vocabulary.LEAVES,
+    MODEL: "The SHA-256 of the client's model, by which members know that they have the same one.",
+    ARRAYS: "The first member's model, which all take where their processors rounded differently.",
+}
 WRONG = "a number, a word or an update cannot be right"
 REFUSED, UNUSABLE = "its policy refuses", "its documents cannot be used"
 DEFECT = "its software has a defect"
@@ -65,8 +72,8 @@ class SecureClients:
         The clients, who have documents; other members observe.
     door : Door or None
         That of this client; None of an observer.
-    documents : int
-        Of this client.
+    documents : int or None
+        Of this client; None where their number is not to be known, or there is no client.
     totals : sequence of Entry
         What the steps before this process came to, since the checkpoint.
     step, turn : int
@@ -83,7 +90,7 @@ class SecureClients:
     hidden = True
 
     def __init__(
-        self, exchange: Exchange, names: Sequence[str], door: Door | None, documents: int,
+        self, exchange: Exchange, names: Sequence[str], door: Door | None, documents: int | None,
         totals: Sequence[Entry], step: int, turn: int, limits: VocabularyLimits, study: bytes,
         identity: str, notify: Callable[[Event], None],
     ) -> None:  # fmt: skip
@@ -105,11 +112,18 @@ class SecureClients:
         if step == 0:
             self._begin(identity, documents)
 
-    def _begin(self, identity: str, documents: int) -> None:
+    def _begin(self, identity: str, documents: int | None) -> None:
         """Agree on the group key, and on how many documents there are."""
         self._step(identity, "call", b"", bytes)
-        own = b"" if self._door is None else documents.to_bytes(8, "big")
-        replies = self._step(DOCUMENTS, "call", b"", lambda: own)
+
+        def own() -> bytes:
+            if documents is None:
+                return b""
+            self._moment = Moment(exchange=2)  # a ledger begins before that
+            self._leave(DOCUMENTS, {"documents": documents})
+            return documents.to_bytes(8, "big")
+
+        replies = self._step(DOCUMENTS, "call", b"", own)
         if any(len(reply) not in (0, 8) for reply in replies):
             self._exchange.stop(WRONG)
         total = self._documents = sum(int.from_bytes(reply, "big") for reply in replies)
@@ -196,13 +210,8 @@ class SecureClients:
         study, size = self._study, vocabulary.buckets_for(self._documents)
 
         def left(what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
-            """Write down what leaves that is made of the update."""
             self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
-            asked = SharedPayload()
-            asked.masked = what != vocabulary.LISTED
-            update = {"documents": reply()["documents"], **made}
-            self._guarded(lambda door: door.leave(what, asked, self._moment, update))
-            return update
+            return self._leave(what, {"documents": reply()["documents"], **made})
 
         (name,) = (n for n, field in template.items() if isinstance(field, WordCounts))
         table = self._sum(
@@ -233,6 +242,13 @@ class SecureClients:
         return found
 
     # The own contribution
+
+    def _leave(self, what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Write down what leaves that is no reply of a function."""
+        asked = SharedPayload()
+        asked.masked = what not in SEEN
+        self._guarded(lambda door: door.leave(what, asked, self._moment, made))
+        return made
 
     @property
     def _is_in(self) -> bool:
@@ -302,7 +318,8 @@ class SecureClients:
         given = self._member.content if record.part else content()
         opened = self._exchange.step(function, kind, layout, given)
         size = sum(map(len, opened))
-        self._guarded(lambda door: door.came(function, self._moment, digest(*opened), size))
+        if number > 0:
+            self._guarded(lambda door: door.came(function, self._moment, digest(*opened), size))
         return opened
 
     def done(self) -> None:
@@ -317,12 +334,19 @@ class SecureClients:
         Where processors round differently, all take the arrays of the first member; `take` checks
         that they are near the own ones and returns the new fingerprint.
         """
-        first = self._member.names[0]
-        if len(set(self._step(MODEL, "call", b"", lambda: fingerprint))) == 1:
+
+        def told(what: str, content: bytes) -> bytes:
+            self.turn += 1
+            self._moment = Moment(self.turn)
+            self._leave(what, {"documents": 0, "content": np.frombuffer(content, np.uint8)})
+            return content
+
+        is_first = self._member.name == self._member.names[0]
+        if len(set(self._step(MODEL, "call", b"", lambda: told(MODEL, fingerprint)))) == 1:
             return
-        own = arrays if self._member.name == first else bytes
-        taken = take(self._step(ARRAYS, "call", b"", own)[0])
-        if len(set(self._step(MODEL, "call", b"", lambda: taken))) > 1:
+        own = self._step(ARRAYS, "call", b"", lambda: told(ARRAYS, arrays()) if is_first else b"")
+        taken = take(own[0])
+        if len(set(self._step(MODEL, "call", b"", lambda: told(MODEL, taken)))) > 1:
             self._exchange.stop("the models of the members differ")
 
 

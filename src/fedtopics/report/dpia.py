@@ -259,7 +259,9 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
 
 def _clear(facts: LedgerFacts) -> Statement:
     """Say what others saw as it is, by the client's name."""
-    clear = [row["function"] for row in facts.rows if _how(row) == "in the clear"]
+    clear = [
+        row["function"] for row in facts.rows if row["replies"] and _how(row) == "in the clear"
+    ]
     if not any(row["masked"] for row in facts.rows):
         return Statement(f"The server saw everything that left {facts.client}.", facts.name)
     seen = f"{', '.join(clear)}; all else left in secure sums" if clear else "nothing"

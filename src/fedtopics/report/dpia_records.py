@@ -15,7 +15,7 @@ from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study
 from fedtopics.files import read_toml
-from fedtopics.protocol.vocabulary import LEAVES
+from fedtopics.protocol.clients import LEAVES
 from fedtopics.report.dpia_document import Gap, Part, Section, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
 

@@ -22,7 +22,7 @@ from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.over_time import changes
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.protocol.vocabulary import LEAVES
+from fedtopics.protocol.clients import LEAVES
 from fedtopics.report import findings, header
 from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
