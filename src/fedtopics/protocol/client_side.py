@@ -10,6 +10,7 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.core.events import Defect, Event
 from fedtopics.methods.core.interfaces import Door as BaseDoor
 from fedtopics.methods.core.interfaces import Moment
+from fedtopics.protocol.link import LinkError
 
 REFUSED, UNUSABLE = "its policy refuses", "its documents cannot be used"
 DEFECT = "its software has a defect"
@@ -95,18 +96,16 @@ class ClientSide:
                 "disk or in memory, then start the same command again."
             ) from None
         except FedTopicsError as error:
-            self._say(REFUSED if isinstance(error, PolicyError) else UNUSABLE)
+            with suppress(FederationError):
+                self._stop(REFUSED if isinstance(error, PolicyError) else UNUSABLE)
             raise
         except Exception as error:
             # Its type alone: its text could quote a document.
             kind = type(error).__name__
             self._notify(Defect("a function", self.round, kind))
-            self._say(DEFECT)
+            with suppress(LinkError):
+                self._stop(DEFECT)
             raise FederationError(
                 f"The software of this client has a defect ({kind} in round {self.round}). Report "
                 "it; when it is mended, start the same command again."
             ) from None
-
-    def _say(self, reason: str) -> None:
-        with suppress(FederationError):
-            self._stop(reason)
