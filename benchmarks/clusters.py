@@ -137,11 +137,12 @@ def of_subjects(data: Path) -> Corpus:
 
 
 def small(corpus: Corpus, method: dict[str, Any], case: str, seed: int) -> list[float]:
-    n, policy, secure = CASES[case]
+    n, policy, is_secure = CASES[case]
+    kind = "secure" if is_secure else "plain"
     truth = labels_of(corpus)
     clients = split_clients(corpus, by="even", n_clients=n, seed=seed)
     settings = method | {"n_components": len(set(truth))}
-    model, seconds = clustered(settings, clients, policy, secure=secure, seed=seed)
+    model, seconds = clustered(settings, clients, policy, aggregation=kind, seed=seed)
     labels = model.main_topics(corpus)
     own = np.array([np.bincount(model.main_topics(each), minlength=model.n_topics)
                     for each in clients.values()])  # fmt: skip

@@ -43,10 +43,10 @@ batch_size = 16
 [vocabulary]
 min_document_frequency = 1
 [federation]
-min_clients = {quorum}
-wait = 200
-pause = {pause}
-deadline = {deadline}
+quorum = {quorum}
+quorum_timeout = 200
+round_interval = {pause}
+round_timeout = {deadline}
 """
 USUAL = MappingProxyType({"rounds": ROUNDS, "quorum": 3, "pause": 0.1, "deadline": 30})
 Process = subprocess.Popen[bytes]

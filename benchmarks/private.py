@@ -68,8 +68,9 @@ def documents(path: Path, embedded: bool) -> tuple[Corpus, list[list[str]]]:
 
 
 def made(corpora: Any, method: dict[str, Any], epsilon: float | None, seed: int) -> Any:
+    kind = "secure" if len(corpora) > 1 else "plain"
     bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
-    study = Study.make(seed=seed, method=method, secure=len(corpora) > 1, **bound)
+    study = Study.make(seed=seed, method=method, aggregation=kind, **bound)
     return train(study, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))
 
 

@@ -147,13 +147,14 @@ def study_file(place: Path, folder: Path, case: str) -> Path:
     method = {"name": name}
     for settings in (BASES[name], STUDIES[case]):
         method |= tomllib.loads(settings.replace("; ", "\n"))
-    lines = ["checkpoint_every = 2", "aggregation = "plain"", "[method]"]
+    lines = ["checkpoint_every = 2", 'aggregation = "plain"', "[method]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in method.items()]
     if name not in ("lda", "flda", "nmf"):
         lines.append(f"embedding.dimension = {DIMENSION}")
     least = method.get("clients_per_round", len(CLIENTS))
-    lines += ["[federation]", f"min_clients = {least}", "gather = 60", "wait = 60"]
-    lines.append('robust = "none"')
+    lines += ["[federation]", f"quorum = {least}"]
+    lines += ["join_timeout = 60", "quorum_timeout = 60"]
+    lines.append('outliers = "none"')
     columns = 'text = "text"\nembedding = "embedding"'
     if "documents_per_round" not in method:
         columns += '\nround = "round"'

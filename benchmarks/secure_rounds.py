@@ -46,7 +46,7 @@ BATCHES = 256, 256 * len(NAMES)  # documents a round, of methods that draw them
 HEAD = """# Masked rounds beside plain ones
 
 A server and five clients, each a process with one thread, mutual TLS on loopback, gRPC {grpc}; {topics} topics,
-hidden layers of 100, `robust = "none"`. Masked and plain rounds in blocks of {block}, turn by turn, {rounds} of each.
+hidden layers of 100, `outliers = "none"`. Masked and plain rounds in blocks of {block}, turn by turn, {rounds} of each.
 Seconds are medians; *client* is processor time of one client in a round (mean of the five); megabytes a round are
 those between the server and one client, from one `round` event to the next. *Apart* is the largest
 difference of a weight matrix after all rounds, relative to its norm; *furthest* that of a weight (LDA's are counts of
@@ -64,7 +64,7 @@ class Side:
     def __init__(self, folder: Path, study: Mapping[str, Any], masked: bool, block: int) -> None:
         self.out = Path(tempfile.mkdtemp(dir=folder))
         given = f"localhost:{free_port()}", str(folder), str(self.out)
-        study = {**study, "secure": masked}
+        study = {**study, "aggregation": "secure" if masked else "plain"}
         self._server = Worker(lead, *given, study, block)
         self._clients = [Worker(take_part, name, *given, study, block) for name in NAMES]
         self.rounds: list[dict[str, float]] = []

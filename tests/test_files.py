@@ -40,7 +40,6 @@ from fedtopics.files import (
 from fedtopics.methods.flda.labelled_pairs import read_pairs
 from fedtopics.model.labels import read_labels
 from fedtopics.model.search import read_terms
-from fedtopics.pki.files import read_certificate
 from fedtopics.privacy.accounting import Account
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import column_of
@@ -61,7 +60,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "text": read_text, "bytes": read_bytes, "toml": read_toml, "lines": cut_half_line,
     "rows": RowFile, "open": open_file, "use": is_used, "study": Study.read, "policy": Policy.read,
     "rules": read_rules, "documents": Corpus.read, "terms": read_terms, "pairs": read_pairs,
-    "labels": lambda path: read_labels(path, 2), "certificate": read_certificate,
+    "labels": lambda path: read_labels(path, 2),
     "private": lambda path: open_private(path, "a"), "write": lambda path: write_durably(path, b""),
     "table": lambda path: column_of(path, "text"), "ledger": summarise_ledger,
     "follow": lambda path: Follow(path, Columns(), print), "account": Account,

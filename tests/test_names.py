@@ -55,7 +55,7 @@ IN_PYTHON: list[tuple[Callable[[], Any], str]] = [
     (lambda: Study.make(method={"name": "nmf", "over_time": {"perod": 1}}), "'period'"),
     (lambda: Study.make(clients={"north": {"dta": "x"}}), "north.dta'; did you mean 'data'"),
     (lambda: Study.make(text={"langage": "de"}), "did you mean 'languages'"),
-    (lambda: Study.make(federation={"deadlin": 3}), "did you mean 'deadline'"),
+    (lambda: Study.make(federation={"quorom": 3}), "did you mean 'quorum'"),
     (lambda: Study.make(privacy={"epsilon": 1, "detla": 0.1}), "did you mean 'delta'"),
     (lambda: METRICS.find("npmy"), "no metric 'npmy'; did you mean 'npmi'"),
 ]  # fmt: skip
@@ -105,7 +105,7 @@ def test_in_a_saved_estimator(tmp_path: Path) -> None:
 def test_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(monkeypatch, capsys, "trnasform")
     assert "There is no command 'trnasform'; did you mean 'transform'?" in said
-    said = refused(monkeypatch, capsys, "pki", "craete")
+    said = refused(monkeypatch, capsys, "key", "craete")
     assert "craete" in said
 
 

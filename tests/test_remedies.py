@@ -126,8 +126,8 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: NMF(20).fit(ALL), "ask for fewer topics", lambda: NMF(4).fit(ALL),
     ),
     "few words of a policy": (
-        lambda: NMF(2, min_clients=2).fit_clients({"a": TREES, "b": BOATS}),
-        "lower min_clients", lambda: NMF(2).fit_clients({"a": TREES, "b": BOATS}),
+        lambda: NMF(2, min_clients_per_word=2).fit_clients({"a": TREES, "b": BOATS}),
+        "lower min_clients_per_word", lambda: NMF(2).fit_clients({"a": TREES, "b": BOATS}),
     ),
     "words in most documents": (
         lambda: NMF(2).fit(TREES), "raise max_document_share",
@@ -156,15 +156,15 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: train(study(), CLIENTS, policies=policies(methods=["lda", "nmf"])),
     ),
     "fewest clients": (
-        lambda: study(federation={"min_clients": 3}, clients={"a": {}, "b": {}}),
-        "min_clients = 3 is more than the clients: 2",
-        lambda: study(federation={"min_clients": 2}, clients={"a": {}, "b": {}}),
+        lambda: study(federation={"quorum": 3}, clients={"a": {}, "b": {}}),
+        "quorum = 3 is more than the clients: 2",
+        lambda: study(federation={"quorum": 2}, clients={"a": {}, "b": {}}),
     ),
-    "masks": (
-        lambda: study(aggregation="secure", clients={"a": {}, "b": {}}), "leave it out",
-        lambda: study(clients={"a": {}, "b": {}}),
+    "secure aggregation": (
+        lambda: study(aggregation="secure", method={"name": "flda"}), "leave it out",
+        lambda: study(method={"name": "flda"}),
     ),
-    "masks and a robust rule": (
+    "secure aggregation and outliers": (
         lambda: study(aggregation="secure", federation={"outliers": "median"}), "or change that",
         lambda: study(aggregation="secure", federation={"outliers": "none"}),
     ),

@@ -113,7 +113,9 @@ def read_few(n_clusters: int, policy: Policy, more: int, skewed: bool) -> str:
         corpora |= {name: corpora[name].take(np.arange(N // 20)) for name in list(corpora)[1:]}
     embedding = {"dimension": DIMENSION}
     method = {"name": "kmeans", "embedding": embedding, "n_components": n_clusters}
-    study = Study.make(method=method | {"coherence": "nothing"}, aggregation="secure").with_clients(corpora)
+    study = Study.make(method=method | {"coherence": "nothing"}, aggregation="secure").with_clients(
+        corpora
+    )
     taps = {
         name: Liar(door_of(study, name, corpus, policy, masked=True))
         for name, corpus in corpora.items()

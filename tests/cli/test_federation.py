@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from fedtopics.engines.handshake import Proposal
+from fedtopics.secure.said import ADDED
 
 from fedtopics import __version__, cli
 from fedtopics.cli import display
-from fedtopics.engines.handshake import Proposal
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import versions
-from fedtopics.secure.said import ADDED
 from tests.helpers.command_line import Typed
 from tests.helpers.grpc_federation import HOST, Background, authority, of_server, until
 from tests.helpers.sockets import offering

@@ -13,6 +13,7 @@ from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.methods.core.interfaces import Moment
+from fedtopics.protocol.roster import Key, fingerprint
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS
 from tests.helpers.doors import Echo, door
@@ -229,11 +230,15 @@ def test_policy_from_a_file(tmp_path: Path) -> None:
     assert (policy.min_clients_in_sum, policy.token_patterns) == (2, ())
 
 
-def test_where_replies_are_seen_few_documents_are_256() -> None:
-    assert Policy().min_documents == 10
-    assert Policy(max_rounds=5).where_seen() == Policy(max_rounds=5, min_documents=256)
-    for said in (10, 300):
-        assert Policy(min_documents=said).where_seen() == Policy(min_documents=said)
+def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
+    assert (Policy().min_documents, Policy().min_clients_in_sum) == (10, 2)
+    plain, secure = (Policy(max_rounds=5).in_study(is_secure) for is_secure in (False, True))
+    assert plain == Policy(max_rounds=5, min_documents=256)
+    assert secure == Policy(max_rounds=5, min_clients_in_sum=3)
+    for given in (10, 300):
+        assert Policy(min_documents=given).in_study(False) == Policy(min_documents=given)
+    for given in (1, 2, 9):
+        assert Policy(min_clients_in_sum=given).in_study(True) == Policy(min_clients_in_sum=given)
     few = "of 10, each can be read from one gradient (10 of 10 exactly, 49 of 52"
     assert few in Policy(min_documents=255).described(seen=True)
     assert few not in Policy(min_documents=256).described(seen=True)
@@ -300,16 +305,41 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
 
 
 @pytest.mark.parametrize(
-    ("secure", "signed", "message"),
-    [(False, True, "does not have them; set aggregation = "secure""), (True, False, "do not sign; give")],
+    ("policy", "demand"),
+    [
+        (Policy(aggregation="secure"), 'aggregation = "secure"'),
+        (Policy(min_documents_in_sum=1000), "min_documents_in_sum"),
+    ],
 )
-def test_required_masks(secure: bool, signed: bool, message: str) -> None:
-    """Without signatures who adds can be all the others."""
-    policy = Policy(aggregation="secure")
-    policy.check_masks("north", aggregation="secure", signed=True)
-    Policy().check_masks("north", aggregation="plain", signed=False)
-    with pytest.raises(PolicyError, match=message):
-        policy.check_masks("north", secure, signed)
-    policy = Policy(min_documents_in_sum=1000)
-    with pytest.raises(PolicyError, match=f"{message}.*leave min_documents_in_sum out"):
-        policy.check_masks("north", secure, signed)
+def test_required_secure_aggregation(policy: Policy, demand: str) -> None:
+    policy.check_aggregation("north", True)
+    Policy().check_aggregation("north", False)
+    with pytest.raises(PolicyError, match=rf"'north' requires secure .*leave {demand} out of"):
+        policy.check_aggregation("north", False)
+
+
+def test_a_policy_pins_certificates(tmp_path: Path) -> None:
+    keys = {
+        name: Key.create(tmp_path / "keys" / name, name) for name in ("north", "south", "server")
+    }
+    digests = {name: fingerprint(key.certificate) for name, key in keys.items()}
+    path, study = tmp_path / "policy.toml", "ab" * 32
+    path.write_text('known_members = "keys"')
+    Policy.read(path).check_roster("north", digests, study)
+    path.write_text(f'known_members = ["{keys["north"].shown}", "keys/south.pem"]')
+    policy = Policy.read(path)
+    policy.check_roster("north", {name: digests[name] for name in ("north", "south")}, study)
+    unknown = (
+        r"certificates of the server; nothing has left\. .* --accept-roster abab.*abab, or add"
+    )
+    unnamed = {"": digests["server"], "north": digests["north"]}
+    with pytest.raises(PolicyError, match=unknown):
+        policy.check_roster("north", unnamed, study)
+    spoken = " ".join([study[:4].upper()] * 16)
+    policy.check_roster("north", unnamed, study, spoken)
+    for one in (policy, Policy()):
+        with pytest.raises(PolicyError, match="--accept-roster names the study cd"):
+            one.check_roster("north", unnamed, study, "cd" * 32)
+    path.write_text('known_members = "nowhere"')
+    with pytest.raises(PolicyError, match=r"in .*nowhere, which .* names, cannot be read"):
+        Policy.read(path).check_roster("north", digests, study)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fedtopics.federation.local import LocalClients
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation import exposure
 from fedtopics.federation.exposure import expose
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study

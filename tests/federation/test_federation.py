@@ -206,9 +206,7 @@ def test_a_killed_member_resumes_and_all_have_the_model_of_a_quiet_run(
 ) -> None:
     plan = planned(kind, max_rounds=8).model_copy(update={"checkpoint_every": 3})
     if kind == "plain":
-        plan = plan.model_copy(
-            update={"federation": PATIENT.model_copy(update={"quorum": 3})}
-        )
+        plan = plan.model_copy(update={"federation": PATIENT.model_copy(update={"quorum": 3})})
     scene = Scene(plan, tmp_path)
     server = scene.serve()
     for name in SIZES:

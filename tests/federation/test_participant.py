@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedtopics.errors import FederationError, IdentityError, PolicyError, RunError, StudyError
-from fedtopics.federation.client import GrpcParticipation
+from fedtopics.errors import PolicyError, RunError, StudyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import proposal
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study, example_study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
-from fedtopics.pki import Identity
 from fedtopics.text.corpus import Corpus
-from tests.helpers.bounded import planned as with_noise
-from tests.helpers.bounded import themed
 from tests.helpers.federation import study, subjects
-from tests.helpers.grpc_federation import authority
+from tests.helpers.keys import key_of
 
 SIZES = {"north": 12, "south": 12}
 
@@ -34,9 +28,10 @@ def planned(**changes: Any) -> Study:
 
 
 def joined(plan: Study, out: Path | None = None) -> Path:
-    part = Participation("north", subjects(SIZES)["north"], OPEN_POLICY, out)
+    part = Participation(key_of("north"), subjects(SIZES)["north"], OPEN_POLICY, out)
     try:
-        part.consider(part.look(proposal(plan, None), signed=False), b"run")
+        part.look(plan)
+        part.consider(plan)
     finally:
         part.close()
     return part.out
@@ -71,18 +66,18 @@ def test_a_client_whose_ledger_was_changed_does_not_go_on(tmp_path: Path, spoilt
     assert any(check.holds is False for check in verify(tmp_path))
 
 
-def looked(plan: Study, policy: Policy, signed: bool = True) -> dict[str, Any]:
-    """What a client with 12 documents is shown of an offer."""
+def looked(plan: Study, policy: Policy) -> dict[str, Any]:
+    """What a client with 12 documents is shown of a study."""
     events: list[dict[str, Any]] = []
-    part = Participation("north", subjects(SIZES)["north"], policy, None, events.append)
-    part.look(proposal(plan, None), signed)
+    part = Participation(key_of("north"), subjects(SIZES)["north"], policy, None, events.append)
+    part.look(plan)
     return events[0]
 
 
-def test_the_offer_of_a_masked_study() -> None:
-    plan = planned(secure=None, federation=FederationSettings()).with_clients("abc")
+def test_what_is_shown_of_a_secure_study() -> None:
+    plan = planned(aggregation=None, federation=FederationSettings()).with_clients("abc")
     shown = looked(plan, Policy())
-    assert shown["seen"].startswith("Replies are masked: who adds sees")
+    assert shown["seen"].startswith("Aggregation is secure: the server sees no document, word")
     assert shown["policy"].startswith("By this client's policy a reply sums over at least 10 doc")
 
 
@@ -94,29 +89,15 @@ def test_the_offer_of_a_masked_study() -> None:
         (Study.make(method={"name": "flda"}).with_clients("abc"), "what leaves a client in flda"),
     ],
 )
-def test_the_offer_of_a_study_without_masks(plan: Study, why: str) -> None:
+def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
     with pytest.raises(PolicyError, match="over at least 256 documents, and it has 12"):
         looked(plan, Policy())
     shown = looked(plan, Policy(min_documents=10))
-    assert shown["seen"].startswith(f"Replies are not masked, as {why}")
-    assert shown["seen"].endswith(": whoever adds sees each one.")
+    assert shown["seen"].startswith(f"Aggregation is plain, as {why}")
+    assert shown["seen"].endswith(": the server sees every update of this client.")
     assert "of 10, each can be read from one gradient" in shown["policy"]
-    with pytest.raises(PolicyError, match="requires masked sums, and the study does not have them"):
+    with pytest.raises(PolicyError, match="requires secure aggregation, and the study has plain"):
         looked(plan, Policy(min_documents=10, min_documents_in_sum=1000))
-
-
-def test_who_adds_cannot_leave_out_clients_whose_noise_is_needed(tmp_path: Path) -> None:
-    """Of nine clients three may be missing; a client's own policy may ask for more."""
-    names = [f"c{i}" for i in range(8)] + ["north"]
-    plan = with_noise("lda", 3).with_clients(names)
-    part = Participation("north", themed(300), OPEN_POLICY, tmp_path / "north")
-    door, _ = part.consider(part.look(proposal(plan, None), signed=True), b"run")
-    door.check_members(names[-6:])
-    with pytest.raises(PolicyError, match=r"sums over at least 6 clients, this one is over 5"):
-        door.check_members(names[-5:])
-    part.close()
-    part.policy = OPEN_POLICY.model_copy(update={"min_clients_in_sum": 8})
-    assert part.policy_in(plan).min_clients_in_sum == 8
 
 
 @pytest.mark.parametrize(
@@ -140,11 +121,6 @@ def test_a_study_cannot_choose_another_place(
 # What is offered
 
 
-def looking(plan: Study, **change: Any) -> None:
-    part = Participation("north", subjects(SIZES)["north"], OPEN_POLICY, None)
-    part.look(replace(proposal(plan, None), **change), signed=False)
-
-
 def test_a_look_refuses_what_every_round_would() -> None:
     """Sums over too few clients or documents; empty documents are in no sum."""
     plan = planned()
@@ -152,8 +128,7 @@ def test_a_look_refuses_what_every_round_would() -> None:
     texts = Corpus.of([*["elm and oak"] * 40, *[""] * 20])
 
     def look(policy: Policy, corpus: Corpus = texts, plan: Study = plan) -> None:
-        part = Participation("north", corpus, policy, None)
-        part.look(proposal(plan, None), signed=False)
+        Participation(key_of("north"), corpus, policy, None).look(plan)
 
     look(Policy(min_clients_in_sum=least, min_documents=40))
     with pytest.raises(PolicyError, match=f"at least {least + 1} clients, and a round of the st"):
@@ -165,36 +140,6 @@ def test_a_look_refuses_what_every_round_would() -> None:
         look(Policy(min_documents=41))
     vectors = texts.with_embeddings(np.ones((60, 2)))  # which can be of what is not in the table
     look(Policy(min_documents=60), vectors)
-
-
-def test_a_client_computes_the_fingerprint_itself() -> None:
-    plan = planned()
-    with pytest.raises(FederationError, match=r"The server calls its study beef, what it sent is"):
-        looking(plan, fingerprint="beef")
-    for place in (16, 63):  # what people are shown is the same, or all but the last digit
-        digit = "1" if plan.fingerprint[place] == "0" else "0"
-        alike = plan.fingerprint[:place] + digit + plan.fingerprint[place + 1 :]
-        with pytest.raises(FederationError, match="The server calls its study"):
-            looking(plan, fingerprint=alike)
-    changed = plan.agreed | {"seed": 7}
-    with pytest.raises(FederationError, match="The server calls its study"):
-        looking(plan, study=changed)
-    for study_, message in (
-        (plan.agreed | {"surprise": 1}, "there is no key 'surprise'"),
-        ({**plan.agreed, "clients": 3}, "names no clients"),
-        ({**plan.agreed, "method": {"max_rounds": -1}}, "'method.max_rounds' is -1"),
-    ):
-        with pytest.raises(StudyError, match=message):
-            looking(plan, study=study_)
-
-
-def test_roles_cannot_be_exchanged(tmp_path: Path) -> None:
-    pki = authority(tmp_path / "pki", "north")
-    corpus = subjects(SIZES)["north"]
-    with pytest.raises(IdentityError, match="holds the identity of a server; name the folder of"):
-        GrpcParticipation("localhost:1", pki / "server", corpus, Policy(), tmp_path / "north")
-    with pytest.raises(IdentityError, match="holds the identity of a client; name the folder of"):
-        Identity.load(pki / "clients/north", "server")
 
 
 # What a study says that it is for
@@ -221,8 +166,6 @@ def about(**changes: Any) -> Study:
 def test_it_is_part_of_what_is_agreed() -> None:
     study = about()
     assert study.agreed["about"] == ABOUT
-    again = Study.of_agreed(study.agreed)
-    assert (again.about, again.fingerprint) == (study.about, study.fingerprint)
     assert [*study.about.rows()] == [
         ("purpose", "To find what letters are about"), ("operator", "City of Elms, archive"),
         ("recipients", "the council; two universities"), ("retention", "until the end of 2028"),
@@ -269,9 +212,9 @@ def test_who_has_begun_notices_another_purpose(tmp_path: Path) -> None:
     train(about(), ARCHIVES, out=tmp_path / "run")
     with pytest.raises(RunError, match=r"resume with the study\.toml in the run's folder"):
         train(about(purpose="Another"), ARCHIVES, out=tmp_path / "run", resume=True)
-    part = Participation("north", ARCHIVES["north"], OPEN_POLICY, tmp_path / "north")
-    part.consider(about(), b"run")
+    part = Participation(key_of("north"), ARCHIVES["north"], OPEN_POLICY, tmp_path / "north")
+    part.consider(about())
     part.close()
     for another in (about(purpose="Another"), about(recipients=[])):
         with pytest.raises(RunError, match="holds what this client did in another study"):
-            part.consider(another, b"run")
+            part.consider(another)

@@ -1,4 +1,4 @@
-"""Every method over gRPC: each of three participants, and the server, ends with the local bits."""
+"""Every method with a server and three members, against the same in one process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedtopics.federation.policy import OPEN_POLICY
@@ -18,7 +19,7 @@ from tests.helpers.clustered import CLUSTERED
 from tests.helpers.clusters import blobs, spread
 from tests.helpers.clusters import planned as clustered
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
-from tests.helpers.grpc_federation import Notes, authority, federated
+from tests.helpers.grpc_federation import Notes, federated
 from tests.helpers.ledgers import left
 from tests.helpers.streams import DRIFT, flda, stream
 
@@ -39,16 +40,31 @@ LDA: dict[str, dict[str, Any]] = {
 }
 
 
-def events_of(
-    plan: Study, corpora: Any, folder: Path, authority: Path | None = None, robust: Rule = "clip"
-) -> None:
-    """Hold a study over gRPC against the same in one process: models, ledgers, rounds."""
-    rules = FederationSettings(robust=robust)
-    plan = plan.model_copy(update={"federation": rules})
+def check(plan: Study, corpora: Any, folder: Path, outliers: Rule = "clip") -> None:
+    """Compare a plain study with one process to the bit, a secure one but for rounding."""
+    rules = FederationSettings(outliers=outliers)
+    plan = plan.model_copy(update={"federation": rules, "aggregation": "plain"})
+    check_plain(plan, corpora, folder)
+    if plan.method.adds_up and outliers == "clip":
+        update = {"federation": FederationSettings(), "aggregation": "secure"}
+        check_secure(plan.model_copy(update=update), corpora, folder)
+
+
+def check_secure(plan: Study, corpora: Any, folder: Path) -> None:
+    policies = dict.fromkeys(corpora, OPEN_POLICY)
+    here = train(plan, corpora, policies=policies, at_once=False)
+    there = federated(plan, corpora, folder / "secure").model
+    assert there.vocabulary.words == here.vocabulary.words
+    most = np.abs(here.beta).max()
+    np.testing.assert_allclose(there.beta, here.beta, rtol=1e-3, atol=1e-5 * most)
+    assert there.info["masked"] is True
+
+
+def check_plain(plan: Study, corpora: Any, folder: Path) -> None:
     before = Notes()
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     here = train(plan, corpora, out=folder / "local", policies=policies, on_event=before.append)
-    there = federated(plan, corpora, folder, authority)
+    there = federated(plan, corpora, folder)
     assert_same_bits(there.model, here)
     assert there.model.topics() == here.topics()
     assert there.model.info == {**here.info, "masked": False}
@@ -72,27 +88,26 @@ def events_of(
 @pytest.mark.parametrize("case", GFEDNTM)
 def test_gfedntm(case: str, tmp_path: Path) -> None:
     plan = study(max_rounds=5, **GFEDNTM[case])
-    signed = authority(tmp_path / "pki", *SIZES) if case == "sync" else None
-    events_of(plan, embedded(subjects(SIZES)), tmp_path, signed)
+    check(plan, embedded(subjects(SIZES)), tmp_path)
 
 
 @pytest.mark.parametrize("case", LDA)
 def test_lda(case: str, tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 4, "max_rounds": 4, **LDA[case]}
     plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
-    events_of(plan, subjects(SIZES), tmp_path)
+    check(plan, subjects(SIZES), tmp_path)
 
 
 @pytest.mark.parametrize("rule", ["none", "median"])
 def test_rules_of_sums(rule: Rule, tmp_path: Path) -> None:
     method = {"name": "lda", "n_components": 4, "max_rounds": 3, "learning": "batch"}
     plan = Study.make(method=method, vocabulary={"min_document_frequency": 1}, aggregation="plain")
-    events_of(plan, subjects(SIZES), tmp_path, robust=rule)
+    check(plan, subjects(SIZES), tmp_path, outliers=rule)
 
 
 def test_flda(tmp_path: Path) -> None:
     pytest.importorskip("tomotopy")
-    events_of(flda(), dict(zip(SIZES, stream(DRIFT).values(), strict=True)), tmp_path)
+    check(flda(), dict(zip(SIZES, stream(DRIFT).values(), strict=True)), tmp_path)
 
 
 @pytest.mark.parametrize("case", CLUSTERED)
@@ -102,4 +117,4 @@ def test_methods_of_embeddings(case: str, tmp_path: Path) -> None:
     plan = clustered(name, **{"n_components": 3} | method)
     if name == "fsccl":
         plan = clustered(name, **method, embedding={"model": "x", "dimension": 16})
-    events_of(plan, corpora, tmp_path)
+    check(plan, corpora, tmp_path)

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from fedtopics.errors import StudyError
-from fedtopics.federation.study import Study, check_client_name, example_study, unmasked
+from fedtopics.errors import IdentityError, InputError, PolicyError, StudyError
+from fedtopics.federation.policy import Policy
+from fedtopics.federation.study import Study, example_study, why_plain
 from fedtopics.files import digest
 from fedtopics.harmless import for_terminal
 from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.protocol.roster import Key, check_client_name
 from fedtopics.text.words import RULES
 from tests.helpers.studies import read
 
@@ -46,7 +48,7 @@ from tests.helpers.studies import read
         ("[method]\ncoherence = 'sentences'", "'windows', 'documents' or 'nothing'"),
         ("[method.embedding]\nmodel = ''", "'method.embedding.model' is ''"),
         ("clients = 3", "'clients' is 3"),
-        ("[clients]\na = 'a.csv'", r"each client is a table \[clients\.NAME\]"),
+        ("[clients]\na = 'a.csv'", r"each of the clients is a table \[clients\.NAME\]"),
         ("seed = ", "Invalid value"),
         (
             "privacy = {epsilon = 1}\n[method]\nname = 'lda'\n[method.over_time]\n"
@@ -158,7 +160,7 @@ def test_how_often_which_function_is_called() -> None:
     assert "forward" not in schedule(network="neurallda", norm="server")
 
 
-MASKED: list[tuple[dict[str, Any], str, str]] = [  # settings, clients, why not
+AGGREGATION: list[tuple[dict[str, Any], str, str]] = [  # settings, clients, why it is plain
     ({}, "abc", ""),
     ({"federation": {"outliers": "none"}}, "abc", ""),
     ({"method": {"clients_per_round": 3}}, "abcd", ""),
@@ -166,36 +168,133 @@ MASKED: list[tuple[dict[str, Any], str, str]] = [  # settings, clients, why not
     ({}, "", "a round has fewer than 3 clients"),
     ({"method": {"clients_per_round": 2}}, "abcd", "a round has fewer than 3 clients"),
     ({"method": {"name": "flda"}}, "abc", "what leaves a client in flda is merged one by one"),
-    ({"federation": {"outliers": "median"}}, "abc", 'federation.outliers = "median" looks at replies'),
-    ({"federation": {"outliers": "clip"}}, "abc", 'federation.outliers = "clip" looks at replies'),
+    ({"federation": {"outliers": "median"}}, "abc", 'federation.outliers = "median" looks at'),
+    ({"federation": {"outliers": "clip"}}, "abc", 'federation.outliers = "clip" looks at updates'),
     ({"aggregation": "plain"}, "abc", "the study says so"),
 ]
 
 
-@pytest.mark.parametrize(("given", "clients", "why"), MASKED)
-def test_masks_are_the_default(given: dict[str, Any], clients: str, why: str) -> None:
-    study = Study.make(**given, clients={name: {} for name in clients})
+def of_clients(names: str, **given: Any) -> Study:
+    return Study.make(**given, clients={name: {} for name in names})
+
+
+@pytest.mark.parametrize(("given", "clients", "why"), AGGREGATION)
+def test_aggregation_is_secure_wherever_it_can_be(
+    given: dict[str, Any], clients: str, why: str
+) -> None:
+    study = of_clients(clients, **given)
     assert study.is_secure == (not why)
-    assert unmasked(study).startswith(why)
-    assert study.agreed.get("secure", False) == study.is_secure
-    assert Study.of_agreed(study.agreed).masked == study.is_secure
-    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint
+    assert why_plain(study).startswith(why)
+    assert study.agreed.get("aggregation") == (None if why else "secure")
     plain = study.model_copy(update={"aggregation": "plain"})
-    assert (plain.fingerprint == study.fingerprint) == bool(why), "as it was before there were any"
-    assert study.min_clients >= 3 or not study.is_secure
-    if why and "secure" not in given and clients:
-        with pytest.raises(StudyError, match=f"aggregation = "secure" cannot be: {why}"):
-            Study.make(**given, aggregation="secure", clients={name: {} for name in clients})
+    assert (plain.fingerprint == study.fingerprint) == bool(why)
+    if why and "aggregation" not in given and "fewer" not in why:
+        with pytest.raises(StudyError, match=f'aggregation = "secure" is not possible: {why}'):
+            of_clients(clients, aggregation="secure", **given)
 
 
-def test_participants_with_other_rules_of_words_do_not_train_together() -> None:
-    ours = Study.make(clients={"a": {}})
-    theirs = ours.agreed | {"text": ours.agreed["text"] | {"version": RULES + 1}}
+def test_fewer_than_three_clients_aggregate_securely_if_the_study_says_so() -> None:
+    """Their policies decide: each of two can compute the other's update."""
+    assert of_clients("ab", aggregation="secure").is_secure
+    for policy in (Policy(), Policy(min_clients_in_sum=3)):
+        with pytest.raises(PolicyError, match=r"over at least 3 clients, and a round .* has 2"):
+            policy.in_study(True).check_study("a", "lda", 6, 30, clients=2)
+    Policy(min_clients_in_sum=2).in_study(True).check_study("a", "lda", 6, 30, clients=2)
+    Policy().in_study(False).check_study("a", "lda", 6, 300, clients=2)
+    bound = {"method": {"name": "nmf"}, "privacy": {"epsilon": 3}}
+    with pytest.raises(StudyError, match="a round has fewer than 3 clients"):
+        of_clients("ab", aggregation="secure", **bound)
+
+
+def test_members_with_other_rules_of_words_do_not_train_together() -> None:
     with pytest.raises(StudyError, match=f"text.version = {RULES + 1}, and this fedtopics"):
-        Study.of_agreed(theirs)
+        Study.make(text={"version": RULES + 1})
+    ours = Study.make(clients={"a": {}})
     first = dict(ours.agreed["text"])
     del first["version"]  # of the first rules, which had no number
     assert digest(json.dumps(ours.agreed | {"text": first}, sort_keys=True)) != ours.fingerprint
+
+
+def test_another_run_of_a_study_has_another_digest() -> None:
+    digests = [of_clients("abc", **given).fingerprint for given in ({}, {"run": 1}, {"run": 2})]
+    assert digests[0] == digests[1] != digests[2]
+    with pytest.raises(StudyError, match="'run' is 0"):
+        Study.make(run=0)
+
+
+# Certificates
+
+CERTIFIED = """
+[server]
+address = "topics.example.org:7557"
+certificate = "server.pem"
+[clients.north]
+certificate = "north.pem"
+[clients.south]
+certificate = "south.pem"
+"""
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> dict[str, Key]:
+    return {n: Key.create(tmp_path / n, n) for n in ("north", "south", "server")}
+
+
+def test_certificates_are_part_of_the_digest(tmp_path: Path, keys: dict[str, Key]) -> None:
+    study = read(tmp_path, CERTIFIED)
+    assert study.roster is not None
+    assert study.roster.names == ["north", "south"]
+    assert study.roster.server == keys["server"].certificate
+    assert study.fingerprint != Study().with_clients(["north", "south"]).fingerprint
+    assert read(tmp_path, study.to_toml()) == study
+
+    spaced = keys["north"].certificate.replace(b"\n", b"\r\n") + b"\r\n"
+    (tmp_path / "north.pem").write_bytes(spaced)
+    elsewhere = CERTIFIED.replace("topics.example.org", "10.0.0.7")
+    assert read(tmp_path, elsewhere).fingerprint == study.fingerprint
+    for name in ("north", "server"):
+        (tmp_path / f"{name}.pem").unlink()
+        Key.create(tmp_path / "new" / name, name)
+        (tmp_path / "new" / f"{name}.pem").rename(tmp_path / f"{name}.pem")
+        assert read(tmp_path, CERTIFIED).fingerprint != study.fingerprint
+        (tmp_path / f"{name}.pem").write_bytes(keys[name].certificate)
+    assert read(tmp_path, CERTIFIED).fingerprint == study.fingerprint
+
+
+def test_a_member_hosts_the_server(tmp_path: Path, keys: dict[str, Key]) -> None:
+    content = CERTIFIED.replace('certificate = "server.pem"', 'host = "south"')
+    study = read(tmp_path, f'{content}[observers.desk]\ncertificate = "server.pem"\n')
+    with pytest.raises(IdentityError, match=r"certificate of 'desk' is one of 'server'\."):
+        _ = study.roster
+    hosted = read(tmp_path, content).roster
+    assert hosted is not None
+    assert hosted.server == keys["south"].certificate
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('certificate = "south.pem"', "", "names no certificate of south; each member makes one"),
+        ('certificate = "server.pem"', "", "names no certificate of its server; add it to"),
+        ('certificate = "north.pem"', 'certificate = "no.pem"', "no.pem cannot be read: No such"),
+        ("north.pem", "north/key.pem", "certificate of north is a private key, which goes to nob"),
+        ("north.pem", "study.toml", "The certificate of north is damaged, or not a certificate"),
+        ('"server.pem"', '"server.pem"\nhost = "west"', "server.host = 'west' is not a member"),
+        ("[clients.south]", "[observers.north]", "'north' is a client and an observer; it can be"),
+        ("[clients.south]", "[observers]\nsouth = 3", r"each of the observers is a table \[observ"),
+        (
+            '[server]\naddress = "topics.example.org:7557"',
+            "[serv]",
+            "no key 'serv'; did you mean 's",
+        ),
+    ],
+)
+def test_certificates_that_a_study_lacks(
+    before: str, after: str, message: str, tmp_path: Path, keys: dict[str, Key]
+) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        _ = read(tmp_path, CERTIFIED.replace(before, after)).fingerprint
+    assert "\n" not in str(error.value)
 
 
 # Studies as TOML, written and read again
@@ -226,7 +325,7 @@ def test_participants_with_other_rules_of_words_do_not_train_together() -> None:
             "method": {"coherence": "documents"},
         },
         {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
-        {"vocabulary": {"min_clients": 2, "max_document_share": 0.125}},
+        {"vocabulary": {"min_clients_per_word": 2, "max_document_share": 0.125}},
         {
             "clients": {
                 "north.1": {"data": "/data/a b.csv", "text": "Body", "policy": "/p.toml"},

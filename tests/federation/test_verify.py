@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedtopics import pki
 from fedtopics.errors import DataError, IdentityError, RunError
 from fedtopics.federation.audit import Audit, allowed, audit, likelihood_ratios, rates
 from fedtopics.federation.ledger import SEEDED, client_of, has, head_path, summarise_ledger
 from fedtopics.federation.study import Study
 from fedtopics.federation.verify import verify
-from fedtopics.pki import Signer
 from fedtopics.privacy import Privacy
+from fedtopics.protocol.roster import Key
 from fedtopics.report.run import LedgerFacts
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import subjects
@@ -27,17 +26,16 @@ from tests.helpers.records import answered, opened, written
 
 
 @pytest.fixture(scope="module")
-def signers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Signer]:
+def signers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
     folder: Path = tmp_path_factory.mktemp("pki")
-    pki.create(folder, ["localhost"])
-    places = {name: pki.issue(folder, name) for name in ("north", "south")}
-    return {name: Signer.load(place, "client") for name, place in places.items()}
+    places = {name: Key.create(folder / name, name) for name in ("north", "south")}
+    return places
 
 
 @pytest.fixture(scope="module", params=["signed", "unsigned"])
 def original(
     request: pytest.FixtureRequest,
-    signers: dict[str, Signer],
+    signers: dict[str, Key],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The ledger of a run, by whose folder each test takes a copy."""
@@ -153,7 +151,7 @@ def test_a_ledger_of_one_client_of_a_simulation_that_is_gone(ledger: Path) -> No
 
 
 def test_who_comes_back_goes_on_in_the_chain(
-    ledger: Path, signers: dict[str, Signer], original: Path
+    ledger: Path, signers: dict[str, Key], original: Path
 ) -> None:
     signer = signers["north"]
     how = (signer.sign, signer.certificate) if original.parent.name == "signed" else ()
@@ -166,7 +164,7 @@ def test_who_comes_back_goes_on_in_the_chain(
     assert len(lines_of(ledger)) == 11
 
 
-def test_a_line_that_was_not_counted(ledger: Path, signers: dict[str, Signer]) -> None:
+def test_a_line_that_was_not_counted(ledger: Path, signers: dict[str, Key]) -> None:
     head, signer = head_path(ledger).read_bytes(), signers["north"]
     signed = b"signature" in head
     how = (signer.sign, signer.certificate) if signed else ()
@@ -183,7 +181,7 @@ def test_a_line_that_was_not_counted(ledger: Path, signers: dict[str, Signer]) -
 
 
 def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
-    signers: dict[str, Signer], tmp_path: Path
+    signers: dict[str, Key], tmp_path: Path
 ) -> None:
     certificates = {name: tmp_path / f"{name}.crt" for name in signers}
     for name, path in certificates.items():
@@ -200,11 +198,11 @@ def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
     assert faults(plain) == [], "whoever has no signature to compare with has nothing"
     for wrong in (forged, named, plain):
         assert faults(wrong, certificates["north"]) == ["signature"]
-    with pytest.raises(IdentityError, match="is no certificate of a client in PEM"):
+    with pytest.raises(IdentityError, match="is damaged, or not a certificate"):
         faults(true, true)
 
 
-def test_lines_of_another_key_after_the_own(signers: dict[str, Signer], tmp_path: Path) -> None:
+def test_lines_of_another_key_after_the_own(signers: dict[str, Key], tmp_path: Path) -> None:
     north, south = signers["north"], signers["south"]
     for number, how in enumerate([(south.sign, south.certificate), (south.sign, b""), ()]):
         ledger = written(tmp_path / str(number), north.sign, north.certificate)

@@ -77,7 +77,12 @@ def make_study(method: dict[str, Any], files: dict[str, Path], **more: Any) -> S
             n: c | {"embedding": "vector", "embedding_model": PACKAGED} for n, c in clients.items()
         }
     vocabulary = {"min_document_frequency": 1}
-    given = {"name": "tried", "checkpoint_every": 2, "vocabulary": vocabulary, "aggregation": "plain"}
+    given = {
+        "name": "tried",
+        "checkpoint_every": 2,
+        "vocabulary": vocabulary,
+        "aggregation": "plain",
+    }
     return Study.make(method=method, clients=clients, **{**given, **more})
 
 

@@ -93,7 +93,11 @@ def write_documents(folder: Path) -> None:
 
 def study_text(method: str, name: str, secure: bool = False, **federation: Any) -> str:
     """A study of those documents."""
-    patience = {"gather": PATIENCE, "wait": PATIENCE, "deadline": PATIENCE} | federation
+    patience = {
+        "join_timeout": PATIENCE,
+        "quorum_timeout": PATIENCE,
+        "round_timeout": PATIENCE,
+    } | federation
     rules = "\n".join(f"{key} = {value}" for key, value in patience.items())
     clients = "".join(f"[clients.{name}]\n" for name in NAMES)
     return (

@@ -35,9 +35,9 @@ def keys_of(folder: Path, *names: str) -> dict[str, Key]:
 def signed(plan: Study, keys: Mapping[str, Key]) -> Study:
     """Return the study of those who have keys; "server" is the server's."""
     clients = {
-        name: plan.with_clients([name]).clients[name].model_copy(
-            update={"certificate": key.certificate.decode()}
-        )
+        name: plan.with_clients([name])
+        .clients[name]
+        .model_copy(update={"certificate": key.certificate.decode()})
         for name, key in keys.items()
         if name != "server"
     }

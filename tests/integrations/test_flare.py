@@ -47,7 +47,7 @@ except ImportError:
 
 from fedtopics.engines.carried import ASKS, ENDED, bundled, unbundled
 from fedtopics.engines.messages import Declined, Offer
-from fedtopics.protocol.values import dumps
+
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,
@@ -58,6 +58,7 @@ from fedtopics.integrations.flare import (
 )
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext
 from fedtopics.integrations.flare_jobs import ALLOWED, allow
+from fedtopics.protocol.values import dumps
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
@@ -408,7 +409,9 @@ def slow_study(system: System, name: str) -> tuple[Path, Study]:
     """A masked study of many rounds on the system's documents, with a pause to die in."""
     files = {site: system.folder / "data" / f"{site}.jsonl" for site in SITES}
     method = {**NETWORK, "max_rounds": 40, "norm": "server"}
-    study = make_study(method, files, aggregation="secure", checkpoint_every=5, federation={"pause": 0.2})
+    study = make_study(
+        method, files, aggregation="secure", checkpoint_every=5, federation={"pause": 0.2}
+    )
     return written(study, system.folder / f"{name}.toml"), study
 
 

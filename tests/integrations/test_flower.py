@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from fedtopics.engines.carried import CarriedTransport
-from fedtopics.integrations.resident_process import ask, end
-from fedtopics.errors import FederationError
 from fedtopics.federation.server import lead
-from fedtopics.federation.study import Study
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.pki import Signer
+
+from fedtopics.errors import FederationError
+from fedtopics.federation.study import Study
+from fedtopics.integrations.resident_process import ask, end
+from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flower_federation import (
     METHODS,
@@ -121,10 +121,12 @@ def test_masks_have_the_bits_of_grpc(method: str, documents: Path, tmp_path: Pat
     assert_masked_as_on_grpc(model, there, with_documents(plan, documents), tmp_path / "grpc")
 
 
-@pytest.mark.parametrize("secure", [False, pytest.param(True, marks=pytest.mark.quick)])
-def test_a_killed_resident_process_goes_on(secure: bool, documents: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("aggregation", ["plain", pytest.param("secure", marks=pytest.mark.quick)])
+def test_a_killed_resident_process_goes_on(
+    aggregation: str, documents: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "study.toml"
-    text = study_text("lda", "killed", secure, min_clients=3)  # all: rounds wait for it
+    text = study_text("lda", "killed", aggregation, quorum=3)  # all: rounds wait for it
     path.write_text(text.replace("max_rounds = 2", "max_rounds = 4"))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
     events: list[dict[str, Any]] = []
@@ -149,7 +151,7 @@ def asked_once(
     """A study that nobody can take part in, and its events until all have declined."""
     events: list[dict[str, Any]] = []
     path = tmp_path / "study.toml"
-    path.write_text(study_text("gfedntm", "s", gather=0, wait=wait))
+    path.write_text(study_text("gfedntm", "s", join_timeout=0, quorum_timeout=wait))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
 
     def follow(event: dict[str, Any]) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedtopics.federation.server import proposal
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.server import proposal
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Discriminant
@@ -37,8 +37,8 @@ from tests.helpers.bounded import (
 from tests.helpers.clusters import accuracy, overheard, spread
 from tests.helpers.encoders import unit
 from tests.helpers.federation import train_until_killed
-from tests.helpers.fixed_point import EncodedSums
-from tests.helpers.grpc_federation import authority, federated
+from tests.helpers.grpc_federation import federated
+from tests.helpers.keys import key_of
 
 PUBLIC_FIELDS = {"clients", "vectors"}  # of words, not of documents
 
@@ -253,21 +253,6 @@ def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 # Between machines
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_sums_under_masks_come_to_the_same_topics(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch)
-    corpora = {client: themed(4000, seed) for seed, client in enumerate("abc")}
-    plain = trained(planned(name, 8), corpora)
-    seen = EncodedSums(monkeypatch)
-    model = trained(planned(name, 8), corpora)
-    said = planned(name, 8).registration.exchanges(planned(name, 8).method)
-    assert seen.encoded == {each.function for each in said}
-    assert not seen.plain
-    assert model.topics() == plain.topics()
-
-
 def test_a_client_goes_by_its_policy_and_its_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,25 +261,20 @@ def test_a_client_goes_by_its_policy_and_its_account(
     plan = planned("nmf", 3).with_clients(["east", "north", "west"])
     (tmp_path / "policy.toml").write_text("max_epsilon = 4\n")
     policy = Policy.read(tmp_path / "policy.toml")
-    part = Participation("north", themed(100), policy, tmp_path / "out")
-    part.consider(part.look(proposal(plan, None), signed=True), b"run")
+    part = Participation(key_of("north"), themed(100), policy, tmp_path / "out")
+    part.look(plan)
+    part.consider(plan)
     part.close()
     assert Account(tmp_path / "policy.account.jsonl").epsilon == 3
     again = planned("lda", 3).with_clients(["east", "north", "west"])
     with pytest.raises(PolicyError, match=r"1 before had 3, and with this one it would be 4\.42"):
-        Participation("north", themed(100), policy, tmp_path / "more").look(
-            proposal(again, None), signed=True
-        )
+        Participation(key_of("north"), themed(100), policy, tmp_path / "more").look(again)
     of_sums = Policy(min_documents_in_sum=200)
     with pytest.raises(PolicyError, match="Leave min_documents_in_sum out"):
-        Participation("north", themed(100), of_sums, tmp_path / "sums").look(
-            proposal(plan, None), signed=True
-        )
+        Participation(key_of("north"), themed(100), of_sums, tmp_path / "sums").look(plan)
     alone = Policy(methods=("lda",))
     with pytest.raises(PolicyError, match="nmf"):
-        Participation("north", themed(100), alone, tmp_path / "other").look(
-            proposal(plan, None), signed=True
-        )
+        Participation(key_of("north"), themed(100), alone, tmp_path / "other").look(plan)
 
 
 def test_a_study_between_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,11 +284,10 @@ def test_a_study_between_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     policies = {}
     for name in corpora:
         path = tmp_path / f"{name}.toml"
-        path.write_text('max_epsilon = 9\nsecure = "required"\n')
+        path.write_text('max_epsilon = 9\naggregation = "secure"\n')
         policies[name] = Policy.read(path)
-    pki = authority(tmp_path / "pki", *corpora)
     plan = planned("nmf", 8)
-    model = federated(plan, corpora, tmp_path, pki, policies=policies, seeded=False).model
+    model = federated(plan, corpora, tmp_path, policies=policies, seeded=False).model
     assert accuracy(model, corpora) > 0.9
     assert model.info["masked"] and model.info["clear"] == []
     assert model.info["privacy"] == plan.privacy.told | {"seeded": False}

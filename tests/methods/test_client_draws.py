@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.federation.local import LocalClients
 from fedtopics.errors import RunError, StudyError
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
@@ -122,10 +122,10 @@ def test_sums_run_on_where_few_are_drawn() -> None:
 
 def test_a_quorum_of_those_who_are_drawn() -> None:
     plan = Study.make(method={"clients_per_round": 3}).with_clients(NAMES)
-    assert (plan.min_clients, plan.model_copy(update={"aggregation": "plain"}).min_clients) == (3, 2)
-    assert Study.make().with_clients(NAMES).min_clients == 4
-    with pytest.raises(StudyError, match=r"min_clients = 4 is more than method.clients_per_round"):
-        Study.make(method={"clients_per_round": 3}, federation={"min_clients": 4})
+    assert plan.quorum == 2
+    assert Study.make().with_clients(NAMES).quorum == 4
+    with pytest.raises(StudyError, match=r"quorum = 4 is more than method.clients_per_round"):
+        Study.make(method={"clients_per_round": 3}, federation={"quorum": 4})
 
 
 @pytest.mark.parametrize("case", METHODS)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedtopics.federation.local import LocalClients
 from fedtopics.errors import DataError, PolicyError, RunError, StudyError
 from fedtopics.federation.ledger import summarise_ledger
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train

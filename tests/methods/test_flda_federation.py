@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,30 +11,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.federation.client import GrpcParticipation
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server import serve
+from fedtopics.federation.serve import lead
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.link import Service
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
+from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.grpc_federation import (
-    HOST,
     PATIENCE,
     Notes,
     Partner,
     federated,
-)  # fmt: skip
+    keys_of,
+    part_of,
+    signed,
+)
 from tests.helpers.streams import DRIFT, SIZE, STEADY, flda, stream
 
 pytest.importorskip("tomotopy")
 
-PATIENT = FederationSettings(min_clients=2, deadline=PATIENCE, gather=PATIENCE, wait=PATIENCE)
+PATIENT = FederationSettings(
+    quorum=2, round_timeout=PATIENCE, join_timeout=PATIENCE, quorum_timeout=PATIENCE
+)
 NAMES = ("east", "north", "south")
 
 
@@ -82,24 +89,26 @@ def test_clients_follow_files_that_grow(tmp_path: Path) -> None:
             with path.open("a") as file:
                 file.writelines(whole[name][(round_ - 1) * SIZE : round_ * SIZE])
 
+    keys = keys_of(tmp_path / "keys", *NAMES, "server")
+    plan = signed(plan, keys)
+
     def happen(event: dict[str, Any]) -> None:
         events.append(event)
-        if event["event"] == "listening":
-            for name, path in files.items():
-                path.write_text("text\n")
-                notes = Notes()
-                follow = Follow(path, Columns(), lambda reason: None)
-                part = GrpcParticipation(
-                    event["address"], None, follow(), Policy(min_documents=10), tmp_path / name,
-                    name,
-                    notes.append, growing=follow, insecure_seed=True,
-                )  # fmt: skip
-                partners[name] = Partner(part, notes)
-            grow(1)
         if event["event"] == "round":
             grow(event["round"] + 1)
 
-    model = serve(plan, None, f"{HOST}:0", tmp_path / "server", on_event=happen)
+    @contextmanager
+    def listen(service: Service, notify: Any) -> Iterator[None]:
+        for name, path in files.items():
+            path.write_text("text\n")
+            follow = Follow(path, Columns(), lambda reason: None)
+            policy = Policy(min_documents=10)
+            part, notes = part_of(keys[name], follow(), tmp_path / name, policy, growing=follow)
+            partners[name] = Partner(part, plan, LoopbackLink(service, name), notes)
+        grow(1)
+        yield
+
+    model = lead(plan, tmp_path / "server", listen, happen)
     for each in partners.values():
         each.result()
         assert each.events.of("model")[0]["documents"] == 3 * SIZE

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.federation.local import LocalClients
-from fedtopics.protocol.values import pack
 from fedtopics.errors import DataError, FederationError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
@@ -23,6 +22,7 @@ from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm.method import Exchange
 from fedtopics.methods.lda.client import Minibatches
 from fedtopics.methods.registry import find_method
+from fedtopics.protocol.values import pack
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import DIMENSION, embedded, study, subjects, tokens_of
 

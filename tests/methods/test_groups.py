@@ -43,7 +43,7 @@ def study(secure: bool, name: str, **method: Any) -> Study:
         plan = Study.make(method=small, vocabulary={"min_document_frequency": 1})
     else:
         plan = planned(name, **method)
-    return plan.model_copy(update={"secure": secure})
+    return plan.model_copy(update={"aggregation": "secure" if secure else "plain"})
 
 
 def model_of(secure: bool, method: dict[str, Any], n: int, policy: Policy = POLICY) -> TopicModel:

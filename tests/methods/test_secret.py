@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import fedtopics
-from fedtopics.federation.local import LocalClients
 from fedtopics.errors import RunError
 from fedtopics.federation import simulation
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train

@@ -14,7 +14,7 @@ from fedtopics.methods.bounded.method import noisy
 from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import MOST_CLIENTS, Noise, Privacy
 from fedtopics.privacy.noise import LARGEST, _drawn, normal
-from fedtopics.secure.fixed import FINE, Layout
+from fedtopics.protocol.layout import Layout
 
 SIZE = 200_000
 
@@ -51,9 +51,10 @@ def test_masks_round_nothing_more_in_sums_of_many(clients: int, sigma: float) ->
     """What was rounded once more would change by more with a document than is counted on."""
     added = noise_of("north", clients).added(np.linspace(-9, 9, 1001), sigma, "words")
     template = {"words": noisy(Privacy(epsilon=3), (1001,))}
-    layout = Layout.of(template, [f"{n}" for n in range(clients)], FINE)
-    whole, _ = layout._parts["words"].whole(added)
-    assert (whole * 2.0 ** -layout._parts["words"].fraction == added).all()
+    layout = Layout.of(template, [f"{n}" for n in range(clients)])
+    vector, factor = layout.encode({"words": added})
+    assert factor == 1.0
+    np.testing.assert_array_equal(layout.decode(vector)["words"], added)
 
 
 def test_the_same_is_said_the_same_way_and_nothing_else_is_said_with_its_noise() -> None:
@@ -102,7 +103,7 @@ def test_what_masks_write_numbers_in_does_not_depend_on_them() -> None:
     sums = np.array([1e12, LARGEST, -1e12, 0.0])
     added = noise.added(sums, 2.0, "sums")
     np.testing.assert_allclose(added, np.clip(sums, -LARGEST, LARGEST), atol=20)
-    layout = Layout.of({"sums": noisy(bound, (4,))}, ["east", "north", "west"], FINE)
-    residues, factor = layout.encode({"sums": added})
+    layout = Layout.of({"sums": noisy(bound, (4,))}, ["east", "north", "west"])
+    vector, factor = layout.encode({"sums": added})
     assert factor == 1.0
-    np.testing.assert_array_equal(layout.decode(residues, 1)["sums"], added)
+    np.testing.assert_array_equal(layout.decode(vector)["sums"], added)

@@ -11,31 +11,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.engines import adder
 from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.server import proposal, serve
-from fedtopics.federation.study_tables import FederationSettings
+from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import SharedPayload
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.bounded import PUBLIC, install, planned, themed
-from tests.helpers.clusters import accuracy
-from tests.helpers.grpc_federation import HOST, Notes, Partner, comes_back, partner, until
+from tests.helpers.bounded import PUBLIC, planned, themed
+from tests.helpers.keys import key_of
 
 PLAN = planned("lda", 3).with_clients(["east", "north", "west"])
 
 
 @contextmanager
-def started(folder: Path, documents: int, run: bytes = b"run") -> Iterator[Any]:
-    """Start a client's process; give the door of its documents, in front of masks."""
+def started(folder: Path, documents: int, plan: Study = PLAN) -> Iterator[Any]:
+    """Start a client's process; give the door of its documents."""
     (folder / "policy.toml").write_text("max_epsilon = 4\n")
     policy = Policy.read(folder / "policy.toml")
-    part = Participation("north", themed(documents), policy, folder / "out")
+    part = Participation(key_of("north"), themed(documents), policy, folder / "out")
     try:
-        door: Any = part.consider(part.look(proposal(PLAN, None), signed=True), run)[0]
-        yield door._door
+        part.look(plan)
+        yield part.consider(plan)[0]
     finally:
         part.close()
 
@@ -90,41 +87,3 @@ def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(PolicyError, match="1 before had 3"), started(tmp_path, 100):
         pass
-
-
-def test_a_client_that_comes_back_is_asked_in_the_same_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between machines, under masks: what it refuses is nobody's who does as agreed."""
-    install(monkeypatch)
-    monkeypatch.setattr(adder, "GRACE", 0.0)
-    corpora = {name: themed(4000, seed) for seed, name in enumerate("abcd")}
-    federation = FederationSettings(min_clients=3, deadline=60, gather=60, wait=60)
-    plan = planned("nmf", 8).with_clients(corpora)
-    plan = plan.model_copy(update={"federation": federation})
-    partners: dict[str, Partner] = {}
-    events, nodes, address = Notes(), list[Any](), list[str]()
-
-    def begin(name: str) -> None:
-        out = tmp_path / name
-        partners[name] = partner(address[0], name, corpora[name], out, insecure_seed=False)
-
-    def follow(event: dict[str, Any]) -> None:
-        events.append(event)
-        if event["event"] == "listening":
-            address.append(event["address"])
-            for name in corpora:
-                begin(name)
-        if event["event"] == "round" and event["round"] == 3:
-            partners["d"].kill()
-            until(lambda: not nodes[0].members["d"].link)
-            begin("d")
-            comes_back(nodes[0], "d")
-
-    model = serve(
-        plan, None, f"{HOST}:0", tmp_path / "server", on_event=follow, on_listen=nodes.append
-    )
-    for each in partners.values():
-        each.result()
-    assert all((e["missing"], e["attempts"]) == ({}, 1) for e in events.of("round"))
-    assert accuracy(model, corpora) > 0.9

@@ -33,7 +33,7 @@ from fedtopics.report.dpia_records import CONTROL, TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
 from fedtopics.text.corpus import Corpus
 from tests.helpers.bounded import PUBLIC, planned, themed
-from tests.helpers.grpc_federation import Outcome, authority, federated
+from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left
 
 ROOT = Path(__file__).parents[2]
@@ -71,9 +71,8 @@ def corpora() -> dict[str, Corpus]:
 def federation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """A server and three clients with certificates; their folders."""
     folder = tmp_path_factory.mktemp("federation")
-    certificates = authority(folder / "pki", *corpora())
     plan = study(vocabulary={"max_document_share": 1.0})
-    return folder, federated(plan, corpora(), folder, certificates)
+    return folder, federated(plan, corpora(), folder)
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +121,18 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
         assert replies == f"{len(own)}"
         assert fewest == f"{min([x['documents'] for x in own if x['documents']], default='-')}"
         masked = [line for line in own if line.get("masked")]
-        assert (how == "in masked sums") == (masked == own != [])
-        if masked:
-            assert (left, came) == ("in secure.add", "in secure.add")
-        else:
-            assert left == f"{sum(line['bytes'] for line in own):,}"
-            assert came == f"{sum(line['bytes'] for line in totals):,}"
+        assert (how == "in secure sums") == (masked == own)
+        assert left == f"{sum(line['bytes'] for line in own):,}"
+        assert came == f"{sum(line['bytes'] for line in totals):,}"
         first, last = (int(n.replace(",", "")) for n in span.split(" to "))
         of = [i for i, line in enumerate(number, 1) if line.get("function") == function]
         assert (first, last) == (of[0], of[-1])
-    wire = [line["bytes"] for line in lines if not line.get("masked")]
+    wire = [line["bytes"] for line in lines]
     everything, texts = sum(wire), number[0]["text_bytes"]
-    assert "In the clear left north: secure.chosen, counted, shares; all else" in said(form, "1.2")
+    assert (
+        "Members saw of north: vocabulary: words, counted, shares; all else left in secure sums"
+        in said(form, "1.2")
+    )
     assert texts == sum(len(t.encode()) for batch in corpora()["north"].texts() for t in batch)
     assert f"{everything:,} bytes left north, {everything / texts:,.0f} times" in said(form, "1.2")
     assert f"north has 60 documents, with {texts:,} bytes." in said(form, "1.1.a")
@@ -152,7 +151,7 @@ def test_purpose_and_parties(north: Path) -> None:
     form = assess(north)
     assert ABOUT["purpose"] in said(form, "1.1.b")
     assert "Operator: City of Elms" in said(form, "0.2")
-    assert "which sees masked replies, whose masks it can undo: they followed" in said(form, "0.2")
+    assert "which sees no document, word, number or total" in said(form, "0.2")
     assert "north, south, west" in said(form, "0.1")
     assert "the council" in said(form, "2.2.a")
     assert "until 2028" in said(form, "2.2.a")
@@ -161,16 +160,17 @@ def test_purpose_and_parties(north: Path) -> None:
 def test_masks(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     clients: dict[str, Any] = {name: {} for name in "abc"}
-    for secure in (False, True):
+    for kind in ("plain", "secure"):
+        secure = kind == "secure"
         method = {"name": "lda", "n_components": 2}
-        path.write_text(Study.make(method=method, clients=clients, secure=secure).to_toml())
+        path.write_text(Study.make(method=method, clients=clients, aggregation=kind).to_toml())
         form = assess(path)
-        sees = "sums over at least three clients" if secure else "the reply of each"
+        sees = "no document, word, number or total" if secure else "the update of each"
         assert sees in said(form, "0.2")
         (impacts,) = [part for part in parts(form, "3.1") if isinstance(part, Table)]
         assert len(impacts.rows) == (1 if secure else 2)
         offered = str(parts(form, "4.2.a")[0])
-        assert ("no aggregation = "plain"" in offered) != secure
+        assert ('aggregation = "secure"' in offered) != secure
 
 
 @pytest.mark.parametrize("method", METHODS.names)
@@ -252,10 +252,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = OPEN_POLICY.model_copy(
         update={"max_epsilon": 8.0, "account": folder / "north.account.jsonl"}
     )
-    certificates = authority(folder / "pki", *NAMES)
-    federated(
-        plan(), private_corpora(), folder, certificates, policies={"north": own}, seeded=False
-    )
+    policies = {"north": own}
+    federated(plan(), private_corpora(), folder, policies=policies, seeded=False)
     return folder
 
 

@@ -273,12 +273,12 @@ def test_agree_does_not_depend_on_the_order_of_the_replies() -> None:
     assert len({vocabulary.fingerprint for vocabulary in agreed}) == 1
 
 
-def test_min_clients() -> None:
+def test_min_clients_per_word() -> None:
     replies = {
         "a": reply({"oak": (1, 1), "elm": (1, 1), "box": (1, 9)}),
         "b": reply({"oak": (1, 1), "elm": (1, 5)}),
     }
-    agreed = agreed_on(replies, OPEN.model_copy(update={"min_clients": 2}))
+    agreed = agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
     assert agreed.words == ("elm", "oak")
 
 
@@ -308,7 +308,7 @@ def test_fewer_than_two_words_are_no_vocabulary() -> None:
                 "a": reply({"oak": (1, 1), "elm": (1, 1)}),
                 "b": reply({"oak": (1, 1), "fir": (1, 1)}),
             },
-            OPEN.model_copy(update={"min_clients": 2}),
+            OPEN.model_copy(update={"min_clients_per_word": 2}),
         )
 
 

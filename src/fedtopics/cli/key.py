@@ -1,4 +1,4 @@
-"""Commands for a member's key: create, show."""
+"""Commands for members' keys: which file stays, which one goes to the others."""
 
 from __future__ import annotations
 
@@ -6,39 +6,75 @@ from pathlib import Path
 
 import click
 
-from fedtopics.cli.display import say
+from fedtopics.cli import options
+from fedtopics.cli.display import print_json, say
 from fedtopics.cli.options import FOLDER
 
 
 @click.group("key")
 def group() -> None:
-    """Make and show the keys by which members recognise each other."""
+    """Make and show the keys by which the members and the server of a study know each other."""
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option(
-    "--out", type=FOLDER, default=Path(), help="Where the folder is made.  [default: here]"
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@options.with_default(
+    "--out", type=FOLDER, default=".", metavar="DIR", help="Folder for NAME and NAME.pem."
 )
 def create(names: tuple[str, ...], out: Path) -> None:
-    """Make a key: the folder NAME, which stays here, and NAME.pem, which the others get."""
-    from fedtopics.protocol.roster import Key
+    """Make the key of the member NAME, on the machine where it is used.
+
+    The folder NAME gets the private key, which stays there. NAME.pem is the certificate for the
+    other members; it is not secret. Several names at once are for demonstrations: whoever makes all
+    keys can read everything.
+    """
+    from fedtopics.protocol.roster import Key, check_client_name
 
     for name in names:
+        check_client_name(name)
+    for name in names:
         key = Key.create(out / name, name)
-        say(f"{out / name} is the private key of {name}: keep it on this machine.")
-        say(f"{out / name}.pem is its certificate: send it to the other members.")
-        say(f"SHA-256, to compare by telephone: {key.shown}")
+        say(
+            f"{out / name} has the private key of {name!r}. It stays on this machine; give it to "
+            f"nobody.\n{out / name}.pem is the certificate of {name!r}. Send it to the other "
+            "members and to the operator of the server; it is not secret. In the study, put\n"
+            f'  certificate = "{name}.pem"\n'
+            "into the member's table [clients.NAME], or into [server] if this is the server.\n"
+            "SHA-256 fingerprint of the certificate, to compare by telephone:\n"
+            f"  {key.shown}\n"
+        )
     if len(names) > 1:
-        say("Whoever made these keys can read everything that their members send: for trials.")
+        say(
+            "All these keys were made on this machine, so its owner can act as each of these "
+            "members and read everything. Use them for demonstrations only; in a real study each "
+            "member makes its own key."
+        )
 
 
 @group.command()
-@click.argument("path", type=FOLDER)
-def show(path: Path) -> None:
-    """Show the name and the SHA-256 of a key's folder, or of a certificate."""
-    from fedtopics.files import read_bytes
-    from fedtopics.protocol.roster import Key, name_of, shown
+@click.argument("path", metavar="FOLDER_OR_PEM", type=FOLDER)
+@options.as_json
+def show(path: Path, as_json: bool) -> None:
+    """Show the name, the last day and the fingerprint of a key's folder or of a certificate."""
+    from fedtopics.protocol.roster import (
+        Key,
+        fingerprint,
+        name_of,
+        read_certificate,
+        read_pem,
+        shown,
+    )
 
-    content = Key.load(path).certificate if path.is_dir() else read_bytes(path)
-    say(f"{name_of(content, str(path))}  {shown(content)}")
+    content = Key.load(path).certificate if path.is_dir() else read_pem(path)
+    name = name_of(content, str(path))
+    until = f"{read_certificate(content, str(path)).not_valid_after_utc:%Y-%m-%d}"
+    if as_json:
+        described = {"name": name, "path": str(path), "valid_until": until}
+        print_json(described | {"sha256": fingerprint(content)})
+        return
+    say(
+        f"name         {name}\npath         {path}\nvalid until  {until}\n"
+        f"SHA-256 fingerprint of the certificate, to compare by telephone:\n  {shown(content)}"
+    )
+    if path.is_dir():
+        say(f"\nKeep {path} here. Send {name}.pem, which is beside it, to the other members.")

@@ -89,7 +89,7 @@ def ledger(run: Path, as_json: bool) -> None:
     )
     if seeded := ", ".join(n for n, p in paths.items() if kept.has(p, "secret", kept.SEEDED)):
         say(
-            f"Draws of {seeded} followed from the study's seed (--secret-from-seed), which all "
+            f"Draws of {seeded} followed from the study's seed (--insecure-seed), which all "
             "participants know: for tests and demonstrations alone.\n"
         )
     if any(row["masked"] for rows in summaries.values() for row in rows):

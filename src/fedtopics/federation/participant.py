@@ -164,7 +164,7 @@ class Participation:
 
     def policy_in(self, study: Study) -> Policy:
         """Return the policy as it holds in a study."""
-        return self.policy if study.is_secure else self.policy.where_seen()
+        return self.policy.in_study(study.is_secure)
 
     def _place(self, study: Study) -> Path:
         """Return the folder of this study; refuse one with the ledger and model of another."""
@@ -213,7 +213,7 @@ def check_policy(
 
     Return the shares of languages, if they are worth a word, and advice; see `check_texts`.
     """
-    policy = policy if study.is_secure else policy.where_seen()
+    policy = policy.in_study(study.is_secure)
     known = {} if study.roster is None else study.roster.plain
     policy.check_roster(client, known, study.fingerprint, accepted_roster)
     policy.check_aggregation(client, study.is_secure)

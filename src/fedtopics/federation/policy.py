@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.errors import PolicyError
-from fedtopics.federation.study_tables import explained
+from fedtopics.federation.study_tables import FEWEST, explained
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
@@ -48,14 +49,16 @@ class Policy(BaseModel):
     min_clients_in_sum: int = Field(
         2,
         ge=1,
-        description="a reply is given only where at least this many clients are added up; with "
-        "two, each can subtract its own and read the other's, three are recommended",
+        description="fewest clients of a sum; of two, each can subtract its own update and read "
+        f"the other's, so with secure aggregation it is {FEWEST} by default",
     )
     aggregation: Literal["secure"] | None = Field(
         None, description='"secure": studies with plain aggregation are refused'
     )
-    known_members: Path | None = Field(
-        None, description="a folder with the certificates of members that studies may have"
+    known_members: str | tuple[str, ...] | None = Field(
+        None,
+        description="the certificates that members and servers of studies may have: a folder of "
+        "PEM files, or a list of PEM files and SHA-256 fingerprints",
     )
     max_epsilon: float | None = Field(
         None,
@@ -87,8 +90,10 @@ class Policy(BaseModel):
         with explained(f"The policy {path}", cls):
             policy = cls(**read_toml(Path(path)))
         if policy.known_members is not None:
-            known = Path(path).parent / policy.known_members
-            policy = policy.model_copy(update={"known_members": known})
+            given = policy.known_members
+            entries = (given,) if isinstance(given, str) else given
+            known = [_digits(each) or str(Path(path).parent / each) for each in entries]
+            policy = policy.model_copy(update={"known_members": tuple(known)})
         if policy.max_epsilon is None:  # no account is kept
             return policy
         account = policy.account or Path(path).with_suffix(".account.jsonl")
@@ -121,11 +126,15 @@ class Policy(BaseModel):
                 "its policy."
             )
 
-    def where_seen(self) -> Policy:
-        """Return the policy where whoever adds sees replies: what it does not say is stricter."""
-        if "min_documents" in self.model_fields_set:
-            return self
-        return self.model_copy(update={"min_documents": SEEN_DOCUMENTS})
+    def in_study(self, is_secure: bool) -> Policy:
+        """Return the policy as it holds in a study: where it says nothing, it is strict enough.
+
+        With plain aggregation the server sees each update; with secure aggregation of two clients
+        each of them can compute the other's.
+        """
+        usual = {"min_clients_in_sum": FEWEST} if is_secure else {"min_documents": SEEN_DOCUMENTS}
+        missing = {key: usual[key] for key in usual.keys() - self.model_fields_set}
+        return self.model_copy(update=missing)
 
     def of_enough(self, clients: int) -> Policy:
         """Return the policy where so many clients have to be in each sum, or more by its own."""
@@ -161,26 +170,21 @@ class Policy(BaseModel):
 
         `certificates` are SHA-256 by name; a study is `accepted` by its digest.
         """
-        if self.known_members is None or accepted == study:
-            return
-        if accepted:
+        if accepted and _digits(accepted) != study:
             raise PolicyError(
                 f"--accept-roster names the study {accepted}, and this one is {study}; compare it "
                 "with the other members once more. Nothing has left."
             )
-        try:
-            files = sorted(self.known_members.glob("*.pem"))
-            known = {fingerprint(read_bytes(path)) for path in files}
-        except (OSError, ValueError):
-            raise PolicyError(
-                f"The certificates in {self.known_members} cannot be read; nothing has left."
-            ) from None
+        if accepted or self.known_members is None:
+            return
+        entries = self.known_members
+        known = _known((entries,) if isinstance(entries, str) else entries)
         if unknown := [name for name, each in certificates.items() if each not in known]:
             raise PolicyError(
                 f"The policy of client {client!r} does not know the certificates of "
                 f"{', '.join(name or 'the server' for name in unknown)}; nothing has left. Compare "
                 f"the study's digest with the other members by telephone, then add "
-                f"--accept-roster {study}, or put the certificates into {self.known_members}."
+                f"--accept-roster {study}, or add the certificates to the policy's known_members."
             )
 
     def check_privacy(
@@ -257,6 +261,31 @@ class Policy(BaseModel):
                 f"{self.min_documents:,} documents, and it has {documents:,}; nothing has left. "
                 "Give it more documents, or lower min_documents in its policy."
             )
+
+
+def _known(entries: Sequence[str]) -> set[str]:
+    """Return the SHA-256 of certificates: of folders, files and digests."""
+    known = set()
+    for entry in entries:
+        if digits := _digits(entry):
+            known.add(digits)
+            continue
+        path = Path(entry)
+        try:
+            files = sorted(path.glob("*.pem")) if path.is_dir() else [path]
+            known |= {fingerprint(read_bytes(file)) for file in files}
+        except (OSError, ValueError):
+            raise PolicyError(
+                f"The certificates in {path}, which the policy's known_members names, cannot be "
+                "read; nothing has left."
+            ) from None
+    return known
+
+
+def _digits(given: str) -> str:
+    """Return a SHA-256 without the spaces and colons that people write; "" if it is none."""
+    digits = re.sub(r"[\s:]", "", given).lower()
+    return digits if re.fullmatch("[0-9a-f]{64}", digits) else ""
 
 
 OPEN_POLICY = Policy(min_documents=1, min_document_frequency=1, min_clients_in_sum=1)

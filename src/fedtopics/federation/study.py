@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +21,7 @@ from pydantic import (
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import (
+    FEWEST,
     About,
     ClientData,
     FederationSettings,
@@ -30,7 +31,9 @@ from fedtopics.federation.study_tables import (
     as_toml,
     check_privacy,
     client_names,
+    dotted,
     explained,
+    member_tables,
     resolve_paths,
     with_privacy,
 )
@@ -49,8 +52,6 @@ from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import RULES
-
-FEWEST = 3  # clients of a secure sum: of two, each could subtract its own update
 
 
 def _settings_of(value: Any) -> Any:
@@ -116,20 +117,11 @@ class Study(BaseModel):
 
     _usual_with_privacy = model_validator(mode="before")(with_privacy)
 
-    @field_validator("observers")
+    @field_validator("clients", "observers")
     @classmethod
-    def _observer_names(cls, value: dict[str, ObserverData]) -> dict[str, ObserverData]:
+    def _names_of_members(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
             check_client_name(name)
-        return value
-
-    @field_validator("clients")
-    @classmethod
-    def _plain_names(cls, value: dict[str, ClientData]) -> dict[str, ClientData]:
-        for name in value:
-            check_client_name(name)
-        if len({client.name or name for name, client in value.items()}) < len(value):
-            raise ValueError("two clients have the same name: give each one of its own")
         return value
 
     @model_validator(mode="after")
@@ -139,6 +131,8 @@ class Study(BaseModel):
                 f"text.version = {self.text.version}, and this fedtopics makes words by version "
                 f"{RULES} of the rules; leave it out, and install one version on all sides"
             )
+        if len({client.name or name for name, client in self.clients.items()}) < len(self.clients):
+            raise ValueError("two clients have the same name: give each one of its own")
         least, drawn = self.federation.quorum, self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
@@ -228,7 +222,7 @@ class Study(BaseModel):
         """
         told = ("seed", "aggregation", "privacy", "method", "text", "vocabulary")
         plain = {key: self.agreed[key] for key in told if key in self.agreed}
-        settings = dict(_settings(plain)) | {"clients": len(self.clients)}
+        settings = dict(dotted(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
 
     @property
@@ -311,12 +305,7 @@ class Study(BaseModel):
         path = Path(path)
         with explained(f"The study {path}", cls) as content:
             content |= read_toml(path)
-            clients = content.get("clients", {})
-            for client in clients.values() if isinstance(clients, dict) else ():
-                if not isinstance(client, dict):
-                    raise ValueError("each client is a table [clients.NAME]")
-                resolve_paths(client, path.parent.resolve())
-            for table in (content.get("server", {}), *content.get("observers", {}).values()):
+            for table in member_tables(content):
                 resolve_paths(table, path.parent.resolve())
             return cls(**content)
 
@@ -350,13 +339,16 @@ def why_plain(study: Study) -> str:
 
 
 def _hindrance(study: Study) -> str:
-    """Return why aggregation cannot be secure, if so."""
+    """Return why aggregation cannot be secure, if so.
+
+    Where a study says that it is, with fewer than three clients, each client's policy decides.
+    """
     outliers, drawn = study.federation.outliers, study.method.clients_per_round
-    is_open = study.aggregation == "secure" and not study.clients
-    clients = FEWEST if is_open else len(study.clients)
+    clients = min(len(study.clients), drawn or len(study.clients))
+    is_open = study.aggregation == "secure" and (study.privacy is None or not study.clients)
     if not study.method.adds_up:
         return f"what leaves a client in {study.method.method_name} is merged one by one"
-    if min(clients, drawn or clients) < FEWEST:
+    if clients < FEWEST and not is_open:
         return f"a round has fewer than {FEWEST} clients, each of whom could subtract its own"
     if outliers not in (None, "none"):
         return f'federation.outliers = "{outliers}" looks at updates one by one'
@@ -394,18 +386,6 @@ def finished(
     model = model if start is None else start.credited(model)
     model = replace(model, info={**model.info, **privacy_summary(study, seeded)})
     return model.with_client_names(client_names(study.clients, model.documents))
-
-
-def _settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield plain settings that are one value, or a few numbers, by dotted keys."""
-    for key, value in plain.items():
-        if isinstance(value, Mapping):
-            yield from _settings(value, f"{prefix}{key}.")
-            continue
-        entries = value if isinstance(value, list) else []
-        few_numbers = entries and all(isinstance(entry, (int, float)) for entry in entries)
-        if isinstance(value, (bool, int, float, str)) or few_numbers:
-            yield prefix + key, value
 
 
 def example_study(method: str = "gfedntm") -> str:

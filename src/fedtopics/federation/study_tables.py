@@ -24,6 +24,7 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
 
 MOST_RECIPIENTS = 20
+FEWEST = 3  # clients of a secure sum: of two, each could subtract its own update
 PEM = "-----BEGIN CERTIFICATE-----"
 
 
@@ -125,6 +126,18 @@ def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> d
     """Return what people call those of a study's clients that are present; it may be nothing."""
     named = {client: clients[client].name for client in present if client in clients}
     return {client: name for client, name in named.items() if name}
+
+
+def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the tables of members and of the server; ValueError if a member has none."""
+    for key in ("clients", "observers"):
+        members = study.get(key, {})
+        for member in members.values() if isinstance(members, dict) else ():
+            if not isinstance(member, dict):
+                raise ValueError(f"each of the {key} is a table [{key}.NAME]")
+            yield member
+    if isinstance(server := study.get("server"), dict):
+        yield server
 
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> None:
@@ -276,6 +289,18 @@ def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
     return [*model.model_fields]
 
 
+def dotted(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield plain settings that are one value, or a few numbers, by dotted keys."""
+    for key, value in plain.items():
+        if isinstance(value, Mapping):
+            yield from dotted(value, f"{prefix}{key}.")
+            continue
+        entries = value if isinstance(value, list) else []
+        few_numbers = entries and all(isinstance(entry, (int, float)) for entry in entries)
+        if isinstance(value, (bool, int, float, str)) or few_numbers:
+            yield prefix + key, value
+
+
 @contextmanager
 def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
     """Raise a StudyError of one line where a file, or values, that people wrote are wrong.
@@ -302,7 +327,7 @@ def as_toml(model: BaseModel, table: str = "", *, example: bool = False) -> str:
             inner = f"{table}{key}"
             body = as_toml(value, f"{inner}.", example=example)
             tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
-        elif key == "clients":
+        elif key in ("clients", "observers"):
             for name, entry in value.items():
                 body = as_toml(entry, "", example=example)
                 tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")

@@ -158,7 +158,7 @@ class TrainingInfo(TypedDict, total=False):
     unclear: dict[str, Count]  # by client, the documents of which no cluster has half a probability
     same: Count  # clusters that are the same as another one
     ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
-    masked: bool  # whether who added replies saw sums alone
+    masked: bool  # whether aggregation was secure
     clear: list[str]  # what all saw one by one all the same: names of functions
     privacy: Promise
     history: list[Any]  # of `PastRound` with what the method adds

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -31,8 +31,7 @@ PRIVATE, PUBLIC = "key.pem", "certificate.pem"
 YEARS = 10
 # The same content has the same signature: messages that are sent again are the same bytes.
 SIGNATURE = ec.ECDSA(SHA256(), deterministic_signing=True)
-
-
+UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
 CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -80,8 +79,11 @@ class Key:
         )
         beside = folder.with_name(f"{name}.pem")
         for path in (folder, beside):
-            if path.exists():
-                raise IdentityError(f"{path} is there already; a key is never written over.")
+            if path.exists() or path.is_symlink():
+                raise IdentityError(
+                    f"{path} is there already, and a key is never overwritten; take another name "
+                    "or folder."
+                )
         make_folder(folder)
         key = cls(name, private, certificate)
         create(folder / PRIVATE, key.pem)
@@ -92,11 +94,10 @@ class Key:
     @classmethod
     def load(cls, folder: str | Path) -> Key:
         """Read a key; IdentityError if the folder has none, or its parts do not fit together."""
-        path = Path(folder) / PRIVATE
         try:
-            private = load_pem_private_key(read_bytes(path), None)
+            private = load_pem_private_key(read_bytes(Path(folder) / PRIVATE), None)
             content = read_bytes(Path(folder) / PUBLIC)
-        except (OSError, ValueError, TypeError):
+        except (OSError, TypeError, *UNREADABLE):
             raise IdentityError(
                 f'{folder} has no key, or a damaged one; make one with "fedtopics key create NAME".'
             ) from None
@@ -168,13 +169,29 @@ class Roster:
         return name in self.members and has_signed(self.members[name], content, signature)
 
 
+def read_pem(path: Path) -> bytes:
+    """Read the file of a certificate."""
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise IdentityError(f"{path} cannot be read: {error.strerror}.") from None
+
+
 def read_certificate(content: bytes, where: str) -> x509.Certificate:
     """Read a certificate; IdentityError if it is damaged, or cannot be used now."""
+    if b"PRIVATE KEY" in content:
+        raise IdentityError(
+            f"The certificate {where} is a private key, which goes to nobody; name the member's "
+            "NAME.pem."
+        )
     try:
         certificate = x509.load_pem_x509_certificate(content)
-    except ValueError:
-        raise IdentityError(f"The certificate {where} is damaged, or not a certificate.") from None
-    public, now = certificate.public_key(), datetime.now(UTC)
+        public, now = certificate.public_key(), datetime.now(UTC)
+    except UNREADABLE:
+        raise IdentityError(
+            f"The certificate {where} is damaged, or not a certificate; ask its owner for NAME.pem "
+            "again."
+        ) from None
     if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != "secp256r1":
         raise IdentityError(
             f'The certificate {where} has another kind of key; use "fedtopics key create NAME".'

@@ -68,12 +68,12 @@ def passing(table: Table, documents: int, limits: VocabularyLimits) -> NDArray[n
     """
     frequency, occurrences, clients, first = (table[name] for name in COLUMNS)
     key = occurrences + np.where(first > 0, MOST_COUNT, 0)
-    enough = np.flatnonzero(clients >= max(limits.min_clients, 1))
+    enough = np.flatnonzero(clients >= max(limits.min_clients_per_word, 1))
     order = enough[np.argsort(-key[enough], kind="stable")]
     fit = frequency[order] <= limits.max_document_share * documents
     usual, often = order[fit], order[~fit]
     # Two words of one client each can look like one of two clients.
-    further = limits.max_words if limits.min_clients > 1 else limits.max_words // 4
+    further = limits.max_words if limits.min_clients_per_word > 1 else limits.max_words // 4
     room = limits.max_words + further + SPARE
     least = key[usual[room - 1]] if len(usual) >= room else 0
     kept = [part[key[part] >= least] for part in (usual, often)]

@@ -75,7 +75,7 @@ DERIVED = {
 def _parties(records: Records) -> Parts:
     names = ", ".join(records.study.clients)
     adds = f"What participants send is added up by {records.adder}, which sees {records.sees}"
-    change = "" if records.has_server else "; if it is lost, another one goes on"
+    change = "" if records.has_server else "; while that member is away, the others wait"
     return [
         Section("0", "Overview of the processing"),
         Section("0.1", "Controllers"),
@@ -261,22 +261,18 @@ def _clear(facts: LedgerFacts) -> Statement:
     """Say what others saw as it is, by the client's name."""
     clear = [row["function"] for row in facts.rows if _how(row) == "in the clear"]
     if not any(row["masked"] for row in facts.rows):
-        return Statement(f"Nothing that left {facts.client} was masked.", facts.name)
-    said = (
-        f"{', '.join(clear)}; all else left in masked sums, or to make them" if clear else "nothing"
-    )
-    return Statement(f"In the clear left {facts.client}: {said}.", facts.name)
+        return Statement(f"The server saw everything that left {facts.client}.", facts.name)
+    seen = f"{', '.join(clear)}; all else left in secure sums" if clear else "nothing"
+    return Statement(f"Members saw of {facts.client}: {seen}.", facts.name)
 
 
 def _how(row: Mapping[str, Any]) -> str:
-    """How it left: in masked sums, as part of the masks, or in the clear."""
-    if row["masked"]:
-        return "in masked sums"
-    return "in the clear"
+    """How it left."""
+    return "in secure sums" if row["masked"] else "in the clear"
 
 
 def _schedule(records: Records) -> Table:
-    masked = "in masked sums" if records.masked else "in the clear"
+    masked = "in secure sums" if records.masked else "in the clear"
     rows = [
         [each.function, each.often, each.leaves, "in the clear" if each.seen_by_all else masked]
         for each in records.study.registration.exchanges(records.study.method)

@@ -93,8 +93,8 @@ def _protection(records: Records) -> Parts:
         *(_policy(facts) for facts in records.ledgers),
         *(
             Statement(
-                f"Draws of {facts.client} followed from the study's seed, which all know, masks "
-                "and noise too: they hide nothing. That is for tests and demonstrations alone.",
+                f"Draws of {facts.client} followed from the study's seed, which everybody knows, "
+                "noise too: it hides nothing. That is for tests.",
                 facts.name,
             )
             for facts in records.ledgers
@@ -178,9 +178,9 @@ def _risks(records: Records) -> Parts:
 def _plan(records: Records) -> Parts:
     rows = []
     if records.seeded:
-        rows.append(["no --secret-from-seed", "masks and noise hide, and draws are not known"])
+        rows.append(["no --insecure-seed", "noise hides, and draws are not known"])
     elif not records.masked:
-        rows.append(["masks: no secure = false in the study", "single replies are seen by nobody"])
+        rows.append(['aggregation = "secure" in the study', "nobody sees an update of one client"])
     rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
     return [
         Section("4.2", "Action plan"),

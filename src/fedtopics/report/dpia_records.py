@@ -67,8 +67,8 @@ class Records:
 
     @property
     def masked(self) -> bool:
-        """Whether who adds saw sums alone; not in one process, nor with masks that all know."""
-        return self.study.is_secure and self.place != "simulation" and not self.seeded
+        """Whether aggregation was secure: nobody saw an update; not so in one process."""
+        return self.study.is_secure and self.place != "simulation"
 
     @property
     def private(self) -> bool:
@@ -77,10 +77,8 @@ class Records:
 
     @property
     def sees(self) -> str:
-        """What who adds saw, in words."""
-        if self.study.is_secure and self.seeded:
-            return "masked replies, whose masks it can undo: they followed from the study's seed"
-        return "sums over at least three clients" if self.masked else "the reply of each"
+        """What the server saw, in words."""
+        return "no document, word, number or total" if self.masked else "the update of each"
 
     @property
     def has_server(self) -> bool:
@@ -89,10 +87,14 @@ class Records:
 
     @property
     def adder(self) -> str:
-        """Who adds up what participants send."""
+        """What adds the updates of the participants."""
         if self.place == "simulation":
             return "the one process of this simulation"
-        return "the server" if self.has_server else "the participant that adds up"
+        return (
+            "the server"
+            if self.has_server
+            else f"the server in the process of {self.study.server.host}"
+        )
 
     def leaves(self, function: str) -> str:
         """Say what leaves with a function, as its own documentation does."""

@@ -20,8 +20,8 @@ UNBOUND = (
     "No document left its client; how much sums tell of a single one is not bounded by a number."
 )
 SEEN: Mapping[object, str] = {
-    True: "Replies were masked: nobody saw those of one client.",
-    False: "Replies were not masked: whoever added saw those of each client.",
+    True: "Aggregation was secure: nobody saw the updates of one client.",
+    False: "Aggregation was plain: the server saw the updates of each client.",
 }
 KEPT = (
     "Each client's own program refuses what its policy does not allow; its ledger, which stays "

@@ -37,11 +37,11 @@ SEEN = (
     "No document left its client: the server saw sums over documents and the words that "
     "enough documents have, and so does whoever reads this."
 )
-UNMASKED = "Replies were not masked: whoever added saw those of each client, one by one."
+UNMASKED = "Aggregation was plain: the server saw the updates of each client, one by one."
 MASKED = (
-    "No document left its client: replies were masked, so that whoever added them saw sums over "
-    "several clients' documents, besides the words that enough documents have and what is said "
-    "here of each client."
+    "No document left its client: aggregation was secure, so the server saw nothing, and members "
+    "saw totals over all clients, the words that enough documents have, and what this report shows "
+    "of each client."
 )
 CLEAR = "What all saw of each client, in the clear: {}."
 KEPT = "round", "loss", "documents", "bytes", "seconds"  # of a round
@@ -259,7 +259,7 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
         {
             "function": name,
             "meaning": (LEAVES.get(name) or find_method(rows[0]["method"]).leaves(name))
-            + (" In masked sums alone." if rows[0]["masked"] else ""),
+            + (" Only the total was seen." if rows[0]["masked"] else ""),
             "documents": min(row["documents"] for row in rows),
             "fields": rows[0]["fields"],
         }

@@ -37,7 +37,7 @@ class VocabularyLimits(BaseModel):
         5, ge=1, description="a client names a word only if this many of its documents have it"
     )
     max_words: int = Field(5000, ge=2, description="keep the most frequent words only")
-    min_clients: int = Field(1, ge=1, description="keep words named by this many clients")
+    min_clients_per_word: int = Field(1, ge=1, description="keep words named by this many clients")
     max_document_share: float = Field(
         0.5, gt=0, le=1, description="leave out words in more than this share of all documents"
     )
@@ -51,7 +51,8 @@ class VocabularyLimits(BaseModel):
         """
         frequency, occurrences, clients, first = counted.T
         most = self.max_document_share * documents
-        fit = np.flatnonzero((clients >= self.min_clients) & (frequency <= most)).tolist()
+        enough = clients >= self.min_clients_per_word
+        fit = np.flatnonzero(enough & (frequency <= most)).tolist()
         fit.sort(key=lambda row: -occurrences[row])
         chosen = set(sorted(fit, key=lambda row: bool(first[row] == 0))[: self.max_words])
         return [row for row in fit if row in chosen]
@@ -263,7 +264,7 @@ def agree(
     if len(kept) < 2:
         raise StudyError(
             f"The clients named {len(words)} words and the limits of the study leave "
-            f"{len(kept)}; lower min_clients or raise max_document_share."
+            f"{len(kept)}; lower min_clients_per_word or raise max_document_share."
         )
     return Vocabulary(
         tuple(words[row] for row in kept), counted[kept, 0].copy(), counted[kept, 1].copy()

@@ -44,7 +44,8 @@ class Minibatches:
         if len(usable) == 0:
             raise DataError(
                 "no document has a word of the agreed vocabulary that enough of them have; raise "
-                "max_words, lower min_clients or min_document_frequency, or give more documents."
+                "max_words, lower min_clients_per_word or min_document_frequency, or give more "
+                "documents."
             )
         shuffled = secret.rng("validation").permutation(usable)
         held = max(round(validation_share * len(usable)), smallest) if validation_share else 0

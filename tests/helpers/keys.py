@@ -1,0 +1,16 @@
+"""Keys of members, each made once."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from fedtopics.protocol.roster import Key
+
+
+@cache
+def key_of(name: str) -> Key:
+    """Return the key of a member; the same for all tests of a process."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Key.create(Path(folder) / name, name)

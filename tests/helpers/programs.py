@@ -1,0 +1,43 @@
+"""Clients of a tiny method, whose functions are the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedtopics.federation.door import Door
+from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.policy import Policy
+
+POLICY = Policy(methods=("tiny",), min_documents=1, min_document_frequency=1, min_clients_in_sum=1)
+
+
+@dataclass
+class Half:
+    """A client's half of the tiny method: its functions are the test's."""
+
+    functions: Mapping[str, Callable[..., dict[str, Any]]]
+    method: str = "tiny"
+    calls: list[str] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)  # of the calls
+    attempt: int = 1  # by the door
+    summed: int = 0
+    noisy: bool = False
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        return tuple(self.functions)
+
+    def __getattr__(self, function: str) -> Callable[..., dict[str, Any]]:
+        def called(**payload: Any) -> dict[str, Any]:
+            self.calls.append(function)
+            self.attempts.append(self.attempt)
+            return self.functions[function](**payload)
+
+        return called
+
+
+def door(name: str, half: Any, ledger: Path | None = None, policy: Policy = POLICY) -> Door:
+    return Door(name, half, policy, Ledger("tiny", "f00d", ledger))

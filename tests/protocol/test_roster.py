@@ -1,0 +1,204 @@
+"""Keys and rosters: what is written, what a signature is, and each way in which one is wrong."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from fedtopics.errors import IdentityError, StudyError
+from fedtopics.protocol.roster import Key, Roster, fingerprint, host_of, name_of, read_certificate
+
+CONTENT = b"part 7 of a run"
+
+
+def certificate(
+    private: CertificateIssuerPrivateKeyTypes, names: tuple[str, ...] = ("north",),
+    begins: int = -1, ends: int = 9,
+) -> bytes:  # fmt: skip
+    """A self-signed certificate of these names, from and until so many days from now."""
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in names])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject)
+    builder = builder.public_key(private.public_key()).serial_number(7)
+    builder = builder.not_valid_before(now + timedelta(begins))
+    builder = builder.not_valid_after(now + timedelta(ends))
+    signs = None if isinstance(private, ed25519.Ed25519PrivateKey) else SHA256()
+    return builder.sign(private, signs).public_bytes(Encoding.PEM)
+
+
+def p256() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.fixture
+def north(tmp_path: Path) -> Key:
+    return Key.create(tmp_path / "north", "north")
+
+
+def test_what_a_new_key_consists_of(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        key = Key.create(tmp_path / "keys" / "north", "north")
+    finally:
+        os.umask(mask)
+    files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+    assert files == ["keys/north.pem", "keys/north/certificate.pem", "keys/north/key.pem"]
+    assert stat.S_IMODE((tmp_path / "keys/north/key.pem").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "keys/north").stat().st_mode) == 0o700
+    assert (tmp_path / "keys/north.pem").read_bytes() == key.certificate
+    assert b"PRIVATE" not in key.certificate
+    made = x509.load_pem_x509_certificate(key.certificate)
+    made.verify_directly_issued_by(made)
+    assert made.subject.rfc4514_string() == "CN=north"
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["north"]
+    assert (made.not_valid_after_utc - datetime.now(UTC)).days in (3649, 3650)
+    read = Key.load(tmp_path / "keys/north")
+    assert (read.name, read.pem, read.certificate) == ("north", key.pem, key.certificate)
+
+
+def test_the_same_content_has_the_same_signature(north: Key, tmp_path: Path) -> None:
+    signature = north.sign(CONTENT)
+    assert Key.load(tmp_path / "north").sign(CONTENT) == signature
+    assert north.has_signed(CONTENT, signature)
+    assert not north.has_signed(CONTENT + b".", signature)
+    assert not north.has_signed(CONTENT, b"")
+    assert not Key.create(tmp_path / "south", "south").has_signed(CONTENT, signature)
+
+
+def test_a_host_name_for_any_name() -> None:
+    assert [host_of(name) for name in ("north", "St_Mary.1", "X-")] == [
+        "north", "st-5f-mary-2e-1", "x",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["", "../a", "a/b", "-a", "a b", "a" * 65, "ä"])
+def test_names_that_no_member_can_have(name: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="cannot name a client"):
+        Key.create(tmp_path / "key", name)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("taken", ["north/key.pem", "north.pem"])
+def test_nothing_is_overwritten(taken: str, tmp_path: Path) -> None:
+    (tmp_path / taken).parent.mkdir(exist_ok=True)
+    (tmp_path / taken).write_text("mine")
+    with pytest.raises(IdentityError, match=r"north(\.pem)? is there already, and a key is never"):
+        Key.create(tmp_path / "north", "north")
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [Path(taken).name]
+    assert (tmp_path / taken).read_text() == "mine"
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "north").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(IdentityError, match="is there already"):
+        Key.create(tmp_path / "north", "north")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def encrypted(folder: Path) -> None:
+    private = load_pem_private_key((folder / "key.pem").read_bytes(), None)
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    (folder / "key.pem").write_bytes(pem)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "key.pem").unlink(), "has no key, or a damaged one; make one"),
+        (lambda folder: (folder / "certificate.pem").unlink(), "has no key, or a damaged one"),
+        (lambda folder: (folder / "key.pem").write_bytes(b"-----BEGIN"), "has no key, or a damag"),
+        (encrypted, "has no key, or a damaged one"),
+        (
+            lambda folder: (folder / "certificate.pem").write_bytes(certificate(p256())),
+            r"The key and the certificate in .*north do not belong together\.",
+        ),
+    ],
+    ids=["no key", "no certificate", "damaged", "encrypted", "another's certificate"],
+)
+def test_folders_that_are_no_key(
+    change: Callable[[Path], None], message: str, north: Key, tmp_path: Path
+) -> None:
+    change(tmp_path / "north")
+    with pytest.raises(IdentityError, match=message) as error:
+        Key.load(tmp_path / "north")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is damaged, or not a certificate; ask its owner"),
+        (certificate(p256())[:-60], "is damaged, or not a certificate"),
+        (
+            certificate(p256(), begins=-9, ends=-2),
+            r"is valid from \d{4}-\d\d-\d\d to .* make a new",
+        ),
+        (certificate(p256(), begins=2), "is valid from .* this computer's date is .* set the"),
+        (certificate(ec.generate_private_key(ec.SECP384R1())), "has another kind of key; use"),
+        (certificate(ed25519.Ed25519PrivateKey.generate()), "has another kind of key"),
+    ],
+    ids=["empty", "damaged", "expired", "not begun", "another curve", "another kind"],
+)
+def test_certificates_that_cannot_be_used(content: bytes, message: str) -> None:
+    with pytest.raises(IdentityError, match=f"The certificate of north {message}"):
+        read_certificate(content, "of north")
+    with pytest.raises(IdentityError, match="The certificate of "):
+        Roster.of({"north": content.decode()}, certificate(p256()).decode())
+
+
+@pytest.mark.parametrize("names", [(), ("a", "b"), ("../a",)])
+def test_certificates_of_no_name(names: tuple[str, ...]) -> None:
+    with pytest.raises(StudyError, match="cannot name a client"):
+        name_of(certificate(p256(), names), "of north")
+
+
+def test_a_private_key_is_refused_as_a_certificate(north: Key) -> None:
+    with pytest.raises(IdentityError, match="of north is a private key, which goes to nobody"):
+        read_certificate(north.pem + north.certificate, "of north")
+
+
+def test_a_roster_knows_whose_signature_it_is(north: Key, tmp_path: Path) -> None:
+    south = Key.create(tmp_path / "south", "south")
+    pems = {"south": south.certificate.decode(), "north": north.certificate.decode()}
+    roster = Roster.of(pems, pems["north"])
+    assert roster.names == ["north", "south"]
+    assert roster.server == north.certificate
+    assert roster.verify("north", north.sign(CONTENT), CONTENT)
+    assert not roster.verify("south", north.sign(CONTENT), CONTENT)
+    assert not roster.verify("east", north.sign(CONTENT), CONTENT)
+
+
+def test_what_a_roster_lacks(north: Key) -> None:
+    pem = north.certificate.decode()
+    with pytest.raises(IdentityError, match=r"no certificate of east, west; each member makes one"):
+        Roster.of({"west": None, "north": pem, "east": None}, pem)
+    with pytest.raises(IdentityError, match="no certificate of its server; add it to"):
+        Roster.of({"north": pem}, None)
+    with pytest.raises(IdentityError, match=r"The certificate of 'south' is one of 'north'\."):
+        Roster.of({"south": pem}, pem)
+
+
+def test_a_fingerprint_is_of_the_certificate_and_not_of_its_file(north: Key) -> None:
+    spaced = b"# from north\r\n" + north.certificate.replace(b"\n", b"\r\n") + b"\n\n"
+    digest = fingerprint(north.certificate)
+    assert fingerprint(spaced) == digest
+    assert north.shown.replace(" ", "") == digest
+    assert [len(group) for group in north.shown.split()] == [4] * 16
+    pem = north.certificate.decode()
+    assert Roster.of({"north": pem}, pem).plain == {"north": digest, "": digest}
