@@ -269,10 +269,10 @@ def test_a_client_that_was_away_for_long_gets_the_checkpoint(scene: Scene) -> No
     scene.rules = Rules(2, 0.2, 20, 20)
     may_end = threading.Event()
     scene.doors["east"].change = lambda called, reply: (
-        may_end.wait(20) if len(scene.reports) == 4 else None, reply
+        may_end.wait(20) if len(scene.doors["east"].calls) == 10 else None, reply
     )[1]  # fmt: skip
     running = [scene.serve(), *map(scene.join, NAMES[:2])]
-    scene.until(lambda: len(scene.reports) == 4)
+    scene.until(lambda: len(scene.doors["east"].calls) == 10)  # in the last round
     running.append(scene.join("south"))
     scene.until(lambda: scene.saved["south"].round == 4)
     may_end.set()
