@@ -22,7 +22,7 @@ from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm.method import Exchange
 from fedtopics.methods.lda.client import Minibatches
 from fedtopics.methods.registry import find_method
-from fedtopics.protocol.values import pack
+from fedtopics.protocol.values import dumps
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import DIMENSION, embedded, study, subjects, tokens_of
 
@@ -156,7 +156,7 @@ def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
         def call(self, function: str, payload: Any, moment: Moment) -> dict[str, Any]:
             nonlocal left
             reply = super().call(function, payload, moment)
-            left += b"".join(pack(reply).pieces)
+            left += dumps(reply)
             return reply
 
     doors = {

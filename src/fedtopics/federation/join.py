@@ -112,7 +112,8 @@ def _plain(
     files: ExitStack, patience: Patience,
 ) -> PlainClients:  # fmt: skip
     """Return the clients of a study with plain aggregation."""
-    remote = Remote(link, software_of(study, part.begun(study)), patience, run.event)
+    software, least = software_of(study, part.begun(study)), part.policy.min_clients_in_sum
+    remote = Remote(link, software, least, run.place, patience, run.event)
     return PlainClients(remote, list(study.clients), part.name, door, *run.position(), run.event)
 
 

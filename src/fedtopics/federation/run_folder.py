@@ -236,7 +236,11 @@ class RunFolder:
 
     def restore(self) -> Checkpoint | None:
         """Return the newest checkpoint if the run is resumed, else None; RunError if damaged."""
-        if self.folder is None or not self._resume:
+        return self.newest() if self._resume else None
+
+    def newest(self) -> Checkpoint | None:
+        """Return the newest checkpoint, of this process or one before; RunError if damaged."""
+        if self.folder is None:
             return None
         digests = sorted((self.folder / "checkpoints").glob("*.sha256"))
         if not digests:
@@ -326,7 +330,7 @@ class MemberRun(RunFolder):
 
     def state(self) -> bytes:
         """Return the newest checkpoint, for a client that was away too long."""
-        saved, kept = super().restore(), self.place / "agreement.json"
+        saved, kept = self.newest(), self.place / "agreement.json"
         if saved is None:
             return b""
         plain = {"round": saved.round, "arrays": saved.arrays, "numbers": saved.numbers}

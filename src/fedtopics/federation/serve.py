@@ -17,7 +17,9 @@ from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.link import Service
 from fedtopics.protocol.plain import PlainClients
-from fedtopics.protocol.plain_server import Log, PlainServer, Rules
+from fedtopics.protocol.plain_log import Log
+from fedtopics.protocol.plain_rounds import Rounds, Rules
+from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key, Roster
 from fedtopics.transport.grpc import GrpcServer, split_address
@@ -164,20 +166,15 @@ def lead(
         with closing(run), closing(Log(folder / "log", position[0])) as log:
             run.describe(study, start)
             server = PlainServer(
-                list(study.clients), software_of(study, start),
-                Rules(study.quorum, *times, network.outliers or "clip"), log,
-                network.largest_message << 20, run.state, run.event,
+                list(study.clients), software_of(study, start), log, network.largest_message << 20,
+                run.state, run.event,
             )  # fmt: skip
+            rules = Rules(study.quorum, *times, network.outliers or "clip")
+            rounds = Rounds(server, rules, run.event)
             run.clients = clients = PlainClients(
-                server, server.names, "", None, *position, run.event
+                rounds, server.names, "", None, *position, run.event
             )
-            cuts = [position[0]]
-
-            def cut() -> None:  # clients that are a little behind get the entries since the last
-                log.cut(cuts[-1])
-                cuts.append(clients.step)
-
-            run.after_checkpoint = cut
+            run.after_checkpoint = log.cut
             with listen(server, run.event):
                 opened(server)
                 model = run.save(finished(study, start, program.train(clients, run)))

@@ -29,8 +29,8 @@ from fedtopics.federation.ledger import (
 )
 from fedtopics.federation.study import Study, in_the_clear
 from fedtopics.files import read_bytes, read_text
-from fedtopics.protocol.roster import fingerprint, has_signed, name_of
 from fedtopics.protocol.clients import SEEN
+from fedtopics.protocol.roster import fingerprint, has_signed, name_of
 
 
 class Check(NamedTuple):

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
-from fedtopics.errors import FederationError, FedTopicsError, PolicyError, RunError
+from fedtopics.errors import FederationError, RunError
 from fedtopics.methods.core.aggregation import SharedPayload
-from fedtopics.methods.core.events import CallStarted, Defect, Event, Narrowed, RoundReport
+from fedtopics.methods.core.events import CallStarted, Event, Narrowed, RoundReport
 from fedtopics.methods.core.interfaces import EVERYONE, Draw, Moment, T
-from fedtopics.methods.core.interfaces import Door as BaseDoor
 from fedtopics.methods.core.replies import Template, WordCounts, find_fault
 from fedtopics.protocol import vocabulary
+from fedtopics.protocol.client_side import ClientSide, Door
 from fedtopics.protocol.exchange import Exchange
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.layout import Layout
@@ -39,27 +39,6 @@ LEAVES = {
     ARRAYS: "The first member's model, which all take where their processors rounded differently.",
 }
 WRONG = "a number, a word or an update cannot be right"
-REFUSED, UNUSABLE = "its policy refuses", "its documents cannot be used"
-DEFECT = "its software has a defect"
-R = TypeVar("R")
-
-
-class Door(BaseDoor, Protocol):
-    """The only exit of a client between machines."""
-
-    def leave(
-        self, function: str, payload: Mapping[str, Any], moment: Moment, reply: Mapping[str, Any]
-    ) -> None:
-        """Write down what leaves that is made of a reply, or raise PolicyError."""
-
-    def check_members(self, members: Sequence[str]) -> None:
-        """Raise PolicyError if so few clients may not be in a sum."""
-
-    def check_sum(self, documents: int) -> None:
-        """Raise PolicyError if a sum may not be over so few documents."""
-
-    def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
-        """Write down what came."""
 
 
 class SecureClients:
@@ -97,18 +76,15 @@ class SecureClients:
         self.names = sorted(names)
         self._exchange = exchange
         self._member = exchange.member
-        self._door = door
+        self._side = ClientSide(door, exchange.stop, notify)
         self._totals = {entry.step: entry for entry in totals}
         self._limits = limits
         self._notify = notify
         self._study, self._documents = study, 0
         self.step, self.turn = step, turn
         self._drawn: list[str] = []  # who takes part in this round
-        self._number = 0  # of this round
         self._moment = Moment(turn)
         self._is_live = True  # whether no earlier process has computed the reply
-        # Functions that one has computed; the client may need what they leave behind.
-        self._skipped: list[tuple[str, Mapping[str, Any], Moment]] = []
         if step == 0:
             self._begin(identity, documents)
 
@@ -127,21 +103,21 @@ class SecureClients:
         if any(len(reply) not in (0, 8) for reply in replies):
             self._exchange.stop(WRONG)
         total = self._documents = sum(int.from_bytes(reply, "big") for reply in replies)
-        self._guarded(lambda door: door.check_sum(total))
+        self._side.guarded(lambda door: door.check_sum(total))
 
     def tell(self, function: str, **payload: Any) -> None:
         """Execute a function of this client; nothing leaves."""
-        self._guarded(lambda door: door.repeat(function, payload, Moment(self.turn)))
+        self._side.repeat(function, payload, Moment(self.turn))
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
         """Do the steps of a round, with the clients that are drawn; see `Clients.round`."""
         self.turn += 1
-        self._moment, self._number = Moment(self.turn, exchange=0), number
-        self._skipped.clear()
+        self._moment = Moment(self.turn, exchange=0)
+        self._side.begin(number)
         self._drawn = draw.members(number, self.names, self.names)
-        self._guarded(lambda door: door.check_members(self._drawn))
+        self._side.guarded(lambda door: door.check_members(self._drawn))
         try:
             return work(), {"clients": self._drawn}
         finally:
@@ -199,7 +175,7 @@ class SecureClients:
         if find_fault(total, template, self._drawn):
             self._exchange.stop(WRONG)
         if "documents" in total:
-            self._guarded(lambda door: door.check_sum(total["documents"]))
+            self._side.guarded(lambda door: door.check_sum(total["documents"]))
         return total
 
     def _sum_words(
@@ -247,54 +223,29 @@ class SecureClients:
         """Write down what leaves that is no reply of a function."""
         asked = SharedPayload()
         asked.masked = what not in SEEN
-        self._guarded(lambda door: door.leave(what, asked, self._moment, made))
+        self._side.guarded(lambda door: door.leave(what, asked, self._moment, made))
         return made
 
     @property
     def _is_in(self) -> bool:
-        return self._door is not None and self._member.name in self._drawn
+        return self._side.door is not None and self._member.name in self._drawn
 
     def _next(self, function: str, payload: Mapping[str, Any]) -> None:
         record = self._member.record
         self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
         self._is_live = self.step >= record.step and not record.part
         if not self._is_live:
-            self._skipped.append((function, payload, self._moment))
+            self._side.skip(function, payload, self._moment)
 
     def _reply(self, function: str, payload: Mapping[str, Any], is_hidden: bool) -> dict[str, Any]:
         """Return what the door lets out, or let out in an earlier process."""
-        reply: dict[str, Any] | None = None
-        for earlier in self._skipped:
-            reply = self._guarded(partial(_repeat, earlier))
-        self._skipped.clear()
+        reply = self._side.repeat_skipped()
         if not self._is_live:
             return reply or {}
-        self._notify(CallStarted(function, self._number, 1))
+        self._notify(CallStarted(function, self._side.round, 1))
         asked = SharedPayload(payload)
         asked.digest, asked.masked = self._member.record.transcript.hex(), is_hidden
-        return self._guarded(lambda door: door.call(function, asked, self._moment)) or {}
-
-    def _guarded(self, work: Callable[[Door], R]) -> R | None:
-        """Do something with the door; if it refuses or fails, let all members know, and end."""
-        if self._door is None:
-            return None
-        try:
-            return work(self._door)
-        except (OSError, MemoryError) as error:
-            reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
-            raise FedTopicsError(
-                f"The update of round {self._number} did not leave: {reason}. Make room on the "
-                "disk or in memory, then start the same command again."
-            ) from None
-        except FedTopicsError as error:
-            with suppress(FederationError):
-                self._exchange.stop(REFUSED if isinstance(error, PolicyError) else UNUSABLE)
-            raise
-        except Exception as error:
-            # Its type alone: its text could quote a document.
-            self._notify(Defect("a function", self._number, type(error).__name__))
-            self._exchange.stop(DEFECT)
-            raise AssertionError from error
+        return self._side.guarded(lambda door: door.call(function, asked, self._moment)) or {}
 
     # Steps
 
@@ -319,7 +270,9 @@ class SecureClients:
         opened = self._exchange.step(function, kind, layout, given)
         size = sum(map(len, opened))
         if number > 0:
-            self._guarded(lambda door: door.came(function, self._moment, digest(*opened), size))
+            self._side.guarded(
+                lambda door: door.came(function, self._moment, digest(*opened), size)
+            )
         return opened
 
     def done(self) -> None:
@@ -348,7 +301,3 @@ class SecureClients:
         taken = take(own[0])
         if len(set(self._step(MODEL, "call", b"", lambda: told(MODEL, taken)))) > 1:
             self._exchange.stop("the models of the members differ")
-
-
-def _repeat(earlier: tuple[str, Mapping[str, Any], Moment], door: Door) -> dict[str, Any] | None:
-    return door.repeat(*earlier)

@@ -8,39 +8,42 @@ the clients read. A client that is lost in the middle of a round has the round r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import SharedPayload
-from fedtopics.methods.core.events import CallStarted, Defect, Event, LeftOut, RoundReport
+from fedtopics.methods.core.events import CallStarted, Event, LeftOut, RoundReport
 from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Draw, Moment, T
 from fedtopics.methods.core.replies import Template
-from fedtopics.protocol.clients import Door
+from fedtopics.protocol.client_side import ClientSide, Door
 from fedtopics.protocol.keys import digest
 from fedtopics.protocol.messages import Message
+from fedtopics.protocol.structures import fields_of
 from fedtopics.protocol.values import dumps, loads
-
-Entry = Mapping[str, Any]
 
 
 class PlainAsk(Message):
-    """A client asks for an entry of the log."""
+    """A client asks for an entry of the log, or says that it ends."""
 
     software: str  # study, method and versions
+    run: bytes  # which one, if the client knows it
     step: int
-    phase: Literal["begin", "reply", "done"]
+    phase: Literal["begin", "reply", "done", "left"]
+    least: int = 1  # clients that its policy requires in a sum
+    reason: str = ""  # why it ends
 
 
 class PlainAnswer(Message):
     """What there is for a client, or for whom the server waits."""
 
     what: Literal["", "reply", "entry", "state"]
-    size: int = 0
+    run: bytes
+    size: int = 0  # bytes
     waiting: dict[str, float] = msgspec.field(default_factory=dict)  # seconds since the last call
 
 
@@ -61,32 +64,38 @@ class Attempt:
     missing: dict[str, str]
     exchanges: int = 0
 
+    @property
+    def name(self) -> str:
+        """What the entry is called that begins it."""
+        return f"round {self.round}, attempt {self.number}"
+
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What clients are asked for in one step."""
 
     function: str
     template: Template | None
-    one_by_one: bool
+    is_call: bool  # whether all see each reply, or their sum
 
 
 class Source(Protocol):
-    """Where the entries of the log come from."""
+    """Where the entries of the log come from, as bytes."""
 
-    def begin(self, step: int, turn: int, attempt: int, round_: int, draw: Draw) -> Entry:
-        """Return who takes part in an attempt at a round."""
+    def begin(self, step: int, attempt: Attempt, draw: Draw, left_out: Mapping[str, str]) -> bytes:
+        """Return who takes part in an attempt at a round, without clients lost in earlier ones."""
 
-    def add(
-        self, step: int, attempt: Attempt, asked: Asked, own: Callable[[], bytes] | None
-    ) -> Entry:
+    def add(self, step: int, attempt: Attempt, request: Request, own: bytes | None) -> bytes:
         """Return what a step comes to, with the own update where this client takes part."""
 
     def has(self, step: int) -> bool:
-        """Whether an entry is there without any wait."""
+        """Whether the server had the entry before this client could contribute to it."""
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes sent and received so far."""
+
+    def leave(self, reason: str) -> None:
+        """Let the server know why this client ends without a model."""
 
     def done(self, step: int) -> None:
         """Let the server know that this client has the model."""
@@ -120,26 +129,25 @@ class PlainClients:
         self.step, self.turn = step, turn
         self._source = source
         self._own = own
-        self._door = door
+        self._side = ClientSide(door, source.leave, notify)
         self._notify = notify
         self._attempt: Attempt | None = None
-        self._skipped: list[tuple[str, Mapping[str, Any], Moment]] = []
 
     def tell(self, function: str, **payload: Any) -> None:
         """Execute a function of this client; nothing leaves."""
-        self._guarded(lambda door: door.repeat(function, payload, Moment(self.turn)))
+        self._side.repeat(function, payload, Moment(self.turn))
 
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
         """Call a function of every client; return each one's reply by name."""
-        return self._exchanged(Asked(function, template, True), payload)
+        return self._exchanged(Request(function, template, True), payload)
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
         """Call a function of every client; return the total."""
-        return self._exchanged(Asked(function, template, False), payload)
+        return self._exchanged(Request(function, template, False), payload)
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
@@ -148,13 +156,11 @@ class PlainClients:
         self.turn += 1
         before, left_out = self._source.traffic(), dict[str, str]()
         for attempt_number in count(1):
-            without = replace(draw, without=draw.without | left_out.keys())
-            begun = self._source.begin(self.step, self.turn, attempt_number, number, without)
-            self.step += 1
-            missing = {**begun["missing"], **left_out}
-            attempt = Attempt(number, attempt_number, list(begun["members"]), missing)
+            attempt = Attempt(number, attempt_number, [], {})
+            begun = self._read(self._source.begin(self.step, attempt, draw, left_out), attempt.name)
+            attempt.members, attempt.missing = list(begun["members"]), dict(begun["missing"])
             self._attempt = attempt
-            self._skipped.clear()
+            self._side.begin(number)
             try:
                 result = work()
             except AgainError as again:
@@ -163,7 +169,7 @@ class PlainClients:
             finally:
                 self._attempt = None
             if number == 0 and attempt.missing:
-                self._notify(LeftOut(number, dict(attempt.missing)))
+                self._notify(LeftOut(number, attempt.missing))
             return result, self._report(attempt, before)
         raise AssertionError
 
@@ -174,70 +180,51 @@ class PlainClients:
             "bytes_sent": sent - before[0], "bytes_received": received - before[1],
         }  # fmt: skip
 
-    def _exchanged(self, asked: Asked, payload: Mapping[str, Any]) -> dict[str, Any]:
-        if self._attempt is None:  # an exchange outside of a round is a round of its own
-            work = partial(self._exchanged, asked, payload)
-            return self.round(int(payload.get("round", 0)), work)[0]
+    def _exchanged(self, request: Request, payload: Mapping[str, Any]) -> dict[str, Any]:
         attempt = self._attempt
-        moment = Moment(self.turn, attempt.number, attempt.exchanges + 1)
-        own = None
-        if self._door is not None and self._own in attempt.members:
+        if attempt is None:  # an exchange outside of a round is a round of its own
+            work = partial(self._exchanged, request, payload)
+            return self.round(int(payload.get("round", 0)), work)[0]
+        function = request.function
+        moment, own = Moment(self.turn, attempt.number, attempt.exchanges + 1), None
+        if self._side.door is not None and self._own in attempt.members:
             if self._source.has(self.step):
-                self._skipped.append((asked.function, payload, moment))
+                self._side.skip(function, payload, moment)
             else:
-                own = partial(self._reply, asked.function, payload, moment)
-        entry = self._source.add(self.step, attempt, asked, own)
-        self.step += 1
-        size = len(entry["content"])
-        self._guarded(
-            lambda door: door.came(asked.function, moment, digest(entry["content"]), size)
-        )
+                own = self._reply(function, payload, moment, attempt)
+        content = self._source.add(self.step, attempt, request, own)
+        entry = self._read(content, function)
+        came = digest(content), len(content)
+        self._side.guarded(lambda door: door.came(function, moment, *came))
         attempt.missing |= entry["missing"]
         attempt.members = [name for name in attempt.members if name not in entry["missing"]]
         if entry["again"]:
             raise AgainError(entry["missing"])
         attempt.exchanges += 1
-        found: dict[str, Any] = loads(entry["content"])
+        found: dict[str, Any] = entry["result"]
         return found
 
-    def _reply(self, function: str, payload: Mapping[str, Any], moment: Moment) -> bytes:
+    def _reply(
+        self, function: str, payload: Mapping[str, Any], moment: Moment, attempt: Attempt
+    ) -> bytes:
         """Return what the door lets out."""
-        attempt = self._attempt
-        for skipped in self._skipped:  # for what these leave behind at the client
-            self._guarded(partial(_repeat, skipped))
-        self._skipped.clear()
-        if attempt is not None:
-            members = attempt.members
-            self._guarded(lambda door: door.check_members(members))
-            self._notify(CallStarted(function, attempt.round, attempt.number))
-        return dumps(
-            self._guarded(lambda door: door.call(function, SharedPayload(payload), moment))
-        )
+        self._side.repeat_skipped()
+        self._side.guarded(lambda door: door.check_members(attempt.members))
+        self._notify(CallStarted(function, attempt.round, attempt.number))
+        asked = SharedPayload(payload)
+        return dumps(self._side.guarded(lambda door: door.call(function, asked, moment)))
+
+    def _read(self, content: bytes, name: str) -> Mapping[str, Any]:
+        """Read the entry of this step, which has to be the one that the program comes to."""
+        entry: Mapping[str, Any] = loads(content, fields=fields_of(len(self.names)))
+        if entry["name"] != name:
+            raise FederationError(
+                f"At step {self.step}, {self._own or 'the server'} has {name!r} and the log of the "
+                f"run {entry['name']!r}. Install the same fedtopics and packages everywhere."
+            )
+        self.step += 1
+        return entry
 
     def done(self) -> None:
         """Let the server know that this client has the model."""
         self._source.done(self.step)
-
-    def _guarded(self, work: Callable[[Door], Any]) -> Any:
-        if self._door is None:
-            return None
-        try:
-            return work(self._door)
-        except FedTopicsError:
-            raise
-        except (OSError, MemoryError) as error:
-            reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
-            raise FedTopicsError(
-                f"An update did not leave: {reason}. Make room on the disk or in memory, then "
-                "start the same command again."
-            ) from None
-        except Exception as error:
-            # Its type alone: its text could quote a document.
-            self._notify(Defect("a function", self.turn, type(error).__name__))
-            raise FederationError(
-                f"This client's software has a defect ({type(error).__name__}); please report it."
-            ) from None
-
-
-def _repeat(skipped: tuple[str, Mapping[str, Any], Moment], door: Door) -> Any:
-    return door.repeat(*skipped)

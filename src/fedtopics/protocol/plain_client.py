@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
 
+from fedtopics.files import read_bytes, write_durably
 from fedtopics.methods.core.events import Event, WaitsFor
 from fedtopics.methods.core.interfaces import Draw
 from fedtopics.protocol.exchange import IDLE, QUIET, STAY, Patience
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.messages import decode, encode
-from fedtopics.protocol.plain import Asked, Attempt, Entry, PlainAnswer, PlainAsk, PlainReply
-from fedtopics.protocol.values import loads
+from fedtopics.protocol.plain import Attempt, PlainAnswer, PlainAsk, PlainReply, Request
+
+Phase = Literal["begin", "reply", "done", "left"]
 
 
 class StateError(Exception):
@@ -24,86 +27,109 @@ class StateError(Exception):
 
 
 class Remote:
-    """A `Source` of entries over a link."""
+    """A `Source` of entries over a link.
+
+    Parameters
+    ----------
+    link : Link
+    software : str
+        Study, method and versions, which the server has to have as well.
+    least : int
+        Clients that this client's policy requires in a sum.
+    folder : Path
+        Where it keeps which run this is.
+    patience : Patience
+    notify : function
+        Gets events.
+    """
 
     def __init__(
-        self, link: Link, software: str, patience: Patience, notify: Callable[[Event], None]
-    ) -> None:
+        self, link: Link, software: str, least: int, folder: Path, patience: Patience,
+        notify: Callable[[Event], None],
+    ) -> None:  # fmt: skip
         self._link = link
         self._software = software
+        self._least = least
+        self._path = folder / "run"
+        self._run = read_bytes(self._path) if self._path.exists() else b""
         self._patience = patience
         self._notify = notify
-        self._next: tuple[int, Entry] | None = None
+        self._found: dict[int, bytes] = {}  # the next entry, if it is here already
         self._is_live = False  # whether the server waited for the last update
         self._traffic = [0, 0]
 
-    def begin(self, step: int, turn: int, attempt: int, round_: int, draw: Draw) -> Entry:
+    def begin(self, step: int, attempt: Attempt, draw: Draw, left_out: Mapping[str, str]) -> bytes:
         """See `Source.begin`."""
         return self._entry(step, None)
 
-    def add(
-        self, step: int, attempt: Attempt, asked: Asked, own: Callable[[], bytes] | None
-    ) -> Entry:
+    def add(self, step: int, attempt: Attempt, request: Request, own: bytes | None) -> bytes:
         """See `Source.add`."""
         return self._entry(step, own)
 
     def has(self, step: int) -> bool:
         """See `Source.has`."""
-        if self._is_live:
-            return False
-        if self._next is None or self._next[0] != step:
-            answer = self._ask(step, "begin")
-            if answer.what in ("entry", "state"):
-                self._take(step, answer)
-        return self._next is not None and self._next[0] == step
+        if not self._is_live and step not in self._found:
+            self._take(step, self._ask(step, "begin"))
+        return step in self._found
 
     def traffic(self) -> tuple[int, int]:
         """See `Source.traffic`."""
         return self._traffic[0], self._traffic[1]
 
-    def _entry(self, step: int, own: Callable[[], bytes] | None) -> Entry:
-        content = None if own is None else own()
+    def _entry(self, step: int, own: bytes | None) -> bytes:
+        """Ask for an entry until it is here; give the own update when the server asks for it."""
         since = shown = time.monotonic()
-        is_late = content is not None
-        while self._next is None or self._next[0] != step:
+        is_wanted = False
+        while step not in self._found:
             asked = time.monotonic()
-            answer = self._ask(step, "begin" if content is None else "reply")
-            if answer.what in ("entry", "state"):
-                self._take(step, answer)
-            elif answer.what == "reply" and content is not None:
-                is_late = False
-                message = encode(PlainReply(step, content))
-                self._traffic[0] += len(message)
-                self._patience(lambda message=message: self._link.say(message))  # type: ignore[misc]
-            elif time.monotonic() - asked < IDLE:
+            answer = self._ask(step, "begin" if own is None else "reply")
+            if answer.what == "reply" and own is not None:
+                is_wanted = True
+                self._say(encode(PlainReply(step, own)))
+            elif not self._take(step, answer) and time.monotonic() - asked < IDLE:
                 time.sleep(IDLE)
             if answer.waiting and time.monotonic() - shown > QUIET:
                 shown = time.monotonic()
                 self._notify(WaitsFor(answer.waiting, shown - since))
-        if content is not None:
-            self._is_live = not is_late
-        return self._next[1]
+        if own is not None:
+            self._is_live = is_wanted
+        return self._found.pop(step)
 
-    def _ask(self, step: int, phase: Any) -> PlainAnswer:
-        question = encode(PlainAsk(self._software, step, phase))
-        return decode(self._patience(lambda: self._link.ask(question)), PlainAnswer)
+    def _say(self, message: bytes) -> None:
+        self._traffic[0] += len(message)
+        self._patience(lambda: self._link.say(message))
 
-    def _take(self, step: int, answer: PlainAnswer) -> None:
+    def _ask(self, step: int, phase: Phase) -> PlainAnswer:
+        question = encode(PlainAsk(self._software, self._run, step, phase, self._least))
+        answer = decode(self._patience(lambda: self._link.ask(question)), PlainAnswer)
+        if answer.run != self._run:  # before anything is computed, so that runs are never mixed
+            write_durably(self._path, answer.run)
+            self._run = answer.run
+        return answer
+
+    def _take(self, step: int, answer: PlainAnswer) -> bool:
+        """Fetch what there is; return whether it came."""
+        if answer.what not in ("entry", "state"):
+            return False
         what = f"{answer.what} {step}".encode()
         content = self._patience(lambda: self._link.fetch(what, answer.size))
         self._traffic[1] += len(content)
-        if not content:
-            return
-        if answer.what == "state":
+        if content and answer.what == "state":
             raise StateError(content)
-        self._next = step, loads(content)
+        if content:
+            self._found = {step: content}
+        return bool(content)
+
+    def leave(self, reason: str) -> None:
+        """See `Source.leave`."""
+        self._link.ask(encode(PlainAsk(self._software, self._run, 0, "left", 1, reason)))
 
     def done(self, step: int) -> None:
-        """Let the server know that this client has the model."""
+        """See `Source.done`."""
         until = time.monotonic() + STAY
         while time.monotonic() < until:
             try:
-                self._link.ask(encode(PlainAsk(self._software, step, "done")))
+                self._link.ask(encode(PlainAsk(self._software, self._run, step, "done")))
                 return
             except LinkError:
                 time.sleep(IDLE)

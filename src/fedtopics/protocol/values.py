@@ -1,7 +1,7 @@
 """Plain data to bytes and back: MessagePack, then the numbers of its arrays as they are.
 
-Numbers, texts, bytes, lists, maps, arrays, `Rows` and `Named` travel, and structs of these; nothing
-else does, above all no code. A matrix of which many rows are zero travels as its other rows: the
+Numbers, texts, bytes, lists, maps, arrays, `Rows` and `Named` travel; nothing else does, above all
+no code. A matrix of which many rows are zero travels as its other rows: the
 first layer of a network that reads words has a gradient only for the words of a minibatch. That
 loses nothing.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -42,58 +41,27 @@ NAMED = 5  # the same, columns; a third piece has the counts (int64), a row a te
 
 Piece = bytes | memoryview
 
-# What reading bytes that `pack` did not make can raise.
+# What reading bytes that `dumps` did not make can raise.
 _DAMAGES = (msgspec.MsgspecError, ValueError, LookupError, OverflowError, MemoryError)
 _PLAIN: tuple[tuple[Any, ...], ...] = ((bool, np.bool_), (float, np.floating), (str,), (bytes,))
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A value's bytes, in pieces."""
-
-    pieces: Sequence[Piece]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all pieces."""
-        return sum(map(len, self.pieces))
-
-
-def pack(value: Any, sparse: bool = True) -> Packed:
-    """Turn plain data into bytes; arrays are not copied. A `TypeError` if it is not plain."""
-    writer = _Writer(sparse)
+def dumps(value: Any) -> bytes:
+    """Turn plain data into bytes. TypeError if it is something else."""
+    writer = _Writer()
     structure = msgspec.msgpack.encode(writer.plain(value))
     head = len(structure).to_bytes(LENGTH, "little") + structure
-    return Packed([head + _padding(len(head)), *writer.pieces])
+    return b"".join([head, _padding(len(head)), *writer.pieces])
 
 
-def size_of(value: Any) -> int:
-    """Return bytes that plain data like this do not exceed, whichever rows are zero."""
-    return pack(value, sparse=False).size
-
-
-def dumps(value: Any) -> bytes:
-    """Turn plain data into one piece of bytes."""
-    return b"".join(pack(value).pieces)
-
-
-def loads(content: Piece, largest: int = 1 << 31, of: Any = Any, fields: int = MOST_FIELDS) -> Any:
-    """Do what `unpack` does with an aligned copy: who computes with arrays changes no content."""
-    copied = aligned(len(content))
-    copied[:] = content
-    return unpack(copied, largest, of, fields)
-
-
-def unpack(
-    buffer: memoryview, largest: int = 1 << 31, of: Any = Any, fields: int = MOST_FIELDS
-) -> Any:
-    """Turn bytes into plain data of a type; arrays are views of the buffer, which is `aligned`.
+def loads(content: bytes, largest: int = 1 << 31, fields: int = MOST_FIELDS) -> Any:
+    """Turn bytes into plain data, whose arrays can be changed.
 
     All arrays together, with their zero rows, and texts have at most `largest` bytes; there are at
-    most so many `fields`, as of a message, unless it is more by whose content it is. A
-    `FederationError` if the bytes are not what `pack` makes of such data. Maps may have more
-    entries than a type's: later versions add some.
+    most so many `fields`. FederationError if the bytes are not what `dumps` makes of such data.
     """
+    buffer = _aligned(len(content), np.empty)
+    buffer[:] = content
     try:
         end = LENGTH + int.from_bytes(buffer[:LENGTH], "little")
         structure, data = buffer[LENGTH:end], buffer[end + len(_padding(end)) :]
@@ -104,19 +72,10 @@ def unpack(
             raise ValueError
     except _DAMAGES:
         raise FederationError("A message has a damaged body.") from None
-    return value if of is Any else as_type(value, of)
+    return value
 
 
-def as_type(value: Any, of: Any) -> Any:
-    """Return plain data as a type; a `FederationError` if they have other fields."""
-    try:
-        return msgspec.convert(value, of, builtin_types=(bytes,))
-    except msgspec.ValidationError:
-        raise FederationError("A message has other fields than one of its kind.") from None
-
-
-def aligned(size: int, new: Callable[..., NDArray[Any]] = np.empty) -> memoryview:
-    """Return so many bytes, aligned; they take memory when they are written."""
+def _aligned(size: int, new: Callable[..., NDArray[Any]]) -> memoryview:
     raw = new(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].data
@@ -129,9 +88,8 @@ def _padding(size: int) -> bytes:
 class _Writer:
     """Turns plain data into what MessagePack knows, and keeps the pieces of arrays."""
 
-    def __init__(self, sparse: bool) -> None:
+    def __init__(self) -> None:
         self.pieces: list[Piece] = []
-        self._sparse = sparse
 
     def plain(self, value: Any) -> Any:
         for kinds in _PLAIN:
@@ -148,10 +106,6 @@ class _Writer:
         if isinstance(value, Named):
             counts = value.values.astype(np.int64, casting="safe", copy=False)
             return self._texts(NAMED, value.names, counts)
-        if isinstance(value, msgspec.Struct):
-            config = value.__struct_config__
-            tag = {config.tag_field: config.tag} if config.tag else {}
-            return tag | {n: self.plain(getattr(value, n)) for n in value.__struct_fields__}
         if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
             return {name: self.plain(each) for name, each in value.items()}
         if isinstance(value, (list, tuple)):
@@ -164,7 +118,7 @@ class _Writer:
         return None
 
     def _array(self, array: NDArray[Any]) -> Ext:
-        if self._sparse and array.ndim == 2 and array.nbytes >= SPARSE_FROM:
+        if array.ndim == 2 and array.nbytes >= SPARSE_FROM:
             # As integers, so that a row of negative zeros counts as something.
             words = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
             present = np.any(words, axis=1)
@@ -231,7 +185,7 @@ class _Reader:
         rows = self._piece(dtype, (int(present.sum()), *shape[1:]))
         if code == ROWS:
             return Rows(np.flatnonzero(present), rows, shape[0])
-        array = np.frombuffer(aligned(size, np.zeros), dtype).reshape(shape)
+        array = np.frombuffer(_aligned(size, np.zeros), dtype).reshape(shape)
         array[present] = rows
         return array
 

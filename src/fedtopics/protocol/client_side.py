@@ -1,0 +1,111 @@
+"""What a client contributes to a run: its door, and what earlier processes of it computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError
+from fedtopics.methods.core.events import Defect, Event
+from fedtopics.methods.core.interfaces import Door as BaseDoor
+from fedtopics.methods.core.interfaces import Moment
+from fedtopics.protocol.link import LinkError
+
+REFUSED, UNUSABLE = "its policy refuses", "its documents cannot be used"
+DEFECT = "its software has a defect"
+R = TypeVar("R")
+
+
+class Door(BaseDoor, Protocol):
+    """The only exit of a client between machines."""
+
+    def leave(
+        self, function: str, payload: Mapping[str, Any], moment: Moment, reply: Mapping[str, Any]
+    ) -> None:
+        """Write down what leaves that is made of a reply, or raise PolicyError."""
+
+    def check_members(self, members: Sequence[str]) -> None:
+        """Raise PolicyError if so few clients may not be in a sum."""
+
+    def check_sum(self, documents: int) -> None:
+        """Raise PolicyError if a sum may not be over so few documents."""
+
+    def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
+        """Write down what came."""
+
+
+class ClientSide:
+    """A client's door, whose refusals and failures end the program with one sentence.
+
+    Parameters
+    ----------
+    door : Door or None
+        None of the server, and of an observer.
+    stop : function
+        Lets the others know, in a few words, why this client ends.
+    notify : function
+        Gets events.
+    """
+
+    def __init__(
+        self, door: Door | None, stop: Callable[[str], None], notify: Callable[[Event], None]
+    ) -> None:
+        self.door = door
+        self.round = 0
+        self._stop = stop
+        self._notify = notify
+        self._skipped: list[tuple[str, Mapping[str, Any], Moment]] = []
+
+    def begin(self, round_: int) -> None:
+        """Begin a round, or an attempt at it: what was skipped before is not needed any more."""
+        self.round = round_
+        self._skipped.clear()
+
+    def skip(self, function: str, payload: Mapping[str, Any], moment: Moment) -> None:
+        """Take note of a call that an earlier process answered."""
+        self._skipped.append((function, payload, moment))
+
+    def repeat_skipped(self) -> dict[str, Any] | None:
+        """Execute the calls that were skipped, for what they leave behind; return the last reply.
+
+        A later call of the round may need that, and only then it is worth the time.
+        """
+        reply: dict[str, Any] | None = None
+        for function, payload, moment in self._skipped:
+            reply = self.repeat(function, payload, moment)
+        self._skipped.clear()
+        return reply
+
+    def repeat(
+        self, function: str, payload: Mapping[str, Any], moment: Moment
+    ) -> dict[str, Any] | None:
+        """Execute a function of which nothing leaves."""
+        return self.guarded(lambda door: door.repeat(function, payload, moment))
+
+    def guarded(self, work: Callable[[Door], R]) -> R | None:
+        """Do something with the door; if it refuses or fails, let the others know, and end."""
+        if self.door is None:
+            return None
+        try:
+            return work(self.door)
+        except (OSError, MemoryError) as error:
+            reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+            raise FedTopicsError(
+                f"The update of round {self.round} did not leave: {reason}. Make room on the "
+                "disk or in memory, then start the same command again."
+            ) from None
+        except FedTopicsError as error:
+            with suppress(FederationError):
+                self._stop(REFUSED if isinstance(error, PolicyError) else UNUSABLE)
+            raise
+        except Exception as error:
+            # Its type alone: its text could quote a document.
+            kind = type(error).__name__
+            self._notify(Defect("a function", self.round, kind))
+            with suppress(LinkError):
+                self._stop(DEFECT)
+            raise FederationError(
+                f"The software of this client has a defect ({kind} in round {self.round}). Report "
+                "it; when it is mended, start the same command again."
+            ) from None

@@ -1,0 +1,139 @@
+"""The log of a plain server: entries on disk, each written before anybody gets it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from fedtopics.errors import FedTopicsError
+from fedtopics.files import make_folder, open_file, open_private, read_bytes, write_durably
+
+HEAD = 8 + 32  # bytes before an entry: its size, and the SHA-256 of its step and content
+NAME = "{:012d}.entries"  # of a file, by its first step
+
+
+class Log:
+    """Entries by step, in one file for the steps between two checkpoints.
+
+    Parameters
+    ----------
+    folder : Path
+    step : int
+        The first one that a checkpoint does not have the result of.
+
+    Attributes
+    ----------
+    run : bytes
+        Drawn when the log begins: what tells its entries from those of any other run.
+    next : int
+        The step of the next entry.
+    """
+
+    def __init__(self, folder: Path, step: int) -> None:
+        make_folder(folder)
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._places: dict[int, tuple[Path, int, int]] = {}  # file, begin and size
+        run = folder / "run"
+        if not run.exists():
+            write_durably(run, os.urandom(16))
+        self.run = read_bytes(run)
+        self.next = 0
+        path = folder / NAME.format(0)
+        for path in sorted(folder.glob("*.entries")):
+            self._scan(path)
+        if self.next < step:  # entries were lost of which the checkpoint has the result
+            self.next, self._places, path = step, {}, folder / NAME.format(step)
+        self._file: Any = None
+        self._open(path)
+
+    def _scan(self, path: Path) -> None:
+        """Find the entries of a file; cut off the end that a crash left half written."""
+        first = int(path.name.partition(".")[0])
+        if first != self.next:
+            self._places = {}  # something between is lost: older entries lead nowhere
+        self.next, place, length = first, 0, path.stat().st_size
+        with open_file(path, "rb+") as file:
+            while place + HEAD <= length:
+                file.seek(place)
+                head = file.read(HEAD)
+                size = int.from_bytes(head[:8], "big")
+                if place + HEAD + size > length:
+                    break
+                if _head(self.next, file.read(size)) != head:
+                    break
+                self._places[self.next] = path, place + HEAD, size
+                self.next += 1
+                place += HEAD + size
+            file.truncate(place)
+
+    def _open(self, path: Path) -> None:
+        if not path.exists():
+            write_durably(path, b"")  # so that the folder has it after a power failure
+        if self._file is not None:
+            self._file.close()
+        self._path, self._file = path, open_private(path, "ab", buffering=0)
+
+    def size(self, step: int) -> int | None:
+        """Return the bytes of an entry, None if it is not here."""
+        with self._lock:
+            place = self._places.get(step)
+            return None if place is None else place[2]
+
+    def get(self, step: int) -> bytes | None:
+        """Return an entry, None if it is not here."""
+        with self._lock:
+            if step not in self._places:
+                return None
+            path, begin, size = self._places[step]
+            with open_file(path) as file:
+                file.seek(begin)
+                content: bytes = file.read(size)
+                return content
+
+    def append(self, content: bytes) -> None:
+        """Write the next entry, and wait until it is on the disk."""
+        with self._lock:
+            try:
+                begin = self._path.stat().st_size + HEAD
+                left = memoryview(_head(self.next, content) + content)
+                while left:  # a write of the system can end early
+                    left = left[self._file.write(left) :]
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise FedTopicsError(
+                    f"The log in {self._folder} cannot be written: {error.strerror}. Make room or "
+                    "mend the disk, then start the same command again."
+                ) from None
+            self._places[self.next] = self._path, begin, len(content)
+            self.next += 1
+
+    def cut(self) -> None:
+        """Begin a new file behind a checkpoint; forget the entries before the last checkpoint.
+
+        Clients that are a little behind need those between the two, and so does the server if the
+        newest checkpoint is damaged.
+        """
+        path = self._folder / NAME.format(self.next)
+        with self._lock:
+            if path == self._path:
+                return
+            last = self._path
+            self._open(path)
+            self._places = {step: p for step, p in self._places.items() if p[0] == last}
+            for old in self._folder.glob("*.entries"):
+                if old not in (last, path):
+                    old.unlink()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _head(step: int, content: bytes) -> bytes:
+    found = hashlib.sha256(step.to_bytes(8, "big"))
+    found.update(content)
+    return len(content).to_bytes(8, "big") + found.digest()

@@ -1,0 +1,228 @@
+"""A tiny program over plain aggregation: a server and clients in threads, which can be killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtopics.federation.local import LocalClients
+from fedtopics.methods.core.outliers import Robust, Rule
+from fedtopics.methods.core.replies import Announced, Field
+from fedtopics.protocol.exchange import Patience
+from fedtopics.protocol.link import LinkError
+from fedtopics.protocol.plain import PlainClients
+from fedtopics.protocol.plain_client import Remote, StateError
+from fedtopics.protocol.plain_log import Log
+from fedtopics.protocol.plain_rounds import Rounds, Rules
+from fedtopics.protocol.plain_server import PlainServer
+from fedtopics.protocol.values import dumps, loads
+
+NAMES = ("east", "north", "south")
+ROUNDS = 5
+TEMPLATE = {"documents": Announced({}), "x": Field((3,))}
+
+
+class KilledError(BaseException):
+    """A process ends here."""
+
+
+class TinyDoor:
+    """A client with a state between two calls of a round; `change` may change its replies."""
+
+    def __init__(self, name: str) -> None:
+        self.seed, self.documents = NAMES.index(name) + 1, 10 * len(name)
+        self.x = np.zeros(3)
+        self.calls: list[tuple[str, Any]] = []
+        self.change: Callable[[str, dict[str, Any]], Any] = lambda function, reply: reply
+
+    def call(self, function: str, payload: Mapping[str, Any], moment: Any) -> dict[str, Any]:
+        self.calls.append((function, moment))
+        found: dict[str, Any] = self.change(function, self.repeat(function, payload, moment))
+        return found
+
+    def repeat(self, function: str, payload: Mapping[str, Any], moment: Any) -> dict[str, Any]:
+        if function == "size":
+            return {"documents": self.documents}
+        if function == "first":
+            far = 40 if self.seed == 3 else 1  # what rules against outliers have to do with
+            self.x = far * np.sin(payload["w"] * self.seed + self.seed / 3)
+        else:
+            self.x = self.x * payload["mean"]
+        return {"documents": self.documents, "x": self.documents * self.x}
+
+    def check_members(self, members: Sequence[str]) -> None: ...
+    def check_sum(self, documents: int) -> None: ...
+    def came(self, *what: Any) -> None: ...
+    def leave(self, *what: Any) -> None: ...
+
+
+@dataclass
+class Saved:
+    """What a participant has on disk."""
+
+    w: Any = field(default_factory=lambda: np.zeros(3))
+    round: int = 0
+    step: int = 0
+    turn: int = 0
+
+
+def program(
+    clients: Any, saved: Saved, after: Callable[[], None], reports: list[Any], rounds: int = ROUNDS
+) -> Any:
+    """Two sums a round; a checkpoint behind every second one."""
+    if not saved.round:
+        sizes = clients.call("size", {"documents": Announced({})})
+        assert {type(reply["documents"]) for reply in sizes.values()} == {int}
+    w = saved.w
+    for number in range(saved.round + 1, rounds + 1):
+
+        def work(w: Any = w, number: int = number) -> Any:
+            first = clients.sum("first", TEMPLATE, round=number, w=w)
+            mean = first["x"] / first["documents"]
+            return mean, clients.sum("second", TEMPLATE, round=number, mean=mean)
+
+        (mean, second), report = clients.round(number, work)
+        reports.append(report)
+        w = w + mean + second["x"] / second["documents"]
+        if number % 2 == 0 and isinstance(clients, PlainClients):
+            saved.w, saved.round, saved.step, saved.turn = w, number, clients.step, clients.turn
+            after()
+    return w
+
+
+def here(*members: Sequence[str], rule: Rule = "none") -> Any:
+    """The model of one process, with the members of each round (the last ones of all further)."""
+    saved, robust = Saved(), Robust(rule, lambda _: None)
+    for number in range(1, ROUNDS + 1):
+        names = members[min(number, len(members)) - 1]
+        clients = LocalClients({name: TinyDoor(name) for name in names}, robust=robust)
+        saved.w = program(clients, saved, lambda: None, [], number)
+        saved.round = number
+    return saved.w
+
+
+class TinyLink:
+    """A link to the server that is there now. `kill_at` has numbers of calls that kill."""
+
+    def __init__(self, scene: Scene, name: str) -> None:
+        self.scene, self.name, self.count = scene, name, 0
+        self.kill_at: dict[int, bool] = {}  # whether the call arrives before
+
+    def _call(self, method: str, *given: Any) -> Any:
+        if self.scene.is_over:
+            raise KilledError
+        if self.scene.service is None:
+            raise LinkError("It is away")
+        arrives = self.kill_at.pop(self.count, None)
+        self.count += 1
+        if arrives is False:
+            raise KilledError
+        found = getattr(self.scene.service, method)(self.name, *given)
+        if arrives:
+            raise KilledError
+        return found
+
+    def ask(self, message: bytes) -> bytes:
+        return bytes(self._call("ask", message))
+
+    def say(self, message: bytes) -> None:
+        self._call("say", message)
+
+    def fetch(self, what: bytes, size: int) -> bytes:
+        return bytes(self._call("fetch", what))
+
+
+class Scene:
+    """A server and clients, each in a thread, that are started again when they are killed."""
+
+    def __init__(self, folder: Path, rules: Rules) -> None:
+        self.folder, self.rules, self.timeout, self.stays = folder, rules, 60.0, 0.2
+        self.service: PlainServer | None = None
+        self.is_over = False
+        self.events: list[Any] = []
+        self.reports: list[Any] = []
+        self.doors = {name: TinyDoor(name) for name in NAMES}
+        self.links = {name: TinyLink(self, name) for name in NAMES}
+        self.saved = {name: Saved() for name in ("server", *NAMES)}
+        self.kill_at: dict[int, int] = {}  # the number of an entry: bytes of it that are written
+        self._pool = ThreadPoolExecutor(8)
+
+    def close(self) -> None:
+        self.is_over = True
+        if self.service is not None:
+            self.service.fail("the test is over")
+        self._pool.shutdown()
+
+    def kinds(self) -> set[str]:
+        return {event.plain()["event"] for event in self.events}
+
+    def serve(self) -> Any:
+        started = self._pool.submit(self._again, self.server)
+        self.until(lambda: self.service is not None or started.done())
+        return started
+
+    def join(self, name: str, software: str = "tiny") -> Any:
+        return self._pool.submit(self._again, lambda: self._client(name, software))
+
+    def _again(self, work: Callable[[], Any]) -> Any:
+        while not self.is_over:
+            with suppress(KilledError):
+                return work()
+        return None
+
+    def server(self) -> Any:
+        """Run the program as the server."""
+        saved, notify = self.saved["server"], self.events.append
+        log = Log(self.folder / "log", saved.step)
+        append = log.append
+
+        def killing(content: bytes) -> None:
+            written = self.kill_at.pop(log.next, None)
+            if written is None or written > len(content):
+                append(content)
+            else:
+                log._file.write((b"\0" * 40 + content)[:written])
+            if written is not None:
+                raise KilledError
+
+        log.append = killing  # type: ignore[method-assign]
+        server = PlainServer(NAMES, "tiny", log, 1 << 27, lambda: dumps(vars(saved)), notify)
+        rounds = Rounds(server, self.rules, notify)
+        clients = PlainClients(rounds, NAMES, "", None, saved.step, saved.turn, notify)
+        self.service = server
+        try:
+            model = program(clients, saved, log.cut, self.reports)
+            server.wait_until_done(self.stays)
+            return model
+        finally:
+            self.service = None
+            log.close()
+
+    def _client(self, name: str, software: str) -> Any:
+        folder, saved, notify = self.folder / name, self.saved[name], self.events.append
+        folder.mkdir(exist_ok=True)
+        patience = Patience(self.timeout, notify)
+        remote = Remote(self.links[name], software, 1, folder, patience, notify)
+        door: Any = self.doors[name]
+        door.x = np.zeros(3)
+        clients = PlainClients(remote, NAMES, name, door, saved.step, saved.turn, notify)
+        try:
+            model = program(clients, saved, lambda: None, [])
+        except StateError as error:
+            vars(saved).update(loads(error.content))
+            return self._client(name, software)
+        clients.done()
+        return model
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        ends = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < ends
+            time.sleep(0.005)
