@@ -20,6 +20,7 @@ from fedtopics.cli import COMMANDS
 from fedtopics.methods.registry import METHODS
 from fedtopics.networks import find_network
 from tests.helpers.models import made
+from tests.helpers.services import free_port
 
 BLOCKED = """
 import sys
@@ -82,15 +83,6 @@ data = "north.jsonl"
 [clients.south]
 data = "south.jsonl"
 """
-PEERS = (
-    STUDY.partition("[clients")[0]
-    + """
-[clients.north]
-address = "localhost:7558"
-[clients.south]
-address = "localhost:7559"
-"""
-)
 
 
 def python(folder: Path, code: str, given: str = "", *arguments: str) -> str:
@@ -119,7 +111,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "study.toml").write_text(STUDY)
     (path / "terms.toml").write_text('A = ["word"]')
     (path / "policy.toml").write_text("max_epsilon = 8\n")
-    (path / "peers.toml").write_text(PEERS)
     (path / "single.toml").write_text(STUDY.partition("[clients.south]")[0])
     (path / "network.toml").write_text(STUDY.replace('"nmf"', '"gfedntm"'))
     return path
@@ -131,7 +122,6 @@ def test_every_method_but_those_with_networks_trains_and_is_read(folder: Path) -
     assert said == [f"{name} 300 3" for name in WITHOUT]
 
 
-IDENTITY = ["--identity", "pki/clients/north"]
 TYPED = [
     ["demo", "--clients", "2", "--topics", "3", "--rounds", "1"],
     ["run", "study.toml", "--out", "run"],
@@ -140,7 +130,7 @@ TYPED = [
     ["transform", "run/model", "north.jsonl", "-o", "theta.parquet"],
     ["evaluate", "run/model", "--data", "north.jsonl"],
     ["ledger", "run"],
-    ["privacy", "study.toml"],
+    ["check", "study.toml"],
     ["audit", "study.toml", "--data", "north.jsonl", "--shadows", "4"],
     ["budget", "policy.toml"],
     ["verify", "run"],
@@ -152,14 +142,12 @@ TYPED = [
     ["merge", "run", "east=single", "-o", "merged"],
     ["terms", "run/model", "terms.toml"],
     ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
-    ["pki", "create", "--server", "localhost"],
-    ["pki", "issue", "north", "--peer"],
-    ["peer", "peers.toml", *IDENTITY, "--data", "north.jsonl", "--dry-run"],
+    ["key", "create", "server", "north", "south", "--out", "keys"],
     ["flda", "--help"],
     ["flare", "--help"],
     ["flower", "--help"],
 ]
-WITH_OTHERS = {"server", "client", "doctor"}
+WITH_OTHERS = {"serve", "join"}
 
 
 def test_every_command_of_one_machine_works(folder: Path) -> None:
@@ -171,10 +159,17 @@ def test_every_command_of_one_machine_works(folder: Path) -> None:
     assert (folder / "run/report.html").is_file()
 
 
-def test_server_and_clients_train_without_it(folder: Path) -> None:
-    keys = [["pki", "create", "ca", "--server", "localhost"]]
-    keys += [["pki", "issue", name, "--pki", "ca"] for name in ("north", "south")]
-    assert json.loads(python(folder, TYPE_IN, json.dumps(keys)).splitlines()[-1]) == [0, 0, 0]
+@pytest.mark.parametrize("kind", ["plain", "secure"])
+def test_server_and_members_train_without_it(kind: str, folder: Path) -> None:
+    """A member runs the server; of a secure study it is a relay."""
+    keys = [["key", "create", "server", "north", "south", "--out", kind]]
+    assert json.loads(python(folder, TYPE_IN, json.dumps(keys)).splitlines()[-1]) == [0]
+    study = STUDY.partition("[clients")[0] + f'\n[server]\naddress = "localhost:{free_port()}"\n'
+    study += f'certificate = "{kind}/server.pem"\n'
+    for name in ("north", "south"):
+        study += f'[clients.{name}]\ncertificate = "{kind}/{name}.pem"\n'
+    (folder / f"{kind}.toml").write_text(f'aggregation = "{kind}"\n{study}')
+    (folder / "two.toml").write_text("min_clients_in_sum = 2\n")
     command = [sys.executable, "-c", BLOCKED + "from fedtopics.cli import main\nmain()"]
     with ExitStack() as stack:
 
@@ -186,20 +181,16 @@ def test_server_and_clients_train_without_it(folder: Path) -> None:
             stack.callback(process.kill)
             return process
 
-        server = begin("server", "study.toml", "--pki", "ca", "--listen", "localhost:0", "--json")
-        assert server.stdout is not None
-        events = (json.loads(line) for line in server.stdout)
-        address = next(each["address"] for each in events if each["event"] == "listening")
-        to = ["--server", f"localhost:{address.rpartition(':')[2]}"]
-        doctor = begin("doctor", *to, "--identity", "ca/clients/north")
-        said = doctor.communicate(timeout=120)[0]
-        assert doctor.returncode == 0, said
-        both = [
-            begin("client", *to, "--identity", f"ca/clients/{name}", "--data", f"{name}.jsonl")
+        server = begin("serve", f"{kind}.toml", "--key", f"{kind}/server", "--out", f"{kind}-run")
+        members = [
+            begin(
+                "join", f"{kind}.toml", "--key", f"{kind}/{name}", "--data", f"{name}.jsonl",
+                "--policy", "two.toml", "--out", f"{kind}-{name}",
+            )
             for name in ("north", "south")
-        ]
-        said = [process.communicate(timeout=120)[0][-500:] for process in (*both, server)]
-        assert [process.returncode for process in (*both, server)] == [0, 0, 0], said
+        ]  # fmt: skip
+        said = [process.communicate(timeout=120)[0][-500:] for process in (*members, server)]
+        assert [process.returncode for process in (*members, server)] == [0, 0, 0], said
 
 
 def test_what_needs_it_says_what_to_install(folder: Path) -> None:

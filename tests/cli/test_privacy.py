@@ -44,14 +44,17 @@ def study(tmp_path: Path) -> Path:
 
 
 def test_what_would_leave(typed: Typed, study: Path) -> None:
-    code, out, _ = typed("privacy", study, "--data", study.parent / "documents")
+    code, out, _ = typed("check", study, "--data", study.parent / "documents")
     assert code == 0
     said = " ".join(out.split())
-    assert "vocabulary once who adds" in said
+    assert "vocabulary once the server" in said
     assert "140 documents whose texts have" in said
     assert "Yes, some words of some documents: sums are of about 140 documents" in said
-    code, out, _ = typed("privacy", study, "--json")
-    assert json.loads(out)["bytes"] is None
+    code, out, _ = typed("check", study, "--json")
+    found = json.loads(out)
+    assert found["exposure"]["bytes"] is None
+    assert found["aggregation"] == "plain"
+    assert "every update of every member" in found["promises"][1]["sees"]
 
 
 def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:

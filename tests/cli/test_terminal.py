@@ -76,11 +76,10 @@ def test_events_of_others(screen: StringIO) -> None:
     }  # fmt: skip
     with (
         news.ServerNews() as server,
-        news.PeerNews("a") as peer,
-        news.ClientNews("a") as client,
+        news.MemberNews("a") as client,
     ):
-        for kind in (*display._SENTENCES, *news._NEWS, "no majority"):
-            for shown in (server, peer, client):
+        for kind in (*display._SENTENCES, *news._NEWS):
+            for shown in (server, client):
                 shown({"event": kind, **more, **said})
         found = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
         server({"event": "round", **more, **said, **found})
@@ -92,9 +91,7 @@ def test_events_of_others(screen: StringIO) -> None:
     )
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
     news.show_offer(
-        {"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT, "unsigned": TEXT},
-        "The study",
-    )
+        {"study": study)
     assert screen.getvalue().count(r"\x1b[31mred") > 30
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedtopics import pki
+from fedtopics.protocol.roster import Key
 from tests.helpers.background import until
 
 NAMES = ("north", "south")
@@ -28,7 +28,7 @@ coherence = "nothing"
 [vocabulary]
 min_document_frequency = 2
 [federation]
-min_clients = 2
+quorum = 2
 [clients.north]
 [clients.south]
 """
@@ -45,9 +45,8 @@ def write_letters(folder: Path) -> None:
         rows = [" ".join(rng.choice(words, 6)) for _ in range(300)]
         (folder / f"{name}.csv").write_text("\n".join(["text", *rows]))
     (folder / "study.toml").write_text(STUDY)
-    pki.create(folder / "pki", ["localhost"])
-    for name in NAMES:
-        pki.issue(folder / "pki", name)
+    for name in (*NAMES, "server"):
+        Key.create(folder / name, name)
 
 
 def free_port() -> int:

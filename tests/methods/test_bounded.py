@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedtopics.federation.server import proposal
 
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.exposure import expose

@@ -86,7 +86,6 @@ def test_settings_with_a_bound() -> None:
     }  # fmt: skip
     assert Study.make(method={"name": "lda"}).method.max_rounds == 200
     assert Study.make(method={"name": "lda", "max_rounds": 9}, privacy=BOUND).method.max_rounds == 9
-    assert Study.of_agreed(study.agreed).fingerprint == study.fingerprint
     assert study.registration.client is find_method("lda").noisy_client
     assert study.with_rounds(9).method.repeats == 7
     least = Study.make(method={"name": "lda", "alpha": 5e-324}, privacy=BOUND).method

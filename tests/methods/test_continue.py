@@ -363,7 +363,7 @@ def test_a_server_begins_with_a_model(tmp_path: Path) -> None:
     vocabulary: Words = "keep"
     plan, corpora = study(max_rounds=4), subjects(SIZES)
     model = loaded(train(plan, subjects(SIZES, seed=1)), tmp_path / "before")
-    outcome = federated(plan, corpora, tmp_path, start=model, vocabulary=vocabulary)
+    outcome = federated(plan, corpora, tmp_path, start=model)
     policies: Mapping[str, Policy] = dict.fromkeys(SIZES, OPEN_POLICY)
     alone = train(
         plan, corpora, policies=policies, start=model, vocabulary=vocabulary, at_once=False

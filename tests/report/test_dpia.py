@@ -129,10 +129,8 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
         assert (first, last) == (of[0], of[-1])
     wire = [line["bytes"] for line in lines]
     everything, texts = sum(wire), number[0]["text_bytes"]
-    assert (
-        "Members saw of north: documents, vocabulary: words, counted, shares, model; all else left in secure sums"
-        in said(form, "1.2")
-    )
+    seen = "documents, vocabulary: words, counted, shares, model; all else left in secure sums"
+    assert f"Members saw of north: {seen}" in said(form, "1.2")
     assert texts == sum(len(t.encode()) for batch in corpora()["north"].texts() for t in batch)
     assert f"{everything:,} bytes left north, {everything / texts:,.0f} times" in said(form, "1.2")
     assert f"north has 60 documents, with {texts:,} bytes." in said(form, "1.1.a")

@@ -13,6 +13,7 @@ from fedtopics.cli.news import MemberNews, ServerNews
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.privacy import show_exposure, show_proposal
 from fedtopics.cli.records import show_run
+from fedtopics.errors import PolicyError
 from fedtopics.harmless import as_json as to_json
 from fedtopics.harmless import file_name
 
@@ -73,21 +74,26 @@ def check(
     plan = Study.read(study)
     proposal = proposal_of(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
-    if corpus is not None:
-        rules = Policy() if policy is None else Policy.read(policy)
-        check_policy(rules, plan, corpus, "this client", embedding_model)
+    rules, refusal = Policy() if policy is None else Policy.read(policy), None
+    try:
+        if corpus is not None:
+            check_policy(rules, plan, corpus, "this client", embedding_model)
+    except PolicyError as error:
+        refusal = error  # said last, below what it refuses
     with embedding_status("Rehearsing") as on_progress:
         exposure = expose(plan, corpus, embedding_model, on_progress)
     reached = "" if key_folder is None else reach(plan, key_folder)
     if as_json:
         print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})
-        return
-    show_proposal(proposal)
-    if corpus is not None:
-        say(sentence(Documents.of("this client", corpus).plain()))
-    show_exposure(exposure)
-    if reached:
-        say(reached)
+    else:
+        show_proposal(proposal)
+        if corpus is not None:
+            say(sentence(Documents.of("this client", corpus).plain()))
+        show_exposure(exposure)
+        if reached:
+            say(reached)
+    if refusal is not None:
+        raise refusal
 
 
 @click.command()
@@ -165,10 +171,12 @@ def join(
     model is in the --out folder, with the topics of the own documents in theta.parquet.
     """
     from fedtopics import Study, TopicModel
+    from fedtopics.federation.join import check_key
     from fedtopics.federation.join import join as take_part
     from fedtopics.protocol.roster import Key
 
     plan, key = Study.read(study), Key.load(key_folder)
+    check_key(plan, key)
     news = MemberNews(key.name)
     on_event: OnEvent = print_event if as_json else news
     with news:

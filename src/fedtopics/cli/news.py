@@ -25,6 +25,7 @@ _NEWS = {  # of a client
     "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; they stay. "
     "The first ones have {words} words",
     "unreadable": "the documents cannot be read now: {reason}",
+    "listening": "the server of the study listens on {address}",
     "joined": "joined study {fingerprint:.16}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "allowed": "the policy allows this; nothing has left. Join with the same command without "

@@ -78,8 +78,9 @@ class Exposure:
             "whether a document was there": there,
             "which words a single document has": _words(self.study, self.documents),
             "what one client's documents add up to": (
-                "no: sums are masked, and of at least three clients" if self.study.is_secure else
-                "yes, who adds sees it in each exchange: sums are not masked"
+                "no: aggregation is secure, and every sum is over all members"
+                if self.study.is_secure else
+                "yes, the server sees each update: aggregation is plain"
             ),
         }  # fmt: skip
 

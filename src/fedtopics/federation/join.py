@@ -28,6 +28,7 @@ from fedtopics.protocol.member import Member
 from fedtopics.protocol.plain import PlainClients
 from fedtopics.protocol.plain_client import Remote, StateError
 from fedtopics.protocol.record import Folder
+from fedtopics.protocol.roster import Key
 from fedtopics.protocol.values import dumps, loads
 from fedtopics.transport.grpc import GrpcLink
 from fedtopics.transport.loopback import LoopbackLink
@@ -58,11 +59,7 @@ def join(
         Seconds without any answer of the server after which this ends with a FederationError.
     """
     roster, key = roster_of(study), part.key
-    if roster.members.get(key.name) != key.certificate:
-        raise IdentityError(
-            f"The study does not name the certificate of this key ({key.name}); it names "
-            f"{', '.join(roster.names)}. Give the key whose certificate the study has."
-        )
+    check_key(study, key)
     part.look(study)
     if dry_run:
         part.notify(Allowed(part.exposed(study)))
@@ -75,6 +72,16 @@ def join(
         if link is None:
             link = GrpcLink(address_of(study), key, roster.server)
         return _train(part, study, link, timeout)
+
+
+def check_key(study: Study, key: Key) -> None:
+    """Raise IdentityError if a study does not name the certificate of a key."""
+    roster = roster_of(study)
+    if roster.members.get(key.name) != key.certificate:
+        raise IdentityError(
+            f"The study does not name the certificate of this key ({key.name}); it names "
+            f"{', '.join(roster.names)}. Give the key whose certificate the study has."
+        )
 
 
 def _train(part: Participation, study: Study, link: Link, timeout: float) -> TopicModel:
