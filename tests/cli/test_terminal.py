@@ -90,8 +90,7 @@ def test_events_of_others(screen: StringIO) -> None:
         clients=[TEXT],
     )
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
-    news.show_offer(
-        {"study": study)
+    news.show_offer({"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT})
     assert screen.getvalue().count(r"\x1b[31mred") > 30
 
 
