@@ -15,6 +15,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
+from fedtopics.errors import StudyError
+
 LONGEST_SENTENCE = 300  # characters of what another program says
 LONGEST_NAME = 60  # characters of a file's name that follows from a title
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode categories: controls, formats, halves, lines
@@ -157,3 +159,15 @@ def _replaced(text: str, write: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
     return "".join(c if is_seen(c) else write(c) for c in text)
+
+
+CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def check_client_name(name: object) -> None:
+    """Refuse names that cannot name a folder, or are longer than a certificate allows."""
+    if not isinstance(name, str) or not CLIENT_NAME.fullmatch(name):
+        raise StudyError(
+            f"{name!r} cannot name a client; use letters, digits, '_', '-' and '.', at most 64, "
+            "in a string that begins with a letter or digit."
+        )

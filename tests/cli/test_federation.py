@@ -74,7 +74,7 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
         ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
         (
             ["serve", "empty.toml", "--key", "server"],
-            "no certificates, so it cannot be run between",
+            "The study has no server address; add",
         ),
         (["join", "study.toml"], "Missing option '--key'."),
         (

@@ -11,7 +11,7 @@ import pytest
 
 from fedtopics.datasets import split_clients
 from fedtopics.errors import DataError, StudyError
-from fedtopics.protocol.roster import check_client_name
+from fedtopics.harmless import check_client_name
 from fedtopics.text.corpus import Corpus
 
 

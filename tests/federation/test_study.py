@@ -12,9 +12,9 @@ from fedtopics.errors import IdentityError, InputError, PolicyError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study, example_study, why_plain
 from fedtopics.files import digest
-from fedtopics.harmless import for_terminal
+from fedtopics.harmless import check_client_name, for_terminal
 from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.protocol.roster import Key, check_client_name
+from fedtopics.protocol.roster import Key
 from fedtopics.text.words import RULES
 from tests.helpers.studies import read
 

@@ -28,7 +28,8 @@ def create(names: tuple[str, ...], out: Path) -> None:
     other members; it is not secret. Several names at once are for demonstrations: whoever makes all
     keys can read everything.
     """
-    from fedtopics.protocol.roster import Key, check_client_name
+    from fedtopics.harmless import check_client_name
+    from fedtopics.protocol.roster import Key
 
     for name in names:
         check_client_name(name)

@@ -22,6 +22,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder, has_run
 from fedtopics.federation.study import Study, finished
 from fedtopics.files import open_file, read_bytes
+from fedtopics.harmless import check_client_name
 from fedtopics.methods.core.events import (
     Documents,
     Embedding,
@@ -34,7 +35,6 @@ from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.outliers import Robust
 from fedtopics.methods.core.plan import Secret, Site, WarmStart, Words
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.protocol.roster import check_client_name
 from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
 

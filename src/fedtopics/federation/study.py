@@ -38,6 +38,7 @@ from fedtopics.federation.study_tables import (
     with_privacy,
 )
 from fedtopics.files import digest, read_toml
+from fedtopics.harmless import check_client_name
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.plan import Plan, Site, WarmStart
 from fedtopics.methods.core.settings import TopicSettings
@@ -46,7 +47,7 @@ from fedtopics.methods.registry import METHODS, Method, find_method
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TrainingInfo
 from fedtopics.privacy import Privacy
-from fedtopics.protocol.roster import Roster, check_client_name
+from fedtopics.protocol.roster import Roster
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.rules import TextRules

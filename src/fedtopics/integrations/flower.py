@@ -206,7 +206,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
 
 def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     """Read a node configuration: the client's name, its folder, how long its process stays."""
-    from fedtopics.protocol.roster import check_client_name
+    from fedtopics.harmless import check_client_name
 
     name, seconds = config.get("name"), config.get("stay", IDLE)
     kinds = isinstance(config.get("key", ""), str) and isinstance(config.get(SEED, True), bool)

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.extras import VERSION
 from fedtopics.files import make_folder, read_bytes, read_text, write_durably
-from fedtopics.harmless import as_json, is_flooded, sentence, visible
+from fedtopics.harmless import as_json, check_client_name, is_flooded, sentence, visible
 from fedtopics.inference import Inference, Layout, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
@@ -30,7 +30,6 @@ from fedtopics.model.labels import LONGEST_LABEL, checked_names, read_labels, re
 from fedtopics.model.over_time import Unit
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
-from fedtopics.protocol.roster import check_client_name
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 

@@ -24,24 +24,16 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fedtopics.errors import IdentityError, StudyError
+from fedtopics.errors import IdentityError
 from fedtopics.files import create, make_folder, read_bytes
+from fedtopics.harmless import check_client_name
 
 PRIVATE, PUBLIC = "key.pem", "certificate.pem"
+
 YEARS = 10
 # The same content has the same signature: messages that are sent again are the same bytes.
 SIGNATURE = ec.ECDSA(SHA256(), deterministic_signing=True)
 UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
-CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-
-
-def check_client_name(name: object) -> None:
-    """Refuse names that cannot name a folder, or are longer than a certificate allows."""
-    if not isinstance(name, str) or not CLIENT_NAME.fullmatch(name):
-        raise StudyError(
-            f"{name!r} cannot name a client; use letters, digits, '_', '-' and '.', at most 64, "
-            "in a string that begins with a letter or digit."
-        )
 
 
 def host_of(name: str) -> str:

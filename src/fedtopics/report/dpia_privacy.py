@@ -65,7 +65,7 @@ def _kept(records: Records) -> list[Part]:
     shares = "The participant adds the noise itself, before anything leaves."
     if n > 1:
         shares = (
-            "Each participant adds a part of the noise before anything leaves; the parts are enough if "
+            "Each participant adds a part of the noise before anything leaves; parts are enough if "
             f"{n // 3} of the {n} are missing, or tell others theirs."
         )
     return [Statement(shares, f"{PROGRAM}, {DOCS}"), *map(_spent, records.ledgers)]

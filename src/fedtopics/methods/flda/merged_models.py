@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
+from fedtopics.harmless import check_client_name
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.methods.flda.topic_lists import group_topics
@@ -29,7 +30,6 @@ from fedtopics.model.merging import given_labels
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
-from fedtopics.protocol.roster import check_client_name
 from fedtopics.text.vocabulary import Vocabulary
 
 # No documents choose it. By benchmarks/merging.py, 20ng reads better than at 0.6.
