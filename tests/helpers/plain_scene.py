@@ -43,6 +43,7 @@ class TinyDoor:
         self.change: Callable[[str, dict[str, Any]], Any] = lambda function, reply: reply
 
     def call(self, function: str, payload: Mapping[str, Any], moment: Any) -> dict[str, Any]:
+        assert all(earlier <= moment for _, earlier in self.calls), "a run does not go back"
         self.calls.append((function, moment))
         found: dict[str, Any] = self.change(function, self.repeat(function, payload, moment))
         return found
