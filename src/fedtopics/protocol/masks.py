@@ -94,11 +94,11 @@ def mask(
 
 def add(total: Words | None, content: bytes) -> Words:
     """Add a masked vector to the total of those before; the relay does this without any key."""
+    if len(content) % 8 or (total is not None and len(content) != total.nbytes):
+        raise FederationError("a vector has another length than the others")
     words = np.frombuffer(content, "<u8")
     if total is None:
         return words.copy()
-    if len(total) != len(words):
-        raise FederationError("a vector has another length than the others")
     tag = (int(total[-1]) + int(words[-1])) % P
     total += words
     total[-1] = tag

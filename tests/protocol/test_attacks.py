@@ -1,0 +1,265 @@
+"""Attacks on the protocol, each written out, over the real members and relay.
+
+What needs many runs is in the simulated world. Its check "a" would find a mask stream that is used
+for two vectors: after a restored disk (kinds `older`, `disk`, `evil 1 disk`), by a second process
+(`clone`, `clone rng`, `operator`), after a power cut (`powers`).
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import msgspec
+import numpy as np
+import pytest
+
+from fedtopics.errors import FederationError
+from fedtopics.protocol import keys, masks
+from fedtopics.protocol.keys import context_of, derive
+from fedtopics.protocol.masks import P
+from fedtopics.protocol.member import Member
+from fedtopics.protocol.messages import Body, List, Part, Stop, decode, encode
+from fedtopics.protocol.record import Entry, next_transcript
+from fedtopics.protocol.relay import Relay
+from tests.protocol.disks import Disk
+from tests.protocol.three import (
+    NAMES,
+    NOTHING,
+    NUMBERS,
+    STUDY,
+    VECTORS,
+    Run,
+    honest,
+    member_of,
+    signed,
+)
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def invented(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
+    """Make a total up, with the group key of a member."""
+    whole, member = np.array([7, 7, 7]), run.members[name]
+    group, (_, bound) = member.record.group, member._bound()
+    tag = masks.tag_of(group, bound, whole) + masks._tag_pad(group, bound)
+    words = whole.astype("<u8") + masks.stream(derive(group, "pad", bound), 3)
+    return words.tobytes() + (tag % P).to_bytes(8, "little")
+
+
+# Totals
+
+
+@pytest.mark.parametrize("contents", [dict.fromkeys(NAMES, bytes(24)), VECTORS])
+def test_no_changed_total_is_accepted(run: Run, contents: dict[str, bytes]) -> None:
+    run.give("sum", "sum", contents)
+    run.show_list()
+    member, r = run.members["bob"], random.Random(1)  # noqa: S311
+    bound = member._bound()[1]
+    true = np.frombuffer(honest(run, "bob", run.bodies), "<u8")
+    changes = [1, 1 << 32, 1 << 60, 1 << 61, 1 << 63, (1 << 64) - 1, P, (1 << 64) - P, 2 * P]
+    tried = 0
+    while tried < 5_000:
+        false = true.copy()
+        for _ in range(r.choice([1, 1, 2])):
+            place = r.randrange(4)
+            change = r.choice([*changes, r.randrange(1, 1 << 64)])
+            false[place : place + 1] += np.uint64(change)
+        if (false != true).any():
+            tried += 1
+            with pytest.raises(FederationError, match="false"):
+                masks.unmask(member.record.group, bound, false.tobytes())
+
+
+def test_a_tag_carries_into_nothing(run: Run) -> None:
+    """A tag that is larger by P, or the whole of another word, is false; a shift that cancels is
+    the same total."""
+
+    def moved(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
+        for other, change in (("ann", 5), ("bob", -5)):
+            tag = (int.from_bytes(bodies[other][-8:], "little") + change) % P
+            bodies[other] = bodies[other][:-8] + tag.to_bytes(8, "little")
+        return honest(run, name, bodies)
+
+    opened = run.step("sum", "sum", VECTORS, moved)
+    assert opened == {name: [sum(NUMBERS.values()).tobytes()] for name in NAMES}
+
+    def carried(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
+        total = honest(run, name, bodies)
+        tag = int.from_bytes(total[-8:], "little")
+        return total[:-8] + (tag + P).to_bytes(8, "little")
+
+    assert run.step("sum", "sum", VECTORS, carried) == {}
+    assert run.reasons() == {f"{name}: a check of the total failed" for name in NAMES}
+
+
+def test_a_relay_with_a_member_replaces_a_total_for_all_alike(run: Run) -> None:
+    """As the table of guarantees says."""
+    sevens = [np.array([7, 7, 7]).tobytes()]
+    assert run.step("sum", "sum", VECTORS, invented) == dict.fromkeys(NAMES, sevens)
+    assert len(run.step("sum", "sum", VECTORS)) == 3
+
+
+def test_no_reply_is_computed_for_a_total_that_others_do_not_have(run: Run) -> None:
+    """A relay with a member gives a model of its own to one member; its reply never leaves."""
+
+    def to_bob(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
+        return (invented if name == "bob" else honest)(run, name, bodies)
+
+    assert len(run.step("sum", "sum", VECTORS, to_bob)) == 3
+    assert run.step("reply", "call", NOTHING) == {}
+    assert run.bodies == {}
+    assert all("transcript" in reason for reason in run.reasons())
+
+
+def test_replies_that_differ_are_found_at_the_next_step(run: Run) -> None:
+    """The first member gives its arrays, but other ones to another member."""
+
+    def other_arrays(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
+        if name == "cat":
+            cat = run.members["cat"]
+            bound = cat._bound()[1]
+            box = keys.seal(derive(cat.record.group, "call", bound, "ann"), b"two")
+            bodies["ann"] = encode((box, signed("ann", "reply", bound, "ann", box)))
+        return honest(run, name, bodies)
+
+    opened = run.step("arrays", "call", {**NOTHING, "ann": b"one"}, other_arrays)
+    assert [opened[name][0] for name in NAMES] == [b"one", b"one", b"two"]
+    assert run.step("model", "call", NOTHING) == {}
+    assert run.bodies == {}
+
+
+def test_two_group_keys_are_found_at_step_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, boxes = Member._sealed, list[bytes]()
+
+    def sealed(self: Member, others: dict[str, bytes], bound: bytes) -> bytes:
+        if self.record.step or self.name != "ann":
+            return real(self, others, bound)
+        for name in NAMES[1:]:
+            secret = keys.shared(self.record.private, others[name])
+            key = derive(secret, "group", bound, name)
+            boxes.append(keys.seal(key, self.content if name == "bob" else bytes(32)))
+        return encode(boxes)
+
+    monkeypatch.setattr(Member, "_sealed", sealed)
+    run = Run()
+    assert all(member.record.step == 1 for member in run.members.values())
+    assert run.step("hello", "call", NOTHING) == {}
+    assert run.bodies == {}
+
+
+# Keys
+
+
+def test_a_thief_of_a_disk_opens_later_steps_and_none_before(run: Run) -> None:
+    trace = []
+    for function, kind in (("sum", "sum"), ("reply", "call"), ("sum", "sum")):
+        if function == "reply":
+            stolen = copy.copy(run.members["bob"].record)
+        contents = VECTORS if kind == "sum" else {name: name.encode() for name in NAMES}
+        opened = run.step(function, kind, contents)  # type: ignore[arg-type]
+        trace.append((list(run.parts.values()), run.total, opened["bob"], function))
+    thief = member_of("bob")
+    record = stolen
+    for parts, total, opened, function in trace[1:]:
+        thief.record = msgspec.structs.replace(record, parts=parts)
+        thief.content = VECTORS["bob"]
+        found, _ = thief._opened(*thief._bound(), total)
+        assert found == opened
+        record = thief.record.after(Entry(record.step, function, found))
+    thief.record = msgspec.structs.replace(stolen, parts=trace[0][0])
+    with pytest.raises(FederationError, match="false"):
+        thief._opened(*thief._bound(), trace[0][1])
+
+
+def test_a_thief_of_a_disk_opens_no_vector_of_others(run: Run) -> None:
+    run.give("sum", "sum", VECTORS)
+    run.show_list()
+    bob = run.members["bob"]
+    parts, bound = bob._bound()
+    ann = parts[0].key
+    pair = derive(keys.shared(bob.record.private, ann), "pair", bound, "ann", "bob")
+    words = np.frombuffer(run.bodies["ann"], "<u8")[:-1]
+    words = words - masks.stream(pair, 3) - masks.stream(derive(bob.record.group, "pad", bound), 3)
+    assert (words.astype(np.int64) != NUMBERS["ann"]).all()  # the stream of ann and cat is left
+
+
+def test_a_small_total_is_not_found_in_the_transcript(run: Run) -> None:
+    run.give("sum", "sum", VECTORS)
+    run.show_list()
+    before = run.members["bob"].record
+    for member in run.members.values():
+        member.open(honest(run, member.name, run.bodies))
+    run.give("next", "call", NOTHING)
+    seen = decode(run.parts["bob"], Part).transcript  # as the relay sees it
+
+    def tried(group: bytes) -> list[int]:
+        return [
+            first
+            for first in range(20)
+            if next_transcript(
+                group, before.transcript, "sum", before.list_digest,
+                [np.array([first, first + 3, first + 6]).tobytes()],
+            ) == seen
+        ]  # fmt: skip
+
+    assert tried(before.group) == [3]
+    assert [tried(key) for key in (b"", bytes(32), before.transcript)] == [[], [], []]
+
+
+def test_one_generator_state_masks_two_vectors_with_two_keys(run: Run) -> None:
+    drawn = set()
+    for content in VECTORS.values():
+        member = copy.copy(run.members["bob"])
+        member._random = bytes  # the same of each copy
+        member._disk = Disk()
+        drawn.add(decode(member.give("sum", "sum", b"3", content)[0], Part).key)
+    assert len(drawn) == 3
+
+
+@pytest.mark.parametrize("key", [bytes(32), (1).to_bytes(32, "little"), b"short", b""])
+def test_a_one_time_key_that_is_none_stops_the_step(run: Run, key: bytes) -> None:
+    run.give("sum", "sum", VECTORS)
+    part = decode(run.parts["cat"], Part)
+    context = context_of(STUDY, part, NAMES)
+    part = msgspec.structs.replace(
+        part, key=key, signature=signed("cat", "part", context, "cat", key)
+    )
+    run.show_list(cat=encode(part))
+    assert run.bodies == {}
+    assert run.members["ann"].reason == "ann: a one-time key is not valid"
+
+
+# Names
+
+
+def test_a_forged_stop_is_shown_as_the_relays(run: Run) -> None:
+    ann = run.members["ann"]
+    run.give("sum", "sum", VECTORS)
+    (real,) = run.members["bob"].stop("its policy refuses")
+    ann.answer(decode(real, Stop))
+    assert ann.reason == "bob: its policy refuses"
+    ann.answer(msgspec.structs.replace(decode(real, Stop), name="cat"))
+    assert ann.reason == "the relay: its policy refuses"
+    ann.answer(Stop("stranger", b"", b"", 1, "gone", signed("stranger", "stop")))
+    assert ann.reason == "the relay: gone"
+
+
+def test_a_part_of_a_stranger_stops_the_step(run: Run) -> None:
+    run.give("sum", "sum", VECTORS)
+    stranger = encode(msgspec.structs.replace(decode(run.parts["cat"], Part), name="eve"))
+    for parts in (
+        [*run.parts.values(), stranger],
+        [run.parts["ann"], run.parts["bob"], stranger],
+        [run.parts["ann"], run.parts["bob"]],
+        [run.parts["bob"], run.parts["ann"], run.parts["cat"]],
+    ):
+        member = copy.copy(run.members["ann"])
+        (said,) = member.answer(List(parts))
+        assert isinstance(decode(said, Body | Stop), Stop)
+        assert member.reason == "ann: the list has other names than the study"
+    with pytest.raises(FederationError, match="ann sent a message of cat"):
+        Relay(NAMES, b"", bytes).say("ann", run.parts["cat"])
