@@ -205,7 +205,7 @@ class SecureClients:
         )
         try:
             lists = [loads(each) for each in content if each]
-            listed = vocabulary.joined(lists, study, size, allowed)
+            listed = vocabulary.joined(lists, study, allowed)
         except (FederationError, TypeError):
             self._exchange.stop(WRONG)
         total = self._sum(

@@ -1,9 +1,17 @@
 """The agreement on words under secure aggregation, as pure functions.
 
-Members add up a table of counts by bucket, a hash of the word. Each lists its own words of the
-buckets that can hold an agreed word, and only those of which it has a fair share, so that a member
-that fills all buckets does not make the others list all their words. The listed words are counted
+Members add up a table of counts by bucket, a hash of the word. Each lists its own words whose
+buckets can hold an agreed word, and only those of which it has a fair share, so that a member that
+fills all buckets does not make the others list all their words. The listed words are counted
 exactly. The relay sees no total, so it cannot try words of a dictionary.
+
+A word has a bucket in each of a few rows, and what holds is the smallest: two words that share a
+bucket in one row hardly do so in all.
+
+References
+----------
+Cormode and Muthukrishnan, An Improved Data Stream Summary: The Count-Min Sketch and its
+Applications, Journal of Algorithms, 2005.
 """
 
 from __future__ import annotations
@@ -22,7 +30,8 @@ from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import is_word
 
 COLUMNS = "frequency", "occurrences", "clients", "first"  # of `Named`
-FEWEST, MOST = 1 << 12, 1 << 18  # buckets
+ROWS = 4
+FEWEST, MOST = 1 << 12, 1 << 18  # buckets of all rows
 EACH = 64  # buckets for a document
 SPARE = 16  # buckets that pass beside those of as many words as are agreed on
 TABLE, LISTED, COUNTS = "vocabulary: table", "vocabulary: words", "vocabulary: counts"
@@ -32,7 +41,8 @@ LEAVES = {
     LISTED: "The client's words that may be among the agreed ones, which all members see.",
     COUNTS: "The client's counts of the words that members listed; only the total is seen.",
 }
-Table = Mapping[str, NDArray[np.int64]]
+Counts = NDArray[np.int64]
+Table = Mapping[str, Counts]
 
 
 def template_of(size: int) -> Template:
@@ -47,26 +57,34 @@ def buckets_for(documents: int) -> int:
 
 
 def buckets_of(words: Sequence[str], study: bytes, size: int) -> NDArray[np.int64]:
-    """Return the bucket of each word."""
-    digests = [hashlib.sha256(study + word.encode()).digest()[:8] for word in words]
-    return (np.frombuffer(b"".join(digests), "<u8") % np.uint64(size)).astype(np.int64)
+    """Return the bucket of each word in each row, shape (ROWS, n_words)."""
+    digests = b"".join(hashlib.sha256(study + word.encode()).digest() for word in words)
+    numbers = np.frombuffer(digests, "<u8").reshape(-1, ROWS).T % np.uint64(size // ROWS)
+    return numbers.astype(np.int64) + size // ROWS * np.arange(ROWS)[:, None]
 
 
 def table_of(own: Named, study: bytes, size: int) -> dict[str, NDArray[np.int64]]:
     """Return a member's counts by bucket; its words that share one are added up."""
-    places = buckets_of(own.names, study, size)
     table = np.zeros((size, len(COLUMNS)), np.int64)
-    np.add.at(table, places, own.values)
+    for places in buckets_of(own.names, study, size):
+        np.add.at(table, places, own.values)
     return dict(zip(COLUMNS, table.T, strict=True))
 
 
-def passing(table: Table, documents: int, limits: VocabularyLimits) -> NDArray[np.int64]:
-    """Return the buckets whose words may be among the agreed ones, sorted.
+def passing(table: Table, documents: int, limits: VocabularyLimits) -> NDArray[np.bool_]:
+    """Return which buckets may be those of agreed words.
 
-    Words that share a bucket look more frequent, and as if more clients had them: more pass than
-    can be chosen, two or three times as many at most.
+    Words that share a bucket look more frequent, and as if more clients had them: in each row more
+    pass than can be chosen, two or three times as many at most.
     """
-    frequency, occurrences, clients, first = (table[name] for name in COLUMNS)
+    columns = np.stack([table[name] for name in COLUMNS])
+    width = columns.shape[1] // ROWS
+    rows = (columns[:, start : start + width] for start in range(0, ROWS * width, width))
+    return np.concatenate([_passing(row, documents, limits) for row in rows])
+
+
+def _passing(row: Counts, documents: int, limits: VocabularyLimits) -> NDArray[np.bool_]:
+    frequency, occurrences, clients, first = row
     key = occurrences + np.where(first > 0, MOST_COUNT, 0)
     enough = np.flatnonzero(clients >= max(limits.min_clients_per_word, 1))
     order = enough[np.argsort(-key[enough], kind="stable")]
@@ -76,35 +94,34 @@ def passing(table: Table, documents: int, limits: VocabularyLimits) -> NDArray[n
     further = limits.max_words if limits.min_clients_per_word > 1 else limits.max_words // 4
     room = limits.max_words + further + SPARE
     least = key[usual[room - 1]] if len(usual) >= room else 0
-    kept = [part[key[part] >= least] for part in (usual, often)]
-    return np.sort(np.concatenate([part[: 2 * room] for part in kept]))
+    found = np.zeros(len(key), np.bool_)
+    for part in (usual, often):
+        found[part[key[part] >= least][: 2 * room]] = True
+    return found
 
 
 def listed(
-    own: Named, study: bytes, table: Table, allowed: NDArray[np.int64], members: int
+    own: Named, study: bytes, table: Table, allowed: NDArray[np.bool_], members: int
 ) -> list[str]:
-    """Return a member's words in the buckets that pass.
+    """Return a member's words whose buckets pass.
 
     Of a word with a total of m some member has m / n: who has less leaves it to that member.
     """
-    size = len(table["occurrences"])
-    places = buckets_of(own.names, study, size)
-    share = own.values[:, 1] * members >= table["occurrences"][places]
-    chosen = np.isin(places, allowed) & (share | (own.values[:, 3] > 0))
+    places = buckets_of(own.names, study, len(allowed))
+    share = own.values[:, 1] * members >= table["occurrences"][places].min(0)
+    chosen = allowed[places].all(0) & (share | (own.values[:, 3] > 0))
     return [own.names[row] for row in np.flatnonzero(chosen).tolist()]
 
 
-def joined(
-    lists: Sequence[Sequence[str]], study: bytes, size: int, allowed: NDArray[np.int64]
-) -> list[str]:
+def joined(lists: Sequence[Sequence[str]], study: bytes, allowed: NDArray[np.bool_]) -> list[str]:
     """Return all listed words, in the order of their bytes.
 
     FederationError if a member lists what is not a word, or one of another bucket, or far too many.
     """
     for words in lists:
-        if len(words) > 4 * len(allowed) + SPARE or not all(map(is_word, words)):
+        if len(words) > 4 * allowed.sum() + SPARE or not all(map(is_word, words)):
             raise FederationError("a list of words cannot be right")
-        if not np.isin(buckets_of(words, study, size), allowed).all():
+        if not allowed[buckets_of(words, study, len(allowed))].all():
             raise FederationError("a list of words cannot be right")
     return sorted({word for words in lists for word in words})
 
