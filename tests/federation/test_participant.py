@@ -16,6 +16,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study, example_study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
+from fedtopics.protocol.roster import Key
 from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import study, subjects
 from tests.helpers.keys import key_of
@@ -218,3 +219,29 @@ def test_who_has_begun_notices_another_purpose(tmp_path: Path) -> None:
     for another in (about(purpose="Another"), about(recipients=[])):
         with pytest.raises(RunError, match="holds what this client did in another study"):
             part.consider(another)
+
+
+def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
+    """Two totals over the same documents of which one lacks a member show that member's update."""
+    keys = {name: Key.create(tmp_path / name, name) for name in ("north", "south", "west", "s")}
+
+    def plan(*names: str, **changes: Any) -> Study:
+        clients = {name: {"certificate": keys[name].certificate.decode()} for name in names}
+        server = {"certificate": keys["s"].certificate.decode()}
+        method = {"name": "lda", "n_components": 2}
+        return Study.make(method=method, clients=clients, server=server, **changes)
+
+    def look(study: Study, corpus: Corpus = ARCHIVES["north"], accepted: str = "") -> None:
+        policy = OPEN_POLICY
+        Participation(keys["north"], corpus, policy, None, accepted_roster=accepted).look(study)
+
+    look(plan("north", "south", "west"))
+    look(plan("north", "south", "west", seed=1))
+    fewer = plan("north", "south")
+    for _ in range(2):
+        with pytest.raises(PolicyError, match="were in a study with other members"):
+            look(fewer)
+    look(fewer, Corpus.of(["other documents"] * 30))
+    look(fewer, accepted=fewer.fingerprint)
+    look(fewer)
+    assert (tmp_path / "north/rosters.json").stat().st_mode & 0o777 == 0o600

@@ -18,8 +18,8 @@ from sklearn.utils import check_random_state
 from fedtopics.errors import DataError, InputError, StudyError, check_keys
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
+from fedtopics.harmless import CLIENT_NAME
 from fedtopics.methods.registry import METHODS, find_method
-from fedtopics.protocol.roster import CLIENT_NAME
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.readers import read_table

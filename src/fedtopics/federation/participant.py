@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedtopics.errors import FedTopicsError, RunError
+from fedtopics.errors import FedTopicsError, PolicyError, RunError
 from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
@@ -15,7 +16,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import require_no_other_study
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.files import digest, make_folder, write_durably
+from fedtopics.files import digest, make_folder, read_text, write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.bounded.contributions import authors
 from fedtopics.methods.core.events import (
@@ -34,9 +35,10 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.roster import Key
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.checks import check_texts
-from fedtopics.text.corpus import Corpus
+from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
 
+ROSTERS = "rosters.json"  # in a key's folder: with whom documents were in a study
 SECURE = (
     "Aggregation is secure: the server sees no document, word, number, total or model. All members "
     "see totals over all of them, each member's number of documents, its replies to calls, and "
@@ -152,8 +154,32 @@ class Participation:
             policy, study, self.corpus, self.name, self._embedding_model,
             grows=self._growing is not None, accepted_roster=self._accepted_roster,
         )  # fmt: skip
+        self._check_earlier(study, self.corpus)
         if found[0]:
             self.notify(Languages(self.name, *found))
+
+    def _check_earlier(self, study: Study, corpus: Corpus) -> None:
+        """Refuse the same documents with other members than before, unless the owner accepts it.
+
+        The difference of two totals is the update of the members that only one of them has.
+        """
+        path, roster = self.key.folder / ROSTERS, study.roster
+        if roster is None or not self.key.folder.is_dir():
+            return
+        digest = roster.digest_of(study.clients)
+        rosters: dict[str, list[str]] = json.loads(read_text(path)) if path.exists() else {}
+        before = rosters.setdefault(fingerprint(corpus), [])
+        if digest in before:
+            return
+        if before and self._accepted_roster != study.fingerprint:
+            raise PolicyError(
+                f"These documents of {self.name!r} were in a study with other members. The "
+                "difference of two totals can show the update of a member that only one of the "
+                "studies has. Nothing has left. If all owners agree, add --accept-roster "
+                f"{study.fingerprint}"
+            )
+        before.append(digest)
+        write_durably(path, json.dumps(rosters).encode())
 
     def exposed(self, study: Study) -> Exposure:
         """Say what a study would show of the documents; without bytes if it cannot be rehearsed."""

@@ -88,8 +88,9 @@ class Relay:
 
     def _take_part(self, part: Part, content: bytes) -> None:
         held = self._parts[part.name][0].step if part.name in self._parts else 0
-        is_over = self.last is not None and part.step <= self.last.step
-        if is_over or part.step < held or (self._list and part.step <= self.step):
+        # Nobody can be further than one step behind the last total.
+        is_other = self.last is not None and part.step != self.last.step + 1
+        if is_other or part.step < held or (self._list and part.step <= self.step):
             return
         self._parts[part.name] = part, content
         steps = {found.step for found, _ in self._parts.values()}
@@ -143,6 +144,7 @@ class Relay:
                 return List(self._list)
             return None if name in self._bodies else Want("body")
         newest = max(self.step, *(each.step for each in self.asks.values()))
+        newest = newest if last is None else min(newest, last.step + 1)
         if ask.step < newest and held < newest:
             return self._halt(Stop("", b"", b"", ask.step, f"{name} lacks a total that is gone"))
         return Want("part") if held < ask.step else None

@@ -6,8 +6,9 @@ keys, and the study names it.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -48,6 +49,7 @@ class Key:
     name: str
     private: ec.EllipticCurvePrivateKey
     certificate: bytes  # PEM
+    folder: Path
 
     @classmethod
     def create(cls, folder: str | Path, name: str) -> Key:
@@ -77,7 +79,7 @@ class Key:
                     "or folder."
                 )
         make_folder(folder)
-        key = cls(name, private, certificate)
+        key = cls(name, private, certificate, folder)
         create(folder / PRIVATE, key.pem)
         create(folder / PUBLIC, certificate, public=True)
         create(beside, certificate, public=True)
@@ -97,7 +99,7 @@ class Key:
         fits = isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == public
         if not fits or not isinstance(private, ec.EllipticCurvePrivateKey):
             raise IdentityError(f"The key and the certificate in {folder} do not belong together.")
-        return cls(name_of(content, str(folder)), private, content)
+        return cls(name_of(content, str(folder)), private, content, Path(folder))
 
     @property
     def pem(self) -> bytes:
@@ -144,6 +146,11 @@ class Roster:
                 raise IdentityError(f"The certificate of {name!r} is one of {found!r}.")
         read_certificate(server.encode(), "of the server")
         return cls(members, server.encode())
+
+    def digest_of(self, names: Iterable[str]) -> str:
+        """Return the SHA-256 of some members' certificates together."""
+        content = "".join(self.plain[name] for name in sorted(names))
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def names(self) -> list[str]:
