@@ -23,7 +23,7 @@ CANARY = "quetzalcoatl"
 
 def test_door_hands_on_what_the_policy_allows() -> None:
     half = Echo(documents=10, document_frequency=np.array([5, 7]), loss=1.5)
-    assert door(half, Policy()).call("echo", {"round": 100_000}) is half.reply
+    assert door(half, Policy()).ask("echo", {"round": 100_000}) is half.reply
 
 
 def test_door_refuses_a_method() -> None:
@@ -34,7 +34,7 @@ def test_door_refuses_a_method() -> None:
 @pytest.mark.parametrize("function", ["secret", "reply", "__init__", "echo "])
 def test_door_refuses_what_is_not_published(function: str) -> None:
     with pytest.raises(PolicyError, match=f"Client 'north' publishes no function '{function}'"):
-        door(Echo(documents=1)).call(function, {})
+        door(Echo(documents=1)).ask(function, {})
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
     message = f"sums over {reply.get('documents', 0)} documents, its policy asks for 10"
     with pytest.raises(PolicyError, match=message):
-        door(Echo(**reply), Policy(), path=tmp_path / "ledger.jsonl").call("echo", {})
+        door(Echo(**reply), Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert (tmp_path / "ledger.jsonl").read_text() == ""
 
 
@@ -82,7 +82,7 @@ def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -
 def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     half = Echo(**reply)
-    assert door(half, Policy(), path=path).call("echo", {}) is half.reply
+    assert door(half, Policy(), path=path).ask("echo", {}) is half.reply
     assert json.loads(path.read_text())["documents"] == 0
 
 
@@ -92,7 +92,7 @@ def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
     with pytest.raises(
         PolicyError, match="names a word of 4 documents, its policy asks for 5"
     ) as e:
-        door(half, Policy(), path=tmp_path / "ledger.jsonl").call("echo", {})
+        door(half, Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert CANARY not in str(e.value)
     assert (tmp_path / "ledger.jsonl").read_text() == ""
 
@@ -103,7 +103,7 @@ def test_door_refuses_what_is_no_word(word: str, kind: str, tmp_path: Path) -> N
     """A text is no word, and a word gives no orders to a terminal."""
     content = {"named": Named([word], np.array([[50]])), "list": ["oak", word], "text": word}
     with pytest.raises(PolicyError, match="of more than 100 characters, or with one") as e:
-        door(Echo(documents=50, x=content[kind]), path=tmp_path / "ledger").call("echo", {})
+        door(Echo(documents=50, x=content[kind]), path=tmp_path / "ledger").ask("echo", {})
     assert word not in str(e.value)
     assert (tmp_path / "ledger").read_text() == ""
 
@@ -112,11 +112,11 @@ def test_moments_only_grow() -> None:
     guarded = door(half := Echo(documents=10))
     grown = [Moment(1), Moment(1, 1, 2), Moment(1, 2), Moment(2), Moment(7, 3, 2)]
     for number, moment in enumerate(grown):
-        guarded.call("echo", {}, moment)
+        guarded.ask("echo", {}, moment)
         assert half.attempt == moment.attempt
         for before in grown[:number]:
             with pytest.raises(PolicyError, match=f"asked for 'echo' of turn {before.turn}, att"):
-                guarded.call("echo", {}, before)
+                guarded.ask("echo", {}, before)
     assert half.calls == len(grown)
     assert guarded.turn == 7
 
@@ -127,7 +127,7 @@ def test_a_moment_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: 
     half = Echo(documents=10, sums=np.arange(4.0))
     for _ in range(2):  # of which the second is a process that was begun anew
         guarded = door(half, path=path)
-        assert guarded.call("echo", payload, moment) is half.reply
+        assert guarded.ask("echo", payload, moment) is half.reply
         for other in (
             payload | {"weights": {"w": np.arange(3.0) + 1e-12}},
             payload | {"weights": {"w": np.arange(3.0).reshape(1, 3)}},
@@ -136,45 +136,45 @@ def test_a_moment_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: 
             {key: payload[key] for key in ("round", "words")},
         ):
             with pytest.raises(PolicyError, match="answered 'echo' of turn 3, attempt 2, ex"):
-                guarded.call("echo", other, moment)
+                guarded.ask("echo", other, moment)
         with pytest.raises(PolicyError, match="answered 'echo' of turn 3"):
-            guarded.call("fail", payload, moment)
+            guarded.ask("fail", payload, moment)
     changed = Echo(documents=10, sums=np.arange(4.0) + 1)
     with pytest.raises(PolicyError, match="the reply would be another one now; the documents or"):
-        door(changed, path=path).call("echo", payload, moment)
+        door(changed, path=path).ask("echo", payload, moment)
     assert len(path.read_text().splitlines()) == 2
 
 
 def test_another_run_begins_at_the_first_turn_and_its_rounds_count(tmp_path: Path) -> None:
     path, policy = tmp_path / "ledger.jsonl", Policy(max_rounds=2)
-    door(Echo(documents=10), policy, path=path, run="a").call("echo", {"round": 1}, Moment(9))
+    door(Echo(documents=10), policy, path=path, run="a").ask("echo", {"round": 1}, Moment(9))
     other = door(Echo(documents=10), policy, path=path, run="b")
-    other.call("echo", {"round": 1}, Moment(1))
+    other.ask("echo", {"round": 1}, Moment(1))
     with pytest.raises(PolicyError, match="allows 2 rounds, and this would be one more"):
-        other.call("echo", {"round": 2}, Moment(2))
+        other.ask("echo", {"round": 2}, Moment(2))
     with pytest.raises(PolicyError, match="which is past"):
-        door(Echo(documents=10), policy, path=path, run="a").call("echo", {}, Moment(8))
+        door(Echo(documents=10), policy, path=path, run="a").ask("echo", {}, Moment(8))
 
 
 def test_what_is_repeated_leaves_no_trace(tmp_path: Path) -> None:
     guarded = door(half := Echo(documents=10), path=tmp_path / "ledger.jsonl")
-    guarded.call("echo", {}, Moment(5))
-    guarded.repeat("echo", {"round": 1}, Moment(2, 4))
+    guarded.ask("echo", {}, Moment(5))
+    guarded.again("echo", {"round": 1}, Moment(2, 4))
     assert (half.calls, half.attempt, guarded.turn) == (2, 4, 5)
     assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 1
     with pytest.raises(DataError, match="Client 'north': no document is left"):
-        guarded.repeat("fail", {}, Moment(6))
+        guarded.again("fail", {}, Moment(6))
 
 
 def test_door_refuses_one_round_too_many_before_it_calls() -> None:
     half = Echo(documents=10)
     guarded = door(half, Policy(max_rounds=3))
     for round_ in (0, 11, 12, 12, 11, 13):  # of a model that goes on after ten
-        guarded.call("echo", {"round": round_})
-    guarded.call("echo", {})
+        guarded.ask("echo", {"round": round_})
+    guarded.ask("echo", {})
     with pytest.raises(PolicyError, match="'north' allows 3 rounds, and this would be one more"):
-        guarded.call("echo", {"round": 1})
-    guarded.call("echo", {"round": 13})
+        guarded.ask("echo", {"round": 1})
+    guarded.ask("echo", {"round": 13})
     assert half.calls == 8
 
 
@@ -182,40 +182,40 @@ def test_attempts_count_as_rounds() -> None:
     """A round that is worked again is over other documents, so it tells as much as another one."""
     guarded = door(Echo(documents=10), Policy(max_rounds=3))
     for attempt in (1, 2, 3):
-        guarded.call("echo", {"round": 1}, Moment(2, attempt))
+        guarded.ask("echo", {"round": 1}, Moment(2, attempt))
     with pytest.raises(PolicyError, match="allows 3 rounds"):
-        guarded.call("echo", {"round": 1}, Moment(2, 4))
+        guarded.ask("echo", {"round": 1}, Moment(2, 4))
 
 
 def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     first = door(Echo(documents=10), Policy(max_rounds=2), path=path)
     for payload in ({}, {"round": 7}, {"round": 8}):
-        first.call("echo", payload)
+        first.ask("echo", payload)
     path.write_text(path.read_text() + '{"round": 9')  # a crash
     after = door(half := Echo(documents=10), Policy(max_rounds=2), path=path)
-    after.call("echo", {"round": 8})
+    after.ask("echo", {"round": 8})
     with pytest.raises(PolicyError, match="allows 2 rounds"):
-        after.call("echo", {"round": 9})
+        after.ask("echo", {"round": 9})
     assert half.calls == 1
     assert len(path.read_text().splitlines()) == 4
 
 
 def test_door_says_whose_documents_are_unusable() -> None:
     with pytest.raises(DataError, match=r"^Client 'north': no document is left\.$"):
-        door(Echo()).call("fail", {})
+        door(Echo()).ask("fail", {})
 
 
 def test_noisy_replies_of_a_turn_are_the_same(tmp_path: Path) -> None:
     """In another attempt and after a restart as well: the noise is the same, documents may not."""
     path, half = tmp_path / "ledger.jsonl", Echo(sums=np.array([1.0]), documents=10)
     half.noisy = True
-    door(half, path=path).call("echo", {}, Moment(1))
-    door(half, path=path).call("echo", {}, Moment(1, 2))
+    door(half, path=path).ask("echo", {}, Moment(1))
+    door(half, path=path).ask("echo", {}, Moment(1, 2))
     half.reply["sums"] = np.array([2.0])
     with pytest.raises(PolicyError, match="the documents or the client's secret have changed"):
-        door(half, path=path).call("echo", {}, Moment(1, 3))
-    door(half, path=path).call("echo", {}, Moment(2))
+        door(half, path=path).ask("echo", {}, Moment(1, 3))
+    door(half, path=path).ask("echo", {}, Moment(2))
 
 
 # What a client lets out, whatever a server asks for

@@ -21,7 +21,7 @@ from fedtopics.federation.ledger import (
     summarise_ledger,
 )
 from fedtopics.methods.core.aggregation import Named, Rows, digest_of
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.doors import Echo, door
 
@@ -39,7 +39,7 @@ def test_ledger_line(tmp_path: Path) -> None:
         weights=gradients, loss=1.5, words=["oak"], n=np.array(2.0), named=named, documents=7
     )
     payload = {"round": 3, "vocabulary": "beef", "words": ["oak", "elm"]}
-    door(half, path=path, run="f00d").call("echo", payload, Moment(9, 2, 1))
+    door(half, path=path, run="f00d").ask("echo", payload, Moment(9, 2, 1))
     line = json.loads(path.read_text())
     data = {
         "weights.bias": np.array([1, 2], "<f4").tobytes(),
@@ -87,7 +87,7 @@ def test_of_many_words_the_ledger_has_the_number_and_fingerprint(tmp_path: Path)
     path = tmp_path / "ledger.jsonl"
     for number in (20, 21):
         words = [f"w{i}" for i in range(number)]
-        door(Echo(documents=1), path=path).call("echo", {"words": words})
+        door(Echo(documents=1), path=path).ask("echo", {"words": words})
     few, many = (json.loads(line)["words"] for line in path.read_text().splitlines())
     assert few == words[:20]
     assert many == {"number": 21, "fingerprint": fingerprint(words)}
@@ -131,7 +131,7 @@ def test_a_study_without_masks_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     for seen in (False, True):
         ledger = Ledger("gfedntm", "0123abcd", path, seen=seen)
-        ledger.write("north", "echo", {}, "", Moment(1 + seen), {"documents": 10})
+        ledger.write("north", Call("echo", {}, Moment(1 + seen)), {"documents": 10})
         ledger.close()
         assert has(path, "masked", False) == seen
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -141,7 +141,7 @@ def test_a_study_without_masks_is_named(tmp_path: Path) -> None:
 def test_ledger_holds_no_values(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     half = Echo(words=Named([CANARY], np.array([[12_345]])), documents=10)
-    door(half, path=path).call("echo", {})
+    door(half, path=path).ask("echo", {})
     assert CANARY not in path.read_text()
     assert "12345" not in path.read_text()
 
@@ -150,15 +150,15 @@ def test_ledger_grows_by_a_line_a_reply(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     for _ in range(2):  # a client that was restarted goes on in its ledger
         guarded = door(Echo(documents=1), path=path)
-        guarded.call("echo", {})
-        guarded.call("echo", {"round": 2})
+        guarded.ask("echo", {})
+        guarded.ask("echo", {"round": 2})
     assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [0, 2, 0, 2]
 
 
 def test_non_contiguous_arrays_have_the_digest_of_their_values(tmp_path: Path) -> None:
     matrix = np.arange(6.0).reshape(2, 3)
     for name, array in (("a", matrix.T), ("b", matrix.T.copy())):
-        door(Echo(x=array, documents=1), path=tmp_path / name).call("echo", {})
+        door(Echo(x=array, documents=1), path=tmp_path / name).ask("echo", {})
     lines = [json.loads((tmp_path / name).read_text()) for name in "ab"]
     assert lines[0]["sha256"] == lines[1]["sha256"]
 
@@ -167,9 +167,9 @@ def test_summary(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     half = Echo(x=np.zeros((2, 3), np.float32), documents=12)
     guarded = door(half, path=path)
-    guarded.call("echo", {"round": 1})
+    guarded.ask("echo", {"round": 1})
     half.reply = {"x": np.zeros((4, 3), np.float32), "loss": 0.5, "documents": 8}
-    guarded.call("echo", {"round": 2})
+    guarded.ask("echo", {"round": 2})
     guarded._ledger.came(Moment(2), "echo", "5ha", 77)
     assert summarise_ledger(path) == [
         {
@@ -192,7 +192,7 @@ def test_summary(tmp_path: Path) -> None:
 )
 def test_damaged_ledger(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "ledger.jsonl"
-    door(Echo(documents=1), path=path).call("echo", {})
+    door(Echo(documents=1), path=path).ask("echo", {})
     path.write_bytes(path.read_bytes() + damage + b"\n")
     with pytest.raises(RunError, match=r"Line 2 of the ledger .*ledger\.jsonl is damaged"):
         summarise_ledger(path)
@@ -200,7 +200,7 @@ def test_damaged_ledger(tmp_path: Path, damage: bytes) -> None:
 
 def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    door(Echo(documents=1), path=run / "ledger.jsonl").call("echo", {})
+    door(Echo(documents=1), path=run / "ledger.jsonl").ask("echo", {})
     (run / "clients/south").mkdir(parents=True)
     for content in ("", "{\n"):  # nothing left yet; damaged
         (run / "clients/south/ledger.jsonl").write_text(content)
@@ -234,7 +234,7 @@ def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
     path = tmp_path / "ledger.jsonl"
     half = Echo(documents=1)
     for turn in (1, 2, 3):
-        door(half, path=path).call("echo", {"round": turn})
+        door(half, path=path).ask("echo", {"round": turn})
     spoil(path)
     before = path.read_bytes() if path.exists() else b""
     with pytest.raises(RunError, match=f"is not as this client left it: {fault}. Nothing was sent"):
@@ -283,7 +283,7 @@ def test_lines_that_somebody_adds_are_not_signed_for(tmp_path: Path) -> None:
 
 def test_no_path_no_ledger() -> None:
     ledger = Ledger("gfedntm", "0123abcd")
-    assert ledger.write("north", "echo", {}, "", Moment(1), {"documents": 1})
+    assert ledger.write("north", Call("echo", {}, Moment(1)), {"documents": 1})
     ledger.came(Moment(1), "echo", "", 1)
     assert (ledger.last.moment, ledger.is_kept) == (Moment(1), False)
     ledger.close()

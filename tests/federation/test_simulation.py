@@ -17,6 +17,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.verify import verify
+from fedtopics.methods.core.interfaces import Call
 from tests.helpers.clusters import blobs, planned, spread
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 
@@ -154,9 +155,9 @@ def test_a_client_of_a_simulation_whose_replies_cannot_be_is_left_out(
     plan = study(max_rounds=5)
     honest = Door.call
 
-    def bent(self: Door, function: str, payload: Any, moment: Any) -> dict[str, Any]:
-        reply = honest(self, function, payload, moment)
-        false = self.client == "b" and function in ("loss", "gradients")
+    def bent(self: Door, call: Call) -> dict[str, Any]:
+        reply = honest(self, call)
+        false = self.client == "b" and call.function in ("loss", "gradients")
         return reply | {"documents": -5} if false else reply
 
     monkeypatch.setattr(Door, "call", bent)

@@ -9,6 +9,7 @@ import pytest
 
 from fedtopics.federation.door import Door
 from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.interfaces import Call
 
 Reply = dict[str, Any]
 Bend = Callable[[str, Reply], Reply]
@@ -18,9 +19,9 @@ def bend_replies(monkeypatch: pytest.MonkeyPatch, client: str, bend: Bend) -> No
     """Bend what one client of a simulation replies to a function."""
     honest = Door.call
 
-    def call(self: Door, function: str, payload: Any, moment: Any) -> Reply:
-        reply = honest(self, function, payload, moment)
-        return bend(function, reply) if self.client == client else reply
+    def call(self: Door, asked: Call) -> Reply:
+        reply = honest(self, asked)
+        return bend(asked.function, reply) if self.client == client else reply
 
     monkeypatch.setattr(Door, "call", call)
 

@@ -18,7 +18,7 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Site
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
@@ -174,9 +174,9 @@ def overheard(monkeypatch: pytest.MonkeyPatch) -> Messages:
     """Listen at all doors."""
     messages, call = Messages(), Door.call
 
-    def listening(self: Door, function: str, payload: Any, moment: Moment) -> dict[str, Any]:
-        reply = call(self, function, payload, moment)
-        messages.calls.append((self.client, function, dict(payload), reply))
+    def listening(self: Door, asked: Call) -> dict[str, Any]:
+        reply = call(self, asked)
+        messages.calls.append((self.client, asked.function, dict(asked.payload), reply))
         return reply
 
     monkeypatch.setattr(Door, "call", listening)

@@ -9,7 +9,7 @@ from fedtopics.errors import DataError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call, Moment
 
 
 class Echo:
@@ -39,8 +39,11 @@ class Echo:
 class Asked(Door):
     """A door whose calls are each at a turn of its own, unless a test says when."""
 
-    def call(self, function: str, payload: Any, moment: Moment | None = None) -> dict[str, Any]:
-        return super().call(function, payload, moment or Moment(self.turn + 1))
+    def ask(self, function: str, payload: Any, moment: Moment | None = None) -> dict[str, Any]:
+        return self.call(Call(function, payload, moment or Moment(self.turn + 1)))
+
+    def again(self, function: str, payload: Any, moment: Moment) -> dict[str, Any]:
+        return self.repeat(Call(function, payload, moment))
 
 
 def door(

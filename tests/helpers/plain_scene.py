@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedtopics.federation.local import LocalClients
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.outliers import Robust, Rule
 from fedtopics.methods.core.replies import Announced, Field
 from fedtopics.protocol.exchange import Patience
@@ -42,13 +43,14 @@ class TinyDoor:
         self.calls: list[tuple[str, Any]] = []
         self.change: Callable[[str, dict[str, Any]], Any] = lambda function, reply: reply
 
-    def call(self, function: str, payload: Mapping[str, Any], moment: Any) -> dict[str, Any]:
-        assert all(earlier <= moment for _, earlier in self.calls), "a run does not go back"
-        self.calls.append((function, moment))
-        found: dict[str, Any] = self.change(function, self.repeat(function, payload, moment))
+    def call(self, call: Call) -> dict[str, Any]:
+        assert all(earlier <= call.moment for _, earlier in self.calls), "a run does not go back"
+        self.calls.append((call.function, call.moment))
+        found: dict[str, Any] = self.change(call.function, self.repeat(call))
         return found
 
-    def repeat(self, function: str, payload: Mapping[str, Any], moment: Any) -> dict[str, Any]:
+    def repeat(self, call: Call) -> dict[str, Any]:
+        function, payload = call.function, call.payload
         if function == "size":
             return {"documents": self.documents}
         if function == "first":

@@ -9,7 +9,7 @@ import numpy as np
 from fedtopics.federation.ledger import Ledger, Sign
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.text.corpus import Corpus
 
 STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})
@@ -28,7 +28,7 @@ def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = 
 def answered(ledger: Ledger, turn: int) -> None:
     """A reply leaves, a total comes."""
     moment, reply = Moment(turn), {"x": np.arange(turn), "documents": 20}
-    ledger.write("north", "gradients", {"round": turn}, f"{turn:x}", moment, reply)
+    ledger.write("north", Call("gradients", {"round": turn}, moment, f"{turn:x}"), reply)
     ledger.came(moment, "gradients", f"{turn:x}", 1000)
 
 

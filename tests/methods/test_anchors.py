@@ -13,7 +13,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Site
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.lda.first_topics import WIDTH, first_topics, project
@@ -155,10 +155,10 @@ def said(case: str, documents_with_it: int, monkeypatch: pytest.MonkeyPatch) -> 
     """What the first client says, and the model."""
     replies, call = [], Door.call
 
-    def listening(self: Door, function: str, payload: Any, moment: Moment) -> Any:
-        reply = call(self, function, payload, moment)
+    def listening(self: Door, asked: Call) -> Any:
+        reply = call(self, asked)
         if self.client == "a":
-            replies.append((function, reply))
+            replies.append((asked.function, reply))
         return reply
 
     with monkeypatch.context() as patch:

@@ -16,6 +16,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.gibbs import Sampled, sample_topics
 from fedtopics.inference.lda import VariationalLDA
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Site, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
@@ -286,9 +287,9 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     seen = []
     call = Door.call
 
-    def watched(self: Door, function: str, payload: Any, moment: Any) -> Any:
-        reply = call(self, function, payload, moment)
-        seen.append((self.client, function, repr((payload, reply))))
+    def watched(self: Door, asked: Call) -> Any:
+        reply = call(self, asked)
+        seen.append((self.client, asked.function, repr((asked.payload, reply))))
         return reply
 
     monkeypatch.setattr(Door, "call", watched)

@@ -17,7 +17,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.auto.method import AutoSettings
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm.method import Exchange
 from fedtopics.methods.lda.client import Minibatches
@@ -153,9 +153,9 @@ def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
     left = b""
 
     class Watched(Door):
-        def call(self, function: str, payload: Any, moment: Moment) -> dict[str, Any]:
+        def call(self, call: Call) -> dict[str, Any]:
             nonlocal left
-            reply = super().call(function, payload, moment)
+            reply = super().call(call)
             left += dumps(reply)
             return reply
 
@@ -166,7 +166,7 @@ def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
         for name, corpus in corpora.items()
     }
     model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
-    told = doors["a"].call("vocabulary", {"places": 9}, Moment(99))["words"].values
+    told = doors["a"].call(Call("vocabulary", {"places": 9}, Moment(99)))["words"].values
     assert told.tobytes() in left, "the search finds what left"
     for corpus in corpora.values():
         for row in (*corpus.embeddings, *model.transform(corpus)):

@@ -15,8 +15,7 @@ from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.aggregation import SharedPayload
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.bounded import PUBLIC, planned, themed
 from tests.helpers.keys import key_of
@@ -40,23 +39,21 @@ def started(folder: Path, documents: int, plan: Study = PLAN) -> Iterator[Any]:
 def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None:
     """The difference of two replies with the same noise would be the documents'."""
     with started(tmp_path, 100) as door:
-        first = door.call("extent", {}, Moment(1))
+        first = door.call(Call("extent", {}, Moment(1)))
     with started(tmp_path, 100) as door:
-        assert door.call("extent", {}, Moment(1, 2)) == first, "in another attempt"
+        assert door.call(Call("extent", {}, Moment(1, 2))) == first, "in another attempt"
     with (
         started(tmp_path, 101) as door,
         pytest.raises(PolicyError, match="the documents or the client's secret have changed"),
     ):
-        door.call("extent", {}, Moment(1, 3))
+        door.call(Call("extent", {}, Moment(1, 3)))
 
 
 def sketched(door: Any, moment: Moment, masked: bool = False, **other: Any) -> Any:
     door._client.take(PUBLIC)
     columns = np.arange(10)
     how = {"vocabulary": fingerprint(PUBLIC), "columns": columns, "rarity": np.ones(10)}
-    payload = SharedPayload(how | other)
-    payload.masked = masked
-    return door.call("sketch", payload, moment)["sketch"]
+    return door.call(Call("sketch", how | other, moment, hidden=masked))["sketch"]
 
 
 def test_a_sum_is_asked_for_in_one_way_also_after_a_restart(tmp_path: Path) -> None:
@@ -83,7 +80,7 @@ def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
     """Whoever says that it is the same would get other noise on the same sums."""
     for _ in range(2):
         with started(tmp_path, 100) as door:
-            door.call("extent", {}, Moment(1))
+            door.call(Call("extent", {}, Moment(1)))
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(PolicyError, match="1 before had 3"), started(tmp_path, 100):
         pass

@@ -16,7 +16,7 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.aggregation import Named, Payload, digest_of, flat_fields
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.text.words import LONGEST_WORD, is_word
 
 
@@ -38,63 +38,51 @@ class Door:
         """The last turn that was answered, in this process or before; 0 for none."""
         return self._ledger.last.moment.turn
 
-    @property
-    def sums(self) -> Mapping[tuple[int, str], list[str]]:
-        """Over which clients sums were opened, in this process or before, by turn and function."""
-        return self._ledger.sums
-
-    def call(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
+    def call(self, call: Call) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
 
         Moments grow. The last one is answered again, with the same bytes, if it is the same call
         and there is a ledger to tell by. PolicyError if the function is not published, the moment
         is past or the policy forbids the reply.
         """
-        digest = digest_of(payload) if self._ledger.is_kept else ""
-        self._admit(function, payload, digest, moment)
-        reply = self.repeat(function, payload, moment)
-        self._let_out(function, payload, digest, moment, reply)
+        self._admit(call)
+        reply = self.repeat(call)
+        self._let_out(call, reply)
         return reply
 
-    def _admit(self, function: str, payload: Payload, digest: str, moment: Moment) -> None:
+    def _admit(self, call: Call) -> None:
         """Refuse what is not in the study, or not now."""
-        if function not in self._client.published:
-            raise PolicyError(f"Client {self.client!r} publishes no function {function!r}.")
-        self._check_moment(function, digest, moment)
-        self._check_question(function, payload, moment)
-        self._count_round(payload, moment)
+        if call.function not in self._client.published:
+            raise PolicyError(f"Client {self.client!r} publishes no function {call.function!r}.")
+        self._check_moment(call)
+        self._check_question(call)
+        self._count_round(call)
 
-    def _let_out(
-        self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload
-    ) -> None:
-        self._check(function, reply)
+    def _let_out(self, call: Call, reply: Payload) -> None:
+        self._check(call.function, reply)
         # What is different in two replies with the same noise would be there without any.
         noted: dict[str, Any] = {"once": self._client.noisy, "summed": self._client.summed or None}
         if self._client.noisy:
-            noted["asked"] = _question(function, payload, moment)
-        self._write(function, payload, digest, moment, reply, **noted)
+            noted["asked"] = _question(call)
+        self._write(call, reply, **noted)
 
-    def _write(
-        self, function: str, payload: Payload, digest: str, moment: Moment, reply: Payload,
-        **noted: Any,
-    ) -> None:  # fmt: skip
-        if not self._ledger.write(self.client, function, payload, digest, moment, reply, **noted):
+    def _write(self, call: Call, reply: Payload, **noted: Any) -> None:
+        if not self._ledger.write(self.client, call, reply, **noted):
             raise PolicyError(
-                f"{self._asked(function, moment)}, and the reply would be another one now; the "
-                "documents or the client's secret have changed. Restore them."
+                f"{self._asked(call.function, call.moment)}, and the reply would be another one "
+                "now; the documents or the client's secret have changed. Restore them."
             )
 
-    def leave(self, function: str, payload: Payload, moment: Moment, reply: Payload) -> None:
+    def leave(self, call: Call, reply: Payload) -> None:
         """Let out what was made of replies that have passed `call`, once at a moment."""
-        digest = digest_of(payload) if self._ledger.is_kept else ""
-        self._check_moment(function, digest, moment)
-        self._write(function, payload, digest, moment, reply)
+        self._check_moment(call)
+        self._write(call, reply)
 
-    def repeat(self, function: str, payload: Payload, moment: Moment) -> dict[str, Any]:
+    def repeat(self, call: Call) -> dict[str, Any]:
         """Execute a function for the state that it leaves; its reply does not leave by this."""
-        self._client.attempt = moment.attempt
+        self._client.attempt = call.moment.attempt
         try:
-            reply: dict[str, Any] = getattr(self._client, function)(**payload)
+            reply: dict[str, Any] = getattr(self._client, call.function)(**call.payload)
         except DataError as error:
             raise DataError(f"Client {self.client!r}: {error}") from None
         return reply
@@ -107,16 +95,13 @@ class Door:
         """Refuse a masked sum over so few documents; see `Policy.check_sum`."""
         self._policy.check_sum(self.client, documents)
 
-    def is_past(self, moment: Moment) -> bool:
-        """Whether a later moment was answered, by this process or one before."""
-        return moment < self._ledger.last.moment
-
     def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
         """Write down what came for a call: the digest of it and all before, and its bytes."""
         self._ledger.came(moment, function, digest.hex(), size)
 
-    def _check_moment(self, function: str, digest: str, moment: Moment) -> None:
-        last = self._ledger.last
+    def _check_moment(self, call: Call) -> None:
+        last, function, moment = self._ledger.last, call.function, call.moment
+        digest = call.digest if self._ledger.is_kept else ""
         again = moment == last.moment and digest and (last.function, last.payload) == (
             function, digest,
         )  # fmt: skip
@@ -127,19 +112,19 @@ class Door:
                 "is past; a run does not go back. Look into what the others run."
             )
 
-    def _check_question(self, function: str, payload: Payload, moment: Moment) -> None:
+    def _check_question(self, call: Call) -> None:
         """Refuse a sum with noise that was asked for in another way, also by a process before.
 
         It would have the same noise, over other clients or of other vectors of the same documents.
         """
         if not self._client.noisy:
             return
-        release, how = _question(function, payload, moment)
+        release, how = _question(call)
         if self._ledger.asked.get(release, how) != how:
             raise PolicyError(
-                f"Client {self.client!r} is asked for {function!r} as it was not before in this "
-                "run; its sums have one noise, and the difference would have none. Nothing has "
-                "left; look into what the others run."
+                f"Client {self.client!r} is asked for {call.function!r} as it was not before in "
+                "this run; its sums have one noise, and the difference would have none. Nothing "
+                "has left; look into what the others run."
             )
 
     def _asked(self, function: str, moment: Moment) -> str:
@@ -148,13 +133,13 @@ class Door:
             f"{moment.attempt}, exchange {moment.exchange}"
         )
 
-    def _count_round(self, payload: Payload, moment: Moment) -> None:
+    def _count_round(self, call: Call) -> None:
         """Refuse one training round more than the policy allows, whatever its number.
 
         Rounds are counted, not compared: those of a model that goes on begin behind its own. A
         round that is worked again counts again, as it tells as much.
         """
-        round_ = self._ledger.run, payload.get("round", 0), moment.attempt
+        round_ = self._ledger.run, call.payload.get("round", 0), call.moment.attempt
         if not round_[1] or round_ in self._rounds:
             return
         if len(self._rounds) >= self._policy.max_rounds:
@@ -198,30 +183,28 @@ class AtOnce:
         self._doors = doors
         self._round: tuple[Sequence[str], Any] = ([], None)  # who is in it, what computes
 
-    def sum(
-        self, names: Sequence[str], function: str, payload: Payload, moment: Moment
-    ) -> dict[str, Any] | None:
+    def sum(self, names: Sequence[str], call: Call) -> dict[str, Any] | None:
         """Return the sum of these clients' replies, or None where each one has to be computed."""
         doors = [self._doors[name] for name in names]
         if self._round[0] != names:
             of = doors[0]._client.together
             self._round = names, of and of([door._client for door in doors])
         together = self._round[1]
-        if together is None or function not in together.functions:
+        if together is None or call.function not in together.functions:
             return None
         for door in doors:
-            door._admit(function, payload, "", moment)
-            door._client.attempt = moment.attempt
-        total: dict[str, Any] = getattr(together, function)(**payload)
+            door._admit(call)
+            door._client.attempt = call.moment.attempt
+        total: dict[str, Any] = getattr(together, call.function)(**call.payload)
         for door, documents in zip(doors, together.documents, strict=True):
-            door._let_out(function, payload, "", moment, {"documents": documents})
+            door._let_out(call, {"documents": documents})
         return total
 
 
-def _question(function: str, payload: Payload, moment: Moment) -> tuple[str, str]:
-    """Return which sum with noise is asked for, and in what way; of a masked one in which turn."""
-    turn = moment.turn if getattr(payload, "masked", False) else 0
-    return f"{function} {payload.get('number', 1)}", f"{turn} {digest_of(dict(payload))}"
+def _question(call: Call) -> tuple[str, str]:
+    """Return which sum with noise is asked for, and in what way; of a hidden one in which turn."""
+    turn = call.moment.turn if call.hidden else 0
+    return f"{call.function} {call.payload.get('number', 1)}", f"{turn} {digest_of(call.payload)}"
 
 
 def _rarest(value: Any) -> float:

@@ -7,7 +7,7 @@ What can be learned follows from what attacks have found: docs/threat-model.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study, plan_of
 from fedtopics.methods.core.aggregation import flat_fields
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.privacy.accounting import together
 from fedtopics.text.corpus import Corpus
@@ -122,11 +122,11 @@ class _WeighedDoor:
         self._secure = secure
         self.repeat = door.repeat
 
-    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
-        reply = self._door.call(function, payload, moment)
-        sums = self._rounds if payload.get("round") else self._once
-        size = _masked_size if function in self._secure else _size
-        sums[function] += sum(size(value) for _, value in flat_fields(reply))
+    def call(self, call: Call) -> dict[str, Any]:
+        reply = self._door.call(call)
+        sums = self._rounds if call.payload.get("round") else self._once
+        size = _masked_size if call.function in self._secure else _size
+        sums[call.function] += sum(size(value) for _, value in flat_fields(reply))
         return reply
 
 

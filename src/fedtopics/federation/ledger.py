@@ -24,7 +24,7 @@ from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
 from fedtopics.files import FILE, cut_half_line, make_folder, open_file, open_private, read_bytes
 from fedtopics.methods.core.aggregation import Payload, describe, flat_fields
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 
@@ -130,8 +130,8 @@ class Ledger:
     """What one client of a study sent and received; without a path nothing is kept.
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
-    `last` is the last answer in this run; `sums` describes over which clients masked sums were
-    opened, by turn and function; `asked` how sums with noise were requested, by their names.
+    `last` is the last answer in this run; `asked` describes how sums with noise were requested, by
+    their names.
     RunError if the file is not as the client left it, by the head and whether `is_own` takes its
     signature, or is missing where the client has `begun` before.
     """
@@ -150,7 +150,6 @@ class Ledger:
         self._always = masks | ({"secret": SEEDED} if seeded else {})
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()
-        self.sums: dict[tuple[int, str], list[str]] = {}
         self.asked: dict[str, str] = {}
         self.last = Answer(Moment(0))
         self._replies: dict[tuple[int, str], str] = {}  # digests of the last ones, by turn
@@ -196,19 +195,19 @@ class Ledger:
         return self._file is not None
 
     def write(
-        self, client: str, function: str, payload: Payload, digest: str, moment: Moment,
-        reply: Payload, once: bool = False, summed: int | None = None,
-        asked: tuple[str, str] | None = None,
+        self, client: str, call: Call, reply: Payload, once: bool = False,
+        summed: int | None = None, asked: tuple[str, str] | None = None,
     ) -> bool:  # fmt: skip
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values.
 
-        It is of so many documents, `summed`, where it does not say so itself. `digest` is that of
-        the payload. False, and nothing is written, if another reply to the same call has left; with
-        `once`, to any call of the function at that turn.
+        It is of so many documents, `summed`, where it does not say so itself. False, and nothing is
+        written, if another reply to the same call has left; with `once`, to any call of the
+        function at that turn.
         """
         noted = {} if asked is None else {"asked": asked}
+        function, moment = call.function, call.moment
         if self._file is None:
-            self._remember(Answer(moment, function), {**payload, **noted})
+            self._remember(Answer(moment, function), noted)
             return True
         fields, content, total = {}, hashlib.sha256(), 0
         for name, value in flat_fields(reply):
@@ -217,27 +216,24 @@ class Ledger:
             content.update(name.encode())
             content.update(data)
             total += len(data)
-        answer = Answer(moment, function, digest, content.hexdigest())
+        answer = Answer(moment, function, call.digest, content.hexdigest())
         before = self._replies.get((moment.turn, function), answer.reply)
         is_other = moment == self.last.moment and answer != self.last
         if is_other or (once and answer.reply != before):
             return False
-        masks = {"masked": True} if getattr(payload, "masked", False) else {}
+        masks = {"masked": True} if call.hidden else {}
         self._add(
-            "left", client=client, round=payload.get("round", 0), function=function,
-            moment=astuple(moment), payload=digest, **_words(payload), **masks,
-            **{name: payload[name] for name in ("called", "counted") if name in payload},
+            "left", client=client, round=call.payload.get("round", 0), function=function,
+            moment=astuple(moment), payload=call.digest, **_words(call.payload), **masks,
             **noted, documents=reply.get("documents", summed), fields=fields, bytes=total,
             sha256=answer.reply,
         )  # fmt: skip
-        self._remember(answer, {**payload, **noted})
+        self._remember(answer, noted)
         return True
 
     def _remember(self, answer: Answer, content: Mapping[str, Any]) -> None:
         self.last, turn = answer, answer.moment.turn
         self._replies[turn, answer.function] = answer.reply
-        if "counted" in content:
-            self.sums[turn, content["called"]] = content["counted"]
         if "asked" in content:
             release, how = content["asked"]
             self.asked[release] = how

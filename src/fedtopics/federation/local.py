@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any
 
-from fedtopics.errors import DataError, FederationError
-from fedtopics.methods.core.aggregation import SharedPayload
+from fedtopics.errors import DataError
 from fedtopics.methods.core.events import BadReply, Event, Excluded, RoundReport
 from fedtopics.methods.core.interfaces import (
     EVERYONE,
     AgainError,
+    Call,
     Door,
     Draw,
     Moment,
@@ -24,7 +24,7 @@ from fedtopics.methods.core.interfaces import (
 from fedtopics.methods.core.outliers import Robust
 from fedtopics.methods.core.replies import BAD_REPLIES, Look, Template, check_blame
 
-AtOnce = Callable[[Sequence[str], str, Mapping[str, Any], Moment], dict[str, Any] | None]
+AtOnce = Callable[[Sequence[str], Call], dict[str, Any] | None]
 
 
 class _BadError(Exception):
@@ -67,29 +67,6 @@ class LocalClients:
         """Names of the clients, sorted."""
         return list(self._doors)
 
-    @property
-    def members(self) -> list[str]:
-        """Who is in the round that is worked on."""
-        return list(self._asked)
-
-    @property
-    def moment(self) -> bytes:
-        """When in the run it is."""
-        return repr(astuple(self._moment)).encode()
-
-    def key_of(self, name: str) -> bytes:
-        """Return the public key of a client's masks, of a door that has one."""
-        key: bytes = getattr(self._doors[name], "key", b"")
-        return key
-
-    def fits(self, name: str, content: bytes, signature: bytes) -> bool:
-        """Believe everybody: nothing comes from elsewhere."""
-        return True
-
-    def disagreement(self, what: str) -> FederationError:
-        """Return the error that a sum is not what it should be."""
-        return FederationError(f"A sum of round {self._round} is wrong: {what}.")
-
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
@@ -106,7 +83,7 @@ class LocalClients:
         """Let the halves of all clients execute a function; nothing leaves."""
         for name in [name for name in self._doors if name not in self._excluded]:
             try:
-                self._doors[name].repeat(function, payload, self._moment)
+                self._doors[name].repeat(Call(function, payload, self._moment))
             except DataError as error:
                 if name in self._asked:
                     raise
@@ -150,7 +127,7 @@ class LocalClients:
     ) -> dict[str, Any]:
         if self._at_once is not None:
             moment = replace(self._moment, exchange=self._moment.exchange + 1)
-            at_once = self._at_once(self._asked, function, SharedPayload(payload), moment)
+            at_once = self._at_once(self._asked, Call(function, payload, moment))
             if at_once is not None:
                 self._moment = moment
                 return at_once
@@ -166,9 +143,9 @@ class LocalClients:
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield each client's reply; if there are bad ones, raise when all have answered."""
         self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
-        shared, faults = SharedPayload(payload), {}
+        call, faults = Call(function, payload, self._moment), {}
         for name in self._asked:
-            reply = self._doors[name].call(function, shared, self._moment)
+            reply = self._doors[name].call(call)
             if fault := self._look.fault(name, reply, template):
                 faults[name] = fault
             else:

@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.core.events import Defect, Event
+from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.methods.core.interfaces import Door as BaseDoor
-from fedtopics.methods.core.interfaces import Moment
 from fedtopics.protocol.link import LinkError
 
 REFUSED, UNUSABLE = "its policy refuses", "its documents cannot be used"
@@ -20,9 +20,7 @@ R = TypeVar("R")
 class Door(BaseDoor, Protocol):
     """The only exit of a client between machines."""
 
-    def leave(
-        self, function: str, payload: Mapping[str, Any], moment: Moment, reply: Mapping[str, Any]
-    ) -> None:
+    def leave(self, call: Call, reply: Mapping[str, Any]) -> None:
         """Write down what leaves that is made of a reply, or raise PolicyError."""
 
     def check_members(self, members: Sequence[str]) -> None:
@@ -55,16 +53,16 @@ class ClientSide:
         self.round = 0
         self._stop = stop
         self._notify = notify
-        self._skipped: list[tuple[str, Mapping[str, Any], Moment]] = []
+        self._skipped: list[Call] = []
 
     def begin(self, round_: int) -> None:
         """Begin a round, or an attempt at it: what was skipped before is not needed any more."""
         self.round = round_
         self._skipped.clear()
 
-    def skip(self, function: str, payload: Mapping[str, Any], moment: Moment) -> None:
+    def skip(self, call: Call) -> None:
         """Take note of a call that an earlier process answered."""
-        self._skipped.append((function, payload, moment))
+        self._skipped.append(call)
 
     def repeat_skipped(self) -> dict[str, Any] | None:
         """Execute the calls that were skipped, for what they leave behind; return the last reply.
@@ -72,16 +70,14 @@ class ClientSide:
         A later call of the round may need that, and only then it is worth the time.
         """
         reply: dict[str, Any] | None = None
-        for function, payload, moment in self._skipped:
-            reply = self.repeat(function, payload, moment)
+        for call in self._skipped:
+            reply = self.repeat(call)
         self._skipped.clear()
         return reply
 
-    def repeat(
-        self, function: str, payload: Mapping[str, Any], moment: Moment
-    ) -> dict[str, Any] | None:
+    def repeat(self, call: Call) -> dict[str, Any] | None:
         """Execute a function of which nothing leaves."""
-        return self.guarded(lambda door: door.repeat(function, payload, moment))
+        return self.guarded(lambda door: door.repeat(call))
 
     def guarded(self, work: Callable[[Door], R]) -> R | None:
         """Do something with the door; if it refuses or fails, let the others know, and end."""

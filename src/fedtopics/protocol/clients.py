@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from fedtopics.errors import FederationError, RunError
-from fedtopics.methods.core.aggregation import SharedPayload
 from fedtopics.methods.core.events import CallStarted, Event, Narrowed, RoundReport
-from fedtopics.methods.core.interfaces import EVERYONE, Draw, Moment, T
+from fedtopics.methods.core.interfaces import EVERYONE, Call, Draw, Moment, T
 from fedtopics.methods.core.replies import Template, WordCounts, find_fault
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.client_side import ClientSide, Door
@@ -107,7 +106,7 @@ class SecureClients:
 
     def tell(self, function: str, **payload: Any) -> None:
         """Execute a function of this client; nothing leaves."""
-        self._side.repeat(function, payload, Moment(self.turn))
+        self._side.repeat(Call(function, payload, Moment(self.turn)))
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
@@ -221,9 +220,8 @@ class SecureClients:
 
     def _leave(self, what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
         """Write down what leaves that is no reply of a function."""
-        asked = SharedPayload()
-        asked.masked = what not in SEEN
-        self._side.guarded(lambda door: door.leave(what, asked, self._moment, made))
+        call = Call(what, {}, self._moment, hidden=what not in SEEN)
+        self._side.guarded(lambda door: door.leave(call, made))
         return made
 
     @property
@@ -235,7 +233,7 @@ class SecureClients:
         self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
         self._is_live = self.step >= record.step and not record.part
         if not self._is_live:
-            self._side.skip(function, payload, self._moment)
+            self._side.skip(Call(function, payload, self._moment))
 
     def _reply(self, function: str, payload: Mapping[str, Any], is_hidden: bool) -> dict[str, Any]:
         """Return what the door lets out, or let out in an earlier process."""
@@ -243,9 +241,9 @@ class SecureClients:
         if not self._is_live:
             return reply or {}
         self._notify(CallStarted(function, self._side.round, 1))
-        asked = SharedPayload(payload)
-        asked.digest, asked.masked = self._member.record.transcript.hex(), is_hidden
-        return self._side.guarded(lambda door: door.call(function, asked, self._moment)) or {}
+        follows = self._member.record.transcript.hex()
+        call = Call(function, payload, self._moment, follows, is_hidden)
+        return self._side.guarded(lambda door: door.call(call)) or {}
 
     # Steps
 

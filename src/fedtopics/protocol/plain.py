@@ -16,9 +16,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fedtopics.errors import FederationError
-from fedtopics.methods.core.aggregation import SharedPayload
 from fedtopics.methods.core.events import CallStarted, Event, LeftOut, RoundReport
-from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Draw, Moment, T
+from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Draw, Moment, T
 from fedtopics.methods.core.replies import Template
 from fedtopics.protocol.client_side import ClientSide, Door
 from fedtopics.protocol.keys import digest
@@ -135,7 +134,7 @@ class PlainClients:
 
     def tell(self, function: str, **payload: Any) -> None:
         """Execute a function of this client; nothing leaves."""
-        self._side.repeat(function, payload, Moment(self.turn))
+        self._side.repeat(Call(function, payload, Moment(self.turn)))
 
     def call(
         self, function: str, template: Template | None = None, **payload: Any
@@ -189,7 +188,7 @@ class PlainClients:
         moment, own = Moment(self.turn, attempt.number, attempt.exchanges + 1), None
         if self._side.door is not None and self._own in attempt.members:
             if self._source.has(self.step):
-                self._side.skip(function, payload, moment)
+                self._side.skip(Call(function, payload, moment))
             else:
                 own = self._reply(function, payload, moment, attempt)
         content = self._source.add(self.step, attempt, request, own)
@@ -211,8 +210,8 @@ class PlainClients:
         self._side.repeat_skipped()
         self._side.guarded(lambda door: door.check_members(attempt.members))
         self._notify(CallStarted(function, attempt.round, attempt.number))
-        asked = SharedPayload(payload)
-        return dumps(self._side.guarded(lambda door: door.call(function, asked, moment)))
+        call = Call(function, payload, moment)
+        return dumps(self._side.guarded(lambda door: door.call(call)))
 
     def _read(self, content: bytes, name: str) -> Mapping[str, Any]:
         """Read the entry of this step, which has to be the one that the program comes to."""

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 Payload = Mapping[str, Any]
 
 
-class SharedPayload(dict[str, Any]):
-    """A payload that several doors in one process get: its digest is computed once.
-
-    The reply to it is `masked` where it leaves in a sum alone.
-    """
-
-    digest = ""
-    masked = False
-
-
 @dataclass(frozen=True)
 class Rows:
     """Rows of a matrix whose other rows are zero."""
@@ -81,15 +71,11 @@ def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def digest_of(payload: Payload) -> str:
     """Return the SHA-256 of a payload: of its names, kinds, shapes and values."""
-    if isinstance(payload, SharedPayload) and payload.digest:
-        return payload.digest
     content = hashlib.sha256()
     for name, value in flat_fields(payload):
         data, shape, dtype = describe(value)
         content.update(json.dumps([name, shape, dtype, len(data)]).encode())
         content.update(data)
-    if isinstance(payload, SharedPayload):
-        payload.digest = content.hexdigest()
     return content.hexdigest()
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.events import Event, RoundReport
 from fedtopics.methods.core.replies import Template
 
@@ -59,15 +61,33 @@ class Draw:
 EVERYONE = Draw(None, 0)
 
 
-class Door(Protocol):
-    """What stands between a client's half and all others."""
+@dataclass(frozen=True)
+class Call:
+    """A function of a client that its program calls.
 
-    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
+    `follows` is a digest of everything that the payload follows from, if there is one: then the
+    payload itself has no need of a digest. Of what is `hidden`, others see only a total.
+    """
+
+    function: str
+    payload: Mapping[str, Any]
+    moment: Moment
+    follows: str = ""
+    hidden: bool = False
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest by which the same call is recognised."""
+        return self.follows or digest_of(self.payload)
+
+
+class Door(Protocol):
+    """The only exit of a client."""
+
+    def call(self, call: Call) -> dict[str, Any]:
         """Execute a published function, return what may leave."""
 
-    def repeat(
-        self, function: str, payload: Mapping[str, Any], moment: Moment
-    ) -> dict[str, Any] | None:
+    def repeat(self, call: Call) -> dict[str, Any]:
         """Execute a function, published or told, of which nothing leaves now."""
 
 
