@@ -76,7 +76,6 @@ def wicked_run() -> RunFacts:
     """A run whose study, events and ledgers say nothing that can be trusted."""
     events = [
         {"event": "started", "study": WICKED},
-        {"event": "adds", "client": WICKED},
         ROUND | {"round": 1, "loss": 3.0, "missing": {WICKED: WICKED}},
         ROUND | {"round": 2, "loss": 2.0},
     ]

@@ -57,18 +57,12 @@ _SENTENCES = {
     "{least:,}",
     "finished": "the model went to {received}",
     "joined": "{client} has joined",
-    "adds": "{client} adds up what all send",
     "lost": "{client} is not connected any more",
     "declined": "{client} does not take part: {reason}",
-    "refused": "refused {client}: {reason}",
     "bad reply": "round {round}: {client} {reason}",
     "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as "
     "the others, and counts for less",
-    "roster": "masks of {clients}; their keys, to be compared by telephone: {digest}",
-    "voided": "round {round}: masked replies add up to what cannot be ({reason}), and nothing "
-    "follows from it",
     "excluded": "{client} is excluded: {reason}",
-    "old reply": "{client} sent a reply that came too late; it does not count",
     "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
     "stopped": "stopped after round {round}: {reason}",
 }

@@ -36,7 +36,7 @@ DAMAGES = (
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
 NONE_HELD = "What {} has between rounds are no topics of words; they come with the model."
 State = Literal["waiting", "training", "finished"]
-GONE = ("lost", "declined", "refused", "excluded")  # events of clients that are away then
+GONE = ("lost", "declined", "excluded")  # events of clients that are away then
 WHERE = {
     "waiting": "before the first round",
     "training": "training",
@@ -51,7 +51,7 @@ class Standing:
     state: str = "not connected"
     here: bool = False
     rounds: int = 0  # in which its reply counted
-    refused: int = 0  # its replies that could not be used
+    bad: int = 0  # its updates that could not be used
 
 
 @dataclass
@@ -70,7 +70,6 @@ class RunStatus:
     counted: int = 0  # rounds of which these are
     bytes_sent: int = 0
     bytes_received: int = 0
-    voided: int = 0  # masked sums of which nothing follows
     repeated: int = 0  # attempts at rounds
     topics: list[list[str]] | None = None  # of methods whose rounds tell them
     updated: float | None = None  # when the last event was, seconds since 1970
@@ -127,9 +126,7 @@ class RunStatus:
     def _take_news(self, kind: str, event: Mapping[str, Any]) -> None:
         """Take in what concerns clients, and what goes wrong."""
         client, reason = event.get("client", ""), event.get("reason", "")
-        if kind == "voided":
-            self.voided += 1
-        elif kind == "repeated":
+        if kind == "repeated":
             self.repeated += 1
         elif kind == "waiting":
             self.awaited = set(event["missing"])
@@ -138,22 +135,20 @@ class RunStatus:
                 self._set(name, True, "ready")
             for name, why in event["missing"].items():
                 self._set(name, False, why)
-        elif kind == "no majority":
-            self.trouble = f"no majority without {', '.join(event['missing'])}"
+        elif kind == "waits for":
+            self.trouble = f"waits for {', '.join(event['clients'])}"
         elif kind == "stopped":
             self.trouble = f"stopped after round {event['round']}: {reason}"
             self.rounds = event["round"]
         elif kind == "reconnecting":
             self.trouble = str(reason)
         elif client in self.clients and kind in ("bad reply", "excluded"):
-            self.clients[client].refused += 1
+            self.clients[client].bad += 1
         if kind in GONE:
             gone = "not connected" if kind == "lost" else kind
             self._set(client, False, f"{gone}: {reason}" if reason else gone)
         elif kind == "joined":
             self._set(client, True, "connected")
-        elif kind == "ready":
-            self._set(client, True, "ready")
             if client in self.awaited & self.clients.keys():
                 self.awaited.remove(client)
                 self.trouble = self.trouble if self.awaited else ""
@@ -167,7 +162,7 @@ class RunStatus:
         """Return it as plain data, for scripts."""
         same = (
             "method", "state", "trouble", "round", "rounds", "bytes_sent", "bytes_received",
-            "voided", "repeated", "updated",
+            "repeated", "updated",
         )  # fmt: skip
         plain = {"study": self.name} | {key: getattr(self, key) for key in same}
         plain |= {"seconds_a_round": self.pace, "seconds_left": self.left}
@@ -186,9 +181,7 @@ class RunStatus:
         if self.updated is not None:
             lines.append(f"the last news is {duration(max(now - self.updated, 0))} old")
         if running is False and self.state != "finished":
-            lines.append(
-                "no process works with it now; the same command goes on, a server's with --resume"
-            )
+            lines.append("no process works with it now; the same command resumes it")
         return lines
 
 

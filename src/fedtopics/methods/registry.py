@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -68,15 +67,6 @@ class Method:
             Exchange(name, often, self.leaves(name), self._says(name, "seen_by_all") is True)
             for name, often in schedule.items()
         ]
-
-    def drawn(self, settings: TopicSettings) -> dict[str, int]:
-        """Return which of these functions have other replies at each attempt at a round.
-
-        They do where a client has more than so many documents; -1: always.
-        """
-        noise = {n: self._says(n, "noise") for n in self.client.schedule(settings)}
-        batch = getattr(settings, "batch_size", sys.maxsize)
-        return {name: -1 if said else batch for name, said in noise.items() if said is not None}
 
     def _says(self, function: str, what: str) -> Any:
         """Return what `leaves` says of a function, None if nothing."""

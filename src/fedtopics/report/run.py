@@ -149,16 +149,6 @@ class RunFacts:
         return [{"client": c, "why": why, "rounds": of} for (c, why), of in rows.items()]
 
     @property
-    def adders(self) -> Rows:
-        """Who added after whom, where there is no server: the name, and the round before it."""
-        found, done = [], 0
-        for event in self.events:
-            done = event["round"] if event.get("event") == "round" else done
-            if event.get("event") == "adds":
-                found.append({"client": event["client"], "after": done})
-        return found
-
-    @property
     def clipped(self) -> Rows:
         """Whose replies counted for less, from which round on: how far they went at most."""
         found: dict[str, dict[str, Any]] = {}

@@ -136,7 +136,6 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
             row | {"client": model.called(row["client"]), "rounds": ranges(row["rounds"])}
             for row in run.absences
         ],
-        "adders": run.adders,
         "clipped": run.clipped,
         "left": _left(run, model),
         "settings": _settings(run, model),

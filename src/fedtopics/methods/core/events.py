@@ -159,7 +159,7 @@ class WaitsFor(Event, kind="waits for"):  # of a member: no total for a while
 
 
 class StatusChange(Event, kind=""):  # a client comes, goes, or does not take part
-    status: Literal["joined", "ready", "lost", "declined", "refused", "old reply"]
+    status: Literal["joined", "lost", "declined"]
     client: str
     reason: str = ""
 
@@ -223,10 +223,6 @@ class Allowed(Event, kind="allowed"):  # the policy allows the study; nothing ha
 
 class Joined(Event, kind="joined"):  # the client takes part
     fingerprint: str
-
-
-class Declined(Event, kind="declined"):  # the client does not take part
-    reason: str
 
 
 class Reconnecting(Event, kind="reconnecting"):  # there is no connection

@@ -24,7 +24,7 @@ import numpy as np
 
 from fedtopics.methods.core.aggregation import Payload, Rows, RunningSum, mapped
 from fedtopics.methods.core.events import Clipped, Event
-from fedtopics.methods.core.replies import Field, Own, Template, own_field
+from fedtopics.methods.core.replies import Field, Template
 
 Rule = Literal["none", "clip", "median"]
 Key = tuple[str, int]  # a function, and which exchange of a round it is called in
@@ -52,10 +52,8 @@ class Robust:
 
     def sum(
         self, function: str, template: Template | None, exchange: int, round_: int
-    ) -> _Plain | _Own | _Bounded | _Median:
+    ) -> _Plain | _Bounded | _Median:
         """Return what adds up the replies to a round's exchange, the first, second, ..."""
-        if own := own_field(template):
-            return _Own(*own)
         if self._rule == "clip":
             return _Bounded(self, (function, exchange), round_, template)
         return _Median(template) if self._rule == "median" else _Plain()
@@ -80,20 +78,6 @@ class _Plain:
 
     def total(self) -> dict[str, Any]:
         return self._sum.total()
-
-
-class _Own:
-    """What the owner of a reply's field makes of it."""
-
-    def __init__(self, name: str, field: Own) -> None:
-        self._name = name
-        self._field = field
-
-    def add(self, name: str, reply: Payload) -> None:
-        self._field.add(name, reply[self._name])
-
-    def total(self) -> dict[str, Any]:
-        return {self._name: self._field.total()}
 
 
 @dataclass(frozen=True)

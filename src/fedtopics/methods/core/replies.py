@@ -5,7 +5,6 @@ Each reply is held against its template before it is added up, and each total by
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -97,40 +96,6 @@ class WordCounts:
     """
 
     places: int
-
-
-class Own(ABC):
-    """A field that its owner looks at, and adds up: of an exchange that is a part of another one.
-
-    With so many replies as `least` others may be lost, also after the first exchange of a round; by
-    default the round is worked again without them.
-    """
-
-    least = 0
-
-    @abstractmethod
-    def fault(self, value: Any, of: Sequence[str]) -> str:
-        """Return what is wrong with the field of one client, or with the sum of several; or ''."""
-
-    def add(self, name: str, value: Any) -> None:
-        """Take the field of a client's reply."""
-        raise NotImplementedError
-
-    def total(self) -> Any:
-        """Return what all come to."""
-        raise NotImplementedError
-
-
-def own_field(template: Template | None) -> tuple[str, Own] | None:
-    """Return the name of the field that its owner adds up, and that field, if there is one."""
-    fields = (template or {}).items()
-    return next(((name, each) for name, each in fields if isinstance(each, Own)), None)
-
-
-def fewest(template: Template | None) -> int:
-    """Return how many replies are enough where others are lost in the midst of a round; 0: all."""
-    field = own_field(template)
-    return field[1].least if field else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,8 +205,6 @@ class _Check:
             return self._misfit((len(value),), tuple(template), where)
         if isinstance(template, WordCounts):
             return self._fault_of_words(value, template, where)
-        if isinstance(template, Own):
-            return template.fault(value, self._of)
         if isinstance(template, Windows):
             return self._fault_of_windows(value, template, name, where)
         if isinstance(template, AgreeingPairs):
