@@ -70,7 +70,7 @@ def join(
             service = files.enter_context(hosted(study, key, place, part.out, part.notify))
             link = LoopbackLink(service, key.name)
         if link is None:
-            link = GrpcLink(address_of(study), key, roster.server)
+            link = GrpcLink(address_of(study), key.pem, key.certificate, roster.server)
         return _train(part, study, link, timeout)
 
 

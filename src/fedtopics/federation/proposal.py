@@ -61,7 +61,7 @@ def proposal_of(study: Study) -> Proposal:
 def reach(study: Study, folder: Path) -> str:
     """Call the server with a member's key; return a sentence, or raise FederationError."""
     key, address = Key.load(folder), address_of(study)
-    link = GrpcLink(address, key, roster_of(study).server)
+    link = GrpcLink(address, key.pem, key.certificate, roster_of(study).server)
     try:
         link.fetch(b"", 0)
     finally:

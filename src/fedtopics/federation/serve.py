@@ -81,7 +81,7 @@ def listening(
             f"The certificate of {key.name!r} is not the one that the study names for its server; "
             "give the server's key, or correct [server] in everybody's study file."
         )
-    server = GrpcServer(service, address, key, roster)
+    server = GrpcServer(service, address, key.pem, key.certificate, roster.members)
     try:
         notify(Listening(server.address, list(study.clients)))
         yield server

@@ -1,270 +1,355 @@
-"""Three calls over gRPC: `Ask`, `Say` and `Fetch`, each made by a member, each with a deadline.
+"""The three calls over gRPC: a member's link, and the server. No wait is without a deadline.
 
-Both sides show a certificate that the study names (mutual TLS): there is no authority. What is
-large travels in chunks, of which a call may take as long as a slow network needs.
+A call is a request and an answer, each in chunks; metadata has the size of the request.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from concurrent import futures
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from io import BytesIO
+from typing import Any, ClassVar
 
 import grpc
+from grpc import StatusCode
 
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
+from fedtopics.harmless import sentence
 from fedtopics.protocol.link import LinkError, Service
-from fedtopics.protocol.roster import Key, Roster, fingerprint, host_of, name_of
+from fedtopics.transport.credentials import (
+    certificate_of,
+    channel_credentials,
+    names_by_certificate,
+    server_credentials,
+)
 
-PROTOCOL = 3
-PATH = f"/fedtopics.{PROTOCOL}/"
-DEADLINE = 30.0  # seconds of a call, and more for what is large
-SLOWEST = 64_000  # bytes a second
+# gRPC's own lines about broken connections help nobody; ours are sentences.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+VERSION = 3  # of the protocol
 CHUNK = 1 << 20  # bytes
-AT_ONCE = 4  # large messages that a server collects at the same time
-CALLS = 3  # of a member at the same time
-SECONDS = 1000  # milliseconds
-OPTIONS: list[tuple[str, int]] = [
-    ("grpc.keepalive_time_ms", 20 * SECONDS), ("grpc.keepalive_timeout_ms", 10 * SECONDS),
+SECONDS = 30.0  # of a call, and more for its bytes:
+SLOWEST = 64_000  # bytes per second
+LARGEST = 1 << 30  # bytes of an answer
+CALLS = 6  # of a member at once: one of each kind, and those that are ending
+LARGE = 8  # requests of several chunks that the server collects at once
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds after an error
+NEW_CHANNEL = 3  # errors in a row
+STOPPING = 5.0  # seconds
+TICK = 0.1  # seconds
+
+OPTIONS = [
+    # A dead connection is noticed within half a minute, by pings that the other side tolerates.
+    ("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5 * SECONDS),
-    ("grpc.http2.max_ping_strikes", 0), ("grpc.initial_reconnect_backoff_ms", 500),
-    ("grpc.min_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5 * SECONDS),
-    ("grpc.enable_retries", 0), ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", 2 * CHUNK),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    # No retries; no compression, by which a few bytes could become many.
+    ("grpc.enable_retries", 0), ("grpc.compression_enabled_algorithms_bitset", 1),
+    # Half a megabyte of a call waits unread; by gRPC's own estimate it would be many.
+    ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 512 << 10),
+    ("grpc.max_receive_message_length", CHUNK),
+    # Of a server; so many streams of a connection that those just ended do not count.
+    ("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", 100),
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    # Of a client; "min_reconnect_backoff" is the longest time for one attempt to connect, and
+    # without a pool of its own a new channel would take the old connection.
+    ("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.min_reconnect_backoff_ms", 10_000), ("grpc.use_local_subchannel_pool", 1),
 ]  # fmt: skip
-REFUSED = grpc.StatusCode.FAILED_PRECONDITION  # for good, with a sentence
-BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
-FRESH = 3  # errors in a row after which the channel is made anew
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of HOST:PORT, where the host may be an IPv6 address in brackets."""
-    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):(\d{1,5})", address)
-    if found is None or int(found[2]) > 65_535:
+    """Split HOST:PORT, or [IPv6]:PORT; StudyError if it is neither."""
+    host, _, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and int(port) <= 65_535
+    if not host.strip("[]") or (":" in host and "[" not in host) or not is_port:
         raise StudyError(f"{address!r} is not an address; write HOST:PORT, as in localhost:7557.")
-    return found[1].strip("[]"), int(found[2])
+    return host.strip("[]"), int(port)
 
 
-def _seconds(size: int) -> float:
-    return DEADLINE + size / SLOWEST
+class _Deadline:
+    """Ends a call that takes longer than its seconds and its bytes allow."""
 
+    watched: ClassVar[set[_Deadline]] = set()
 
-class GrpcLink:
-    """A member's link to its server.
+    def __init__(self, seconds: float, end: Callable[[], object] = bool) -> None:
+        self.end = end
+        self.passed = False
+        self._at = time.monotonic() + seconds
+        self.watched.add(self)
+        self.watch()
 
-    Parameters
-    ----------
-    address : str
-        HOST:PORT.
-    key : Key
-        Of the member.
-    server : bytes
-        The certificate of the server, PEM.
-    deadline : float
-        Seconds of a call.
-    """
+    @classmethod
+    @cache
+    def watch(cls) -> None:
+        """Watch all deadlines in one thread, from the first one on."""
+        threading.Thread(target=cls._end_late, daemon=True).start()
 
-    def __init__(self, address: str, key: Key, server: bytes, deadline: float = DEADLINE) -> None:
-        split_address(address)
-        self._address = address
-        self._credentials = grpc.ssl_channel_credentials(server, key.pem, key.certificate)
-        name = ("grpc.ssl_target_name_override", host_of(name_of(server, "The certificate")))
-        self._options = [*OPTIONS, name]
-        self._more = deadline - DEADLINE
-        self._errors = 0
-        self._channel: grpc.Channel | None = None
+    @classmethod
+    def _end_late(cls) -> None:
+        while True:
+            time.sleep(TICK)
+            for each in cls.watched.copy():
+                if each._at < time.monotonic():
+                    each.passed = True
+                    each.end()
 
-    def ask(self, message: bytes) -> bytes:
-        """See `Link.ask`."""
-        with self._call(DEADLINE) as (channel, seconds):
-            answer: bytes = channel.unary_unary(f"{PATH}Ask")(message, timeout=seconds)
-            return answer
-
-    def say(self, message: bytes) -> None:
-        """See `Link.say`."""
-        with self._call(_seconds(len(message))) as (channel, seconds):
-            channel.stream_unary(f"{PATH}Say")(_chunks(message), timeout=seconds)
-
-    def fetch(self, what: bytes, size: int) -> bytes:
-        """See `Link.fetch`."""
-        with self._call(_seconds(size)) as (channel, seconds):
-            return b"".join(channel.unary_stream(f"{PATH}Fetch")(what, timeout=seconds))
-
-    @contextmanager
-    def _call(self, seconds: float) -> Iterator[tuple[grpc.Channel, float]]:
-        if self._channel is None:
-            self._channel = grpc.secure_channel(self._address, self._credentials, self._options)
-        try:
-            yield self._channel, seconds + self._more
-            self._errors = 0
-        except grpc.RpcError as error:
-            self._errors += 1
-            if self._errors % FRESH == 0:
-                self.close()
-            raise self._reason(error) from None
-
-    def _reason(self, error: grpc.RpcError) -> FederationError:
-        code, details = error.code(), error.details() or ""
-        if code is REFUSED:
-            return FederationError(details)
-        if "CERTIFICATE_VERIFY_FAILED" in details or "Handshake" in details:
-            return LinkError(
-                f"{self._address} and this member do not accept each other's certificates; compare "
-                "them with those that the study names"
-            )
-        if code is grpc.StatusCode.UNAVAILABLE:
-            return LinkError(f"{self._address} cannot be reached")
-        if code is BUSY:
-            return LinkError(f"{self._address} is busy")
-        return LinkError(f"{self._address} does not answer")
+    def extend(self, seconds: float) -> None:
+        self._at += seconds
 
     def close(self) -> None:
-        """Close the connection; a next call makes another one."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        self.watched.discard(self)
 
+    def write(self, content: bytes) -> Iterator[bytes]:
+        """Cut content into chunks, without a copy of all of it."""
+        view = memoryview(content)
+        for start in range(0, len(view), CHUNK):
+            chunk = bytes(view[start : start + CHUNK])
+            self.extend(len(chunk) / SLOWEST)
+            yield chunk
 
-def _chunks(content: bytes) -> Iterator[bytes]:
-    view = memoryview(content)
-    for start in range(0, max(len(view), 1), CHUNK):
-        yield bytes(view[start : start + CHUNK])
+    def read(self, chunks: Iterable[bytes], most: int) -> bytes:
+        """Join chunks; stop at the first byte too many."""
+        content = BytesIO()
+        for chunk in chunks:
+            self.extend(content.write(chunk) / SLOWEST)
+            if content.tell() > most:
+                break
+        return content.getvalue()
 
 
 class GrpcServer:
-    """Serves the members of a study until it is stopped.
+    """Serves the calls of a study's members, from its creation until `stop`.
 
-    Parameters
-    ----------
-    service : Service
-    address : str
-        HOST:PORT to listen at; port 0 takes a free one.
-    key : Key
-        Of the server.
-    roster : Roster
-        Whoever is not in it is refused.
+    Port 0 of the address to listen on picks a free one, `port`. The key and all certificates are in
+    PEM, those of members by name; nobody else is served. `seconds` is the deadline of a call
+    without its bytes.
     """
 
-    def __init__(self, service: Service, address: str, key: Key, roster: Roster) -> None:
-        host, port = split_address(address)
-        names = {fingerprint(pem): name for name, pem in roster.members.items()}
-        self._calls = _Calls(service, names)
-        threads = futures.ThreadPoolExecutor(CALLS * len(names) + CALLS)
-        self._server = grpc.server(threads, options=[*OPTIONS, ("grpc.max_concurrent_streams", 16)])
-        self._server.add_generic_rpc_handlers((self._calls,))
-        roots = b"".join(roster.members.values())
-        pair = [(key.pem, key.certificate)]
-        credentials = grpc.ssl_server_credentials(pair, roots, require_client_auth=True)
-        place = f"[{host}]" if ":" in host else host
+    def __init__(
+        self, service: Service, address: str, key: bytes, certificate: bytes,
+        members: Mapping[str, bytes], seconds: float = SECONDS,
+    ) -> None:  # fmt: skip
+        self._service = service
+        self._methods = {"Ask": service.ask, "Say": service.say, "Fetch": service.fetch}
+        self._seconds = seconds
+        self._names = names_by_certificate(members)
+        self._calls: dict[str, list[tuple[str, _Deadline]]] = {name: [] for name in members}
+        self._lock = threading.Lock()
+        self._large = threading.Semaphore(LARGE)
+        self._over = threading.Event()
+        self._fault: Exception | None = None
+        # Each member has threads for all its calls, and some are left to refuse those beyond.
+        self._pool = ThreadPoolExecutor(CALLS * (len(members) + 1))
+        self._server = grpc.server(self._pool, [self], options=OPTIONS)
+        split_address(address)
+        credentials = server_credentials(key, certificate, members)
         try:
-            self.port = self._server.add_secure_port(f"{place}:{port}", credentials)
+            self.port: int = self._server.add_secure_port(address, credentials)
         except RuntimeError:
             raise FederationError(
-                f"{address} cannot be listened at: it is used already, or not an address of this "
-                "machine; choose another with --listen."
+                f"This machine cannot listen on {address}: the port is in use, or the address "
+                "belongs to another machine."
             ) from None
-        self.address = f"{place}:{self.port}"
+        self.address = f"{address.rpartition(':')[0]}:{self.port}"
         self._server.start()
 
+    def wait(self, seconds: float) -> bool:
+        """Return whether the server was stopped within so many seconds; raise its fault."""
+        stopped = self._over.wait(seconds)
+        if self._fault is not None:
+            raise self._fault
+        return stopped
+
     def stop(self) -> None:
-        """Stop; calls that are on their way have a second to end."""
-        self._server.stop(1.0).wait(5.0)
+        """End all calls and free the port."""
+        self._over.set()
+        self._server.stop(None).wait(STOPPING)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def service(self, details: Any) -> Any:
+        """Return what answers a call by its path, where gRPC looks for it; None if nothing does."""
+        path = re.fullmatch(r"/fedtopics\.([0-9]{1,9})/(\w+)", details.method)
+        if path is None or (path[1] == f"{VERSION}" and path[2] not in self._methods):
+            return None
+        return grpc.stream_stream_rpc_method_handler(partial(self._serve, path[1], path[2]))
 
-class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """The three calls, by the names of members."""
+    def _serve(
+        self, version: str, method: str, chunks: Iterator[bytes], context: Any
+    ) -> Iterator[bytes]:
+        """Answer a call.
 
-    def __init__(self, service: Service, names: Mapping[str, str]) -> None:
-        self._service = service
-        self._names = names  # by the SHA-256 of a certificate
-        self._present: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        self._room = threading.Semaphore(AT_ONCE)
-
-    def service(self, handler_call_details: Any) -> grpc.RpcMethodHandler | None:
-        """Return what handles a call."""
-        method = handler_call_details.method
-        handlers = {
-            f"{PATH}Ask": grpc.unary_unary_rpc_method_handler(self._ask),
-            f"{PATH}Say": grpc.stream_unary_rpc_method_handler(self._say),
-            f"{PATH}Fetch": grpc.unary_stream_rpc_method_handler(self._fetch),
-        }
-        other = re.match(r"/fedtopics\.(\d+)/", method)
-        if method not in handlers and other is not None:
-            return grpc.unary_unary_rpc_method_handler(lambda _, context: _refuse(
-                context, f"This server speaks protocol {PROTOCOL}, the member {other[1]}; install "
-                "the same fedtopics on both sides.",
-            ))  # fmt: skip
-        return handlers.get(method)
+        Each is a stream here, as otherwise gRPC waits for the request, without our deadline.
+        """
+        if version != f"{VERSION}":
+            context.abort(
+                StatusCode.UNIMPLEMENTED,
+                f"the server speaks version {VERSION}, and this member version {version}",
+            )
+        try:
+            name = self._names.get(certificate_of(context))
+            if name is None:
+                raise FederationError("This certificate is not that of a member of the study.")
+            with ExitStack() as held:
+                deadline = held.enter_context(self._counted(name, method, context.cancel))
+                size = _size(context)
+                most = self._service.most(name) if method == "Say" else CHUNK
+                if size > most:
+                    raise FederationError(
+                        f"A message of {size:,} bytes was refused; at most {most:,} are expected. "
+                        "Raise largest_message in the study's [federation]."
+                    )
+                if size > CHUNK:  # few of these are in memory at once; the others wait at home
+                    began = time.monotonic()
+                    deadline.extend(self._seconds)
+                    if not self._large.acquire(timeout=self._seconds):
+                        raise LinkError("too many members send large messages at once")
+                    held.callback(self._large.release)
+                    deadline.extend(time.monotonic() - began - self._seconds)
+                request = deadline.read(chunks, size)
+                if len(request) != size:  # chunks also end when the connection does
+                    raise LinkError("the request is not complete")
+                yield from deadline.write(self._methods[method](name, request) or b"")
+        except LinkError as error:
+            context.abort(StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except FedTopicsError as error:
+            context.abort(StatusCode.FAILED_PRECONDITION, str(error))
+        except grpc.RpcError:
+            return  # nobody waits for the answer any more
+        except Exception as fault:
+            self._fault = fault
+            self._over.set()
+            context.abort(StatusCode.INTERNAL, "the server has a fault")
 
     @contextmanager
-    def _of_member(self, context: grpc.ServicerContext) -> Iterator[str]:
-        """Find out who calls; refuse strangers, and more calls than a member needs."""
-        pem = b"".join(context.auth_context().get("x509_pem_cert", []))
-        name = self._names.get(fingerprint(pem)) if pem else None
-        if name is None:
-            _refuse(context, "The study does not name this certificate.")
-            return
+    def _counted(self, name: str, method: str, end: Callable[[], object]) -> Iterator[_Deadline]:
+        """Give a call its deadline, and end the member's older one; refuse it if there are many."""
         with self._lock:
-            self._present[name] += 1
-            is_one_too_many = self._present[name] > CALLS
+            calls = self._calls[name]
+            if len(calls) >= CALLS:
+                raise LinkError(f"{name} makes more than {CALLS} calls at once")
+            for older, deadline in calls:
+                if older == method != "Ask":  # an older Ask is answered by the service
+                    deadline.end()
+            call = method, _Deadline(self._seconds, end)
+            calls.append(call)
         try:
-            if is_one_too_many:
-                context.abort(BUSY, "There are too many calls of this member at once.")
-            yield name
-        except FedTopicsError as error:
-            _refuse(context, str(error))
+            yield call[1]
         finally:
+            call[1].close()
             with self._lock:
-                self._present[name] -= 1
+                calls.remove(call)
 
-    def _ask(self, message: bytes, context: grpc.ServicerContext) -> bytes:
-        with self._of_member(context) as name:
-            return self._service.ask(name, message)
-        return b""
 
-    def _say(self, chunks: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        with self._of_member(context) as name:
-            message = self._collected(chunks, self._service.most(name), context)
-            self._service.say(name, message)
-        return b""
+class GrpcLink:
+    """A member's way to the server over gRPC; a `Link`.
 
-    def _collected(
-        self, chunks: Iterator[bytes], most: int, context: grpc.ServicerContext
-    ) -> bytes:
-        """Collect a message; of large ones only a few at the same time."""
-        first = next(chunks, b"")
-        if len(first) < CHUNK:
-            return first
-        begun = time.monotonic()
-        if not self._room.acquire(timeout=DEADLINE):
-            context.abort(BUSY, "The server is busy with other members.")
+    After an attempt that failed, the next call waits for a while first. The key and both
+    certificates, its own and the server's, are in PEM. `seconds` is the deadline of a call without
+    its bytes.
+    """
+
+    def __init__(
+        self, address: str, key: bytes, certificate: bytes, server: bytes,
+        seconds: float = SECONDS,
+    ) -> None:  # fmt: skip
+        self._address = address
+        self._seconds = seconds
+        credentials, name = channel_credentials(key, certificate, server)
+        options = [*OPTIONS, ("grpc.ssl_target_name_override", name)]
+        self._connect = partial(grpc.secure_channel, address, credentials, options)
+        self._channel = self._connect()
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._errors = 0  # in a row
+        self._pause, self._rested = FIRST_PAUSE, 0.0
+
+    def ask(self, message: bytes) -> bytes:
+        """Ask for news; b"" if there is none."""
+        return self._call("Ask", message)
+
+    def say(self, message: bytes) -> None:
+        """Send a message of any size."""
+        self._call("Say", message)
+
+    def fetch(self, what: bytes, size: int) -> bytes:
+        """Get content of any size."""
+        return self._call("Fetch", what)
+
+    def close(self) -> None:
+        """Close the connection: calls of other threads end with a `LinkError`."""
+        self._closed.set()
+        with self._lock:
+            self._channel.close()
+
+    def _call(self, method: str, request: bytes) -> bytes:
+        """Make a call after the pause, and return the answer."""
+        if self._closed.wait(max(0.0, self._rested - time.monotonic())):
+            raise LinkError("the link is closed")
+        channel = self._channel
+        deadline = _Deadline(self._seconds)
         try:
-            message = bytearray(first)
-            for chunk in chunks:
-                message += chunk
-                if len(message) > most:
-                    raise FederationError(
-                        f"A message is larger than {most >> 20:,} megabytes; raise "
-                        "largest_message in the study's [federation]."
-                    )
-                if time.monotonic() - begun > 2 * DEADLINE + len(message) / SLOWEST:
-                    context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "The message is too slow.")
-            return bytes(message)
+            answers = channel.stream_stream(f"/fedtopics.{VERSION}/{method}")(
+                deadline.write(request), metadata=[("size", str(len(request)))]
+            )
+            deadline.end = answers.cancel
+            answer = deadline.read(answers, LARGEST)
+        except grpc.RpcError as error:
+            code = StatusCode.DEADLINE_EXCEEDED if deadline.passed else error.code()
+            raise self._failed(code, sentence(error.details() or ""), channel) from None
+        except ValueError:  # another thread has closed this channel
+            raise LinkError("the connection was closed") from None
         finally:
-            self._room.release()
+            deadline.close()
+        if len(answer) > LARGEST:
+            answers.cancel()
+            raise FederationError(f"{self._address} sent more than {LARGEST:,} bytes.")
+        self._errors, self._pause = 0, FIRST_PAUSE
+        return answer
 
-    def _fetch(self, what: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-        with self._of_member(context) as name:
-            yield from _chunks(self._service.fetch(name, what))
+    def _failed(self, code: StatusCode, details: str, channel: Any) -> Exception:
+        """Note an error of a channel, and return what the caller gets."""
+        if code is StatusCode.FAILED_PRECONDITION:
+            return FederationError(details)
+        with self._lock:
+            # Members that lost the same server come back at different moments.
+            rest = self._pause * random.uniform(0.75, 1.25)  # noqa: S311
+            self._rested = time.monotonic() + rest
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._errors += 1
+            is_ours = channel is self._channel and not self._closed.is_set()
+            if is_ours and self._errors >= NEW_CHANNEL:
+                self._errors = 0
+                channel.close()
+                self._channel = self._connect()
+        return LinkError(_reason(self._address, code, details))
 
 
-def _refuse(context: grpc.ServicerContext, sentence: str) -> bytes:
-    context.abort(REFUSED, sentence)
-    raise AssertionError
+def _size(context: Any) -> int:
+    """Return the bytes that a request announces, or 0."""
+    written = dict(context.invocation_metadata()).get("size", "")
+    return int(written) if re.fullmatch("[0-9]{1,15}", written) else 0
+
+
+def _reason(address: str, code: StatusCode, details: str) -> str:
+    """Say why an attempt failed, by what gRPC or the server says."""
+    if code is StatusCode.DEADLINE_EXCEEDED:
+        return f"{address} does not answer"
+    if code is StatusCode.CANCELLED:
+        return f"{address} ended the call, which was too slow or replaced by a newer one"
+    if code is StatusCode.UNIMPLEMENTED:
+        return f"{address} speaks another protocol: {details}"
+    if code is not StatusCode.UNAVAILABLE:
+        return f"{address} does not take this call now: {details}"
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return f"the certificate of {address} is not that of the study"
+    if details.startswith("failed to connect") and details.endswith("Socket closed"):
+        return f"{address} ends the connection; it may not know this member's certificate"
+    return f"cannot reach {address}: {details.rpartition(': ')[2].rstrip(']')}"

@@ -1,0 +1,143 @@
+"""Servers that are killed, frozen, reset, silent or away: every call ends by its deadline."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from fedtopics.protocol.link import LinkError
+from tests.helpers.echo import HOST, Echo, linked, process, serving, until_it_works
+
+RESET = b"\1\0\0\0\0\0\0\0"  # of SO_LINGER: on, no seconds
+
+
+@contextmanager
+def resetting() -> Iterator[int]:
+    """A port that accepts connections and resets them."""
+    with socket.create_server((HOST, 0)) as listening:
+
+        def reset() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                connection.close()
+
+        thread = threading.Thread(target=reset, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+def test_a_killed_server_is_found_again(tmp_path: Path) -> None:
+    with process(tmp_path) as server, linked(server.port) as link, ThreadPoolExecutor(1) as pool:
+        assert link.ask(b"1") == b"north:1"
+        waiting = pool.submit(link.ask, b"wait")
+        time.sleep(0.3)
+        server.kill()
+        with pytest.raises(LinkError, match=r"^cannot reach "):
+            waiting.result(3)
+        with pytest.raises(LinkError, match=r"^cannot reach .*: Connection refused$"):
+            link.ask(b"1")
+        server.start()
+        began = time.monotonic()
+        until_it_works(link)
+        assert time.monotonic() - began < 6
+
+
+def test_a_frozen_server_ends_in_an_error_by_the_deadline(tmp_path: Path) -> None:
+    with process(tmp_path) as server, linked(server.port, seconds=1) as link:
+        assert link.ask(b"1") == b"north:1"
+        os.kill(server.running.pid, signal.SIGSTOP)
+        try:
+            for call in (link.ask, link.say):
+                began = time.monotonic()
+                with pytest.raises(LinkError, match=r"does not answer$"):
+                    call(b"1")
+                assert time.monotonic() - began < 4  # with a pause before
+        finally:
+            os.kill(server.running.pid, signal.SIGCONT)
+        until_it_works(link)
+
+
+def test_a_port_that_resets() -> None:
+    with resetting() as port, linked(port) as link:
+        times = []
+        for _ in range(4):  # a new channel among them
+            with pytest.raises(LinkError, match=r"^cannot reach .*Connection reset by peer"):
+                link.ask(b"1")
+            times.append(time.monotonic())
+        pauses = [after - before for before, after in itertools.pairwise(times)]
+    for pause, expected in zip(pauses, (0.5, 1.0, 2.0), strict=True):
+        assert 0.75 * expected <= pause < 1.25 * expected + 0.5
+
+
+def test_a_port_that_says_nothing() -> None:
+    silent = socket.create_server((HOST, 0))
+    with silent, linked(silent.getsockname()[1], seconds=1) as link:
+        began = time.monotonic()
+        with pytest.raises(LinkError, match=r"does not answer$"):
+            link.ask(b"1")
+        assert time.monotonic() - began < 3
+
+
+def test_an_unknown_host() -> None:
+    with linked(1) as link, pytest.raises(LinkError, match=r"^cannot reach "):
+        link.ask(b"1")
+
+
+def test_closing_ends_a_call_and_a_pause() -> None:
+    service = Echo()
+    with serving(service) as server, linked(server.port) as link, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(link.ask, b"wait")
+        while not service.asked:
+            time.sleep(0.01)
+        link.close()
+        with pytest.raises(LinkError):
+            waiting.result(3)
+        began = time.monotonic()
+        with pytest.raises(LinkError, match="the link is closed"):
+            link.ask(b"1")
+        assert time.monotonic() - began < 0.2
+        service.go.set()
+
+
+def test_five_hundred_connections() -> None:
+    with serving() as server:
+        threads = 0
+        for number in range(500):
+            with linked(server.port) as link:
+                assert link.ask(b"%d" % number) == b"north:%d" % number
+            if number == 20:
+                threads = threading.active_count()
+        assert threading.active_count() <= threads + 5
+        assert len(os.listdir("/proc/self/fd")) < 200  # noqa: PTH208 - not a path to walk
+
+
+def test_an_interrupted_message_is_sent_again_as_a_whole(tmp_path: Path) -> None:
+    message = os.urandom(48 << 20)
+    with process(tmp_path) as server, linked(server.port) as link, ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(link.say, message)
+        time.sleep(0.05)
+        os.kill(server.running.pid, signal.SIGSTOP)
+        time.sleep(0.1)
+        server.kill()
+        with suppress(LinkError):
+            sending.result(10)
+        server.start()
+        until_it_works(link)
+        link.say(message)
+        assert link.fetch(b"last", 0) == message

@@ -1,0 +1,230 @@
+"""One member cannot keep the others out: slow, many, large, incomplete and foreign calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from fedtopics.protocol.link import LinkError
+from fedtopics.transport.credentials import channel_credentials
+from fedtopics.transport.grpc import CALLS, CHUNK, GrpcLink
+from tests.helpers.echo import CONTENT, HOST, MEMBERS, SERVER, Echo, linked, process, serving
+from tests.helpers.pinned import pair
+
+
+def raw(port: int, path: str, chunks: Iterator[bytes], size: str) -> Any:
+    """A member's call that keeps to no rule, on a connection of its own; its answers."""
+    own = pair("north")
+    credentials, name = channel_credentials(own.key, own.certificate, SERVER.certificate)
+    options = [("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)]
+    channel = grpc.secure_channel(f"{HOST}:{port}", credentials, options)
+    return channel.stream_stream(path)(chunks, metadata=[("size", size)])
+
+
+def refused(port: int, path: str, chunks: Iterator[bytes], size: str) -> tuple[Any, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        list(raw(port, path, chunks, size))
+    return caught.value.code(), caught.value.details()
+
+
+def dripping(seconds: float = 0.2) -> Iterator[bytes]:
+    for _ in range(200):
+        yield b"a"
+        time.sleep(seconds)
+
+
+@pytest.mark.parametrize("call", ["Ask", "Say", "Fetch"])
+def test_a_byte_now_and_then_is_ended(call: str) -> None:
+    with serving(seconds=1) as server, linked(server.port, "south") as other:
+        began = time.monotonic()
+        code, _ = refused(server.port, f"/fedtopics.3/{call}", dripping(), "200")
+        assert code is grpc.StatusCode.CANCELLED
+        assert 0.9 < time.monotonic() - began < 3
+        assert other.ask(b"1") == b"south:1"
+
+
+def test_who_does_not_read_is_ended() -> None:
+    with serving(seconds=1) as server:
+        answers = raw(server.port, "/fedtopics.3/Fetch", iter([b"content"]), "7")
+        next(answers)
+        time.sleep(0.5)
+        # What is under way is of a few chunks, each of which allows 16 s; so time goes faster.
+        (call,) = server._calls["north"]
+        call[1].extend(-300)
+        end = time.monotonic() + 5
+        while any(server._calls.values()) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not any(server._calls.values())
+        with pytest.raises(grpc.RpcError):
+            list(answers)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "size"), [([], "1"), ([b"a"], "3"), ([b"abcd"], "3"), ([b"a"], "-1"), ([b"a"], "")]
+)
+def test_an_incomplete_request_is_not_handed_over(chunks: list[bytes], size: str) -> None:
+    service = Echo()
+    with serving(service) as server:
+        for call in ("Ask", "Say"):
+            code, sentence = refused(server.port, f"/fedtopics.3/{call}", iter(chunks), size)
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert sentence == "the request is not complete"
+        assert server.wait(0) is False
+    assert service.asked == 0
+    assert service.last == {}
+
+
+def test_more_than_a_say_may_have_is_refused_before_it_is_read() -> None:
+    read = []
+
+    def endless() -> Iterator[bytes]:
+        for chunk in repeat(bytes(CHUNK), 100):
+            read.append(1)
+            yield chunk
+
+    with serving() as server:
+        code, sentence = refused(server.port, "/fedtopics.3/Say", endless(), str(100 << 20))
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "at most 67,108,864 are expected" in sentence
+        assert len(read) < 10
+        code, _ = refused(server.port, "/fedtopics.3/Ask", endless(), str(2 << 20))
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        code, _ = refused(server.port, "/fedtopics.3/Say", endless(), str(1 << 20))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED  # more than announced
+
+
+def test_another_version_gets_both_numbers() -> None:
+    with serving() as server:
+        code, sentence = refused(server.port, "/fedtopics.4/Ask", iter([b"a"]), "1")
+        assert code is grpc.StatusCode.UNIMPLEMENTED
+        assert sentence == "the server speaks version 3, and this member version 4"
+        code, _ = refused(server.port, "/fedtopics.3/Tell", iter([b"a"]), "1")
+        assert code is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_member_sees_that_the_server_has_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with process(tmp_path) as server, linked(server.port) as link:
+        monkeypatch.setattr("fedtopics.transport.grpc.VERSION", 2)
+        with pytest.raises(LinkError, match=r"speaks another protocol: .* version 3, .* version 2"):
+            link.ask(b"1")
+
+
+def test_a_newer_say_ends_the_older_one() -> None:
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        older = pool.submit(refused, server.port, "/fedtopics.3/Say", dripping(), "200")
+        time.sleep(0.5)
+        with linked(server.port) as link:
+            link.say(b"newer")
+            code, _ = older.result(5)
+            assert code is grpc.StatusCode.CANCELLED
+            assert link.fetch(b"last", 0) == b"newer"
+
+
+def test_too_many_calls_at_once_are_refused_at_once() -> None:
+    service = Echo()
+    with (
+        serving(service) as server,
+        ThreadPoolExecutor(CALLS) as pool,
+        linked(server.port) as many,
+        linked(server.port) as more,
+    ):
+        waiting = [pool.submit(many.ask, b"wait") for _ in range(CALLS)]
+        while service.asked < CALLS:
+            time.sleep(0.01)
+        began = time.monotonic()
+        with pytest.raises(LinkError, match="north makes more than 6 calls at once"):
+            more.ask(b"1")
+        with linked(server.port, "south") as other:
+            assert other.ask(b"1") == b"south:1"
+        assert time.monotonic() - began < 2
+        service.go.set()
+        assert [each.result(5) for each in waiting] == [b"north:wait"] * CALLS
+        assert more.ask(b"1") == b"north:1"
+
+
+def test_a_flood_of_one_member_leaves_the_others_served(tmp_path: Path) -> None:
+    with (
+        process(tmp_path) as server,
+        linked(server.port) as flooding,
+        linked(server.port, "south") as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        flooding.say(b"0")
+        memory = server.memory()
+        flood = pool.submit(lambda: [*map(flooding.say, map(b"%d".__mod__, range(1_000)))])
+        times = []
+        while not flood.done():
+            began = time.monotonic()
+            assert other.ask(b"1") == b"south:1"
+            times.append(time.monotonic() - began)
+            time.sleep(0.02)
+        assert len(flood.result()) == 1_000
+        assert flooding.fetch(b"last", 0) == b"999"
+        assert max(times) < 2
+        assert server.memory() - memory < 20 << 20
+
+
+def test_content_is_not_copied_for_each_member(tmp_path: Path) -> None:
+    with process(tmp_path) as server, ThreadPoolExecutor(len(MEMBERS)) as pool:
+        memory = server.memory()
+
+        def fetched(name: str) -> bytes:
+            with linked(server.port, name) as link:
+                return link.fetch(b"content", 0)
+
+        for content in pool.map(fetched, MEMBERS):
+            assert content == b"0123456789abcdef" * (CONTENT // 16)
+        assert server.memory() - memory < CONTENT
+
+
+def test_large_messages_take_their_own_size(tmp_path: Path) -> None:
+    content = bytes(CONTENT)
+    with process(tmp_path) as server, ThreadPoolExecutor(len(MEMBERS)) as pool:
+        memory = server.memory()
+
+        def sent(name: str) -> bytes:
+            with linked(server.port, name) as link:
+                link.say(content)
+                return link.ask(b"")
+
+        assert [*pool.map(sent, MEMBERS)] == [f"{name}:".encode() for name in MEMBERS]
+        # Of the four that it keeps.
+        assert server.memory() - memory < 1.5 * len(MEMBERS) * CONTENT
+
+
+def test_large_messages_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtopics.transport.grpc.LARGE", 1)
+    with serving(seconds=2) as server, linked(server.port, "south") as other:
+        slow = raw(server.port, "/fedtopics.3/Say", dripping(), str(2 << 20))
+        time.sleep(0.3)
+        other.say(b"small")
+        other.say(bytes(3 << 20))  # after the slow one's deadline, which comes before its own
+        assert other.fetch(b"last", 0) == bytes(3 << 20)
+        with pytest.raises(grpc.RpcError):
+            list(slow)
+
+
+def test_a_fault_of_the_service_ends_the_server() -> None:
+    with serving() as server, linked(server.port) as link:
+        with pytest.raises(LinkError, match="the server has a fault"):
+            link.say(b"fault")
+        with pytest.raises(ZeroDivisionError):
+            server.wait(5)
+
+
+def test_a_server_cannot_send_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtopics.transport.grpc.LARGEST", 5 << 20)
+    with serving() as server, linked(server.port) as link:
+        assert isinstance(link, GrpcLink)
+        with pytest.raises(Exception, match="sent more than 5,242,880 bytes"):
+            link.fetch(b"content", 0)
+        assert link.ask(b"1") == b"north:1"

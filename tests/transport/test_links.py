@@ -1,0 +1,68 @@
+"""What any link does: the three calls, over gRPC and within one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fedtopics.errors import FederationError
+from fedtopics.protocol.link import Link, LinkError
+from fedtopics.transport.grpc import split_address
+from fedtopics.transport.loopback import LoopbackLink
+from tests.helpers.echo import MOST, Echo, linked, serving
+
+
+@pytest.fixture(params=["grpc", "loopback"])
+def link(request: pytest.FixtureRequest) -> Iterator[Link]:
+    if request.param == "loopback":
+        yield LoopbackLink(Echo(), "north")
+        return
+    with serving() as server, linked(server.port) as over_grpc:
+        yield over_grpc
+
+
+def test_small_messages(link: Link) -> None:
+    assert link.ask(b"what") == b"north:what"
+    assert link.ask(b"") == b"north:"
+    assert link.fetch(b"last", 0) == b""
+    link.say(b"this")
+    assert link.fetch(b"last", 0) == b"this"
+    link.say(b"")
+    assert link.fetch(b"last", 0) == b""
+
+
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (5 << 20) + 7])
+def test_large_messages_both_ways(link: Link, size: int) -> None:
+    message = (bytes(range(251)) * (size // 251 + 1))[:size]
+    link.say(message)
+    assert link.fetch(b"last", 0) == message
+
+
+def test_refusals_are_for_good_and_have_a_sentence(link: Link) -> None:
+    with pytest.raises(FederationError, match=r"^These are other bytes than before\.$"):
+        link.say(b"refused")
+    with pytest.raises(FederationError, match=f"{MOST + 1:,} bytes was refused; at most {MOST:,} "):
+        link.say(bytes(MOST + 1))
+    with pytest.raises(LinkError, match="the disk is full"):
+        link.say(b"again")
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("topics.example.org", ("topics.example.org", 7557)),
+        ("localhost:80", ("localhost", 80)),
+        ("[::1]:80", ("::1", 80)),
+        ("::1", ("::1", 7557)),
+        ("[::1]", ("::1", 7557)),
+    ],
+)
+def test_addresses(address: str, parts: tuple[str, int]) -> None:
+    assert split_address(address) == parts
+
+
+@pytest.mark.parametrize("address", ["", ":80", "host:", "host:65536", "host:http", "host:\u0663"])
+def test_no_addresses(address: str) -> None:
+    with pytest.raises(FederationError, match="is not an address"):
+        split_address(address)

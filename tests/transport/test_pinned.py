@@ -1,0 +1,83 @@
+"""Who can speak with whom: pinned certificates, and nobody who vouches for others."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedtopics.errors import FederationError
+from fedtopics.protocol.link import LinkError
+from fedtopics.transport.grpc import GrpcServer
+from tests.helpers.echo import CERTIFICATES, HOST, SERVER, Echo, linked, serving
+from tests.helpers.pinned import Pair, pair
+
+
+def test_each_member_has_the_name_of_its_certificate() -> None:
+    with serving() as server:
+        for name in CERTIFICATES:
+            with linked(server.port, name) as link:
+                assert link.ask(b"1") == f"{name}:1".encode()
+
+
+@pytest.mark.parametrize("name", ["stranger", "north"])
+def test_a_stranger_is_refused_whatever_its_name(name: str) -> None:
+    service = Echo()
+    with (
+        serving(service) as server,
+        linked(server.port, pair(name, number=1)) as link,
+        pytest.raises(LinkError, match=r"may not know this member's certificate$"),
+    ):
+        link.ask(b"1")
+    assert service.asked == 0
+
+
+def test_a_member_cannot_make_another_up() -> None:
+    """TLS lets a certificate pass that a member has signed; it is not a member's own."""
+    service = Echo()
+    child = pair("south", number=1, issuer=pair("north"))
+    with (
+        serving(service) as server,
+        linked(server.port, child) as link,
+        pytest.raises((FederationError, LinkError)),
+    ):
+        link.ask(b"1")
+    assert service.asked == 0
+
+
+def test_a_trusted_certificate_that_is_no_members_is_refused() -> None:
+    service = Echo()
+    both = pair("north").certificate + pair("second").certificate
+    server = GrpcServer(service, f"{HOST}:0", SERVER.key, SERVER.certificate, {"north": both})
+    try:
+        refusal = pytest.raises(FederationError, match="is not that of a member of the study")
+        with linked(server.port, "second") as link, refusal:
+            link.ask(b"1")
+        with linked(server.port, "north") as link:
+            assert link.ask(b"1") == b"north:1"
+    finally:
+        server.stop()
+    assert service.asked == 1
+
+
+def test_a_stolen_certificate_without_its_key_is_useless() -> None:
+    forged = Pair(pair("thief").key, pair("north").certificate)
+    service = Echo()
+    with serving(service) as server, linked(server.port, forged) as link, pytest.raises(LinkError):
+        link.ask(b"1")
+    assert service.asked == 0
+
+
+@pytest.mark.parametrize("expected", [pair("relay", number=1), pair("other")])
+def test_the_client_refuses_another_server(expected: Pair) -> None:
+    service = Echo()
+    with (
+        serving(service) as server,
+        linked(server.port, server=expected) as link,
+        pytest.raises(LinkError, match=f"^the certificate of {HOST}:.* is not that of the"),
+    ):
+        link.ask(b"1")
+    assert service.asked == 0
+
+
+def test_the_port_of_another_program() -> None:
+    with serving() as server, pytest.raises(FederationError, match="the port is in use"):
+        GrpcServer(Echo(), f"{HOST}:{server.port}", SERVER.key, SERVER.certificate, CERTIFICATES)
