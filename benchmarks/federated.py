@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +74,15 @@ def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
 
 
-def run(folder: Path, study: str, delayed: bool = False) -> Path:
+def run(
+    folder: Path, study: str, delayed: bool = False, names: Sequence[str] = NAMES
+) -> Path:
     """Run a study, a process each; return the run's folder, whose traffic.json has the bytes."""
     out, port = tempfile.mkdtemp(dir=folder), free_port()
     relay = Worker(relayed, port, ONE_WAY) if delayed else None
     reached = relay.answer() if relay else port
     text = f'{study}\n[server]\naddress = "localhost:{reached}"\ncertificate = "server.pem"\n'
-    text += "".join(f'[clients.{name}]\ncertificate = "{name}.pem"\n' for name in NAMES)
+    text += "".join(f'[clients.{name}]\ncertificate = "{name}.pem"\n' for name in names)
     (folder / "study.toml").write_text(text)
     given = ("--listen", f"127.0.0.1:{port}", "--out", f"{out}")
     processes = [start(folder, "serve", "study.toml", "--key", "keys/server", *given)]
@@ -90,7 +92,7 @@ def run(folder: Path, study: str, delayed: bool = False) -> Path:
             "--tokens", "words", "--policy", "policy.toml", "--out", f"{out}/{name}",
             "--insecure-seed", "--timeout", "60",
         )
-        for name in NAMES
+        for name in names
     ]  # fmt: skip
     codes = [process.wait() for process in processes]
     if relay:

@@ -11,8 +11,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks.common import arguments, bag_of_words, grid, measured, table, versions, write
 from benchmarks.federated import NAMES, ONE_WAY, prepare, run
@@ -49,34 +52,35 @@ def seconds_of(events: Path) -> float:
     return statistics.median(rounds[1:])
 
 
-def alone(folder: Path, study: str) -> Path:
+def alone(folder: Path, study: str, names: Sequence[str]) -> Path:
     """Train in one process; return the run's folder."""
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
-    text = study + "".join(ALONE.format(name=name) for name in NAMES)
+    text = study + "".join(ALONE.format(name=name) for name in names)
     (folder / "alone.toml").write_text(text)
     command = [sys.executable, "-m", "fedtopics", "run", "alone.toml", "--out", str(out)]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return out
 
 
-def measure(folder: Path, method: str, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, names: Sequence[str], method: str, rounds: int) -> dict[str, Any]:
     """Return milliseconds and megabytes of a round of a member, for each kind of run."""
     sizes = {"topics": TOPICS, "words": WORDS, "rounds": rounds, "method": METHODS[method]}
     study = {kind: STUDY.format(kind=kind, **sizes) for kind in ("plain", "secure")}
-    found: dict[str, Any] = {"alone": 1e3 * seconds_of(alone(folder, study["plain"]) / "events.jsonl")}
+    own = alone(folder, study["plain"], names)
+    found: dict[str, Any] = {"alone": 1e3 * seconds_of(own / "events.jsonl")}
     for kind, text in study.items():
-        for delayed in (False, True):
-            out = run(folder, text, delayed)
-            events = out / NAMES[0] / "state" / "events.jsonl"
+        for delayed in (False, True) if len(names) == len(NAMES) else (True,):
+            out = run(folder, text, delayed, names)
+            events = out / names[0] / "state" / "events.jsonl"
             found[kind + " delayed" * delayed] = 1e3 * seconds_of(events)
         traffic = json.loads((out / "traffic.json").read_text())
-        found[f"{kind} MB"] = [size / 1e6 / len(NAMES) / rounds for size in traffic]
+        found[f"{kind} MB"] = [size / 1e6 / len(names) / rounds for size in traffic]
     return found
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
     plain, secure, late, later = (
-        row[name] for name in ("plain", "secure", "plain delayed", "secure delayed")
+        row.get(name, np.nan) for name in ("plain", "secure", "plain delayed", "secure delayed")
     )
     cells = [row["method"], *(f"{ms:.0f}" for ms in (row["alone"], plain, secure))]
     cells += [f"{secure / plain:.2f}", f"{secure / row['alone']:.2f}"]
@@ -87,24 +91,21 @@ def cells_of(row: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     given = arguments(__doc__)
-    names, rounds = (["LDA"], 3) if given.quick else (METHODS, ROUNDS)
+    methods, rounds = (["LDA"], 3) if given.quick else (METHODS, ROUNDS)
+    names = NAMES[:3] if given.quick else NAMES  # without the delay only all
     each = 60 if given.quick else EACH
-    bag = bag_of_words(each * len(NAMES), WORDS)
+    bag = bag_of_words(each * len(names), WORDS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare(folder, {n: bag[i * each : (i + 1) * each] for i, n in enumerate(NAMES)})
-        tasks = grid(method=names, rounds=[rounds])
-        rows = measured(given, tasks, lambda task: measure(folder, **task))
+        prepare(folder, {n: bag[i * each : (i + 1) * each] for i, n in enumerate(names)})
+        tasks = grid(method=methods, rounds=[rounds])
+        rows = measured(given, tasks, lambda task: measure(folder, names, **task))
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio", "numpy").items())
     write(given, [
-        f"Five members of {each:,} documents and a server, each a process with one thread, gRPC "
+        f"{len(names)} members of {each:,} documents and a server, each a process with one thread, gRPC "
         f"over loopback; {WORDS:,} words, {TOPICS} topics, seed 0. Milliseconds are medians of "
         f"{rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms there and back. Megabytes are "
         "those of one member in a round, what comes before the first and after the last shared "
         f"out among the {rounds}. {used}. Command: `make bench NAME=secure-rounds`.", "",
         *table(HEAD, map(cells_of, rows)),
     ])  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()
