@@ -1,4 +1,4 @@
-"""Rounds with secure aggregation, over plain ones and over one process: seconds and bytes, by method.
+"""Rounds with secure aggregation, over plain ones and over one process: seconds and bytes.
 
 Five members and a server, each a process with one thread, in one run on one machine; then the same
 with a delay of 50 ms a call, through a relay of bytes, which counts them.
@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.common import arguments, bag_of_words, grid, measured, table, versions, write
 from benchmarks.federated import NAMES, ONE_WAY, prepare, run
 
-WORDS, TOPICS, EACH, ROUNDS = 5_000, 50, 2_000, 40
+WORDS, TOPICS, EACH, ROUNDS = 5_000, 50, 2_000, 15
 METHODS = {
     "NMF": 'name = "nmf"',
     "LDA": 'name = "lda"\nbatch_size = 256',
@@ -40,8 +40,8 @@ min_document_frequency = 1
 max_document_share = 1.0
 """
 ALONE = '\n[clients.{name}]\ndata = "{name}.parquet"\npolicy = "policy.toml"\ntokens = "words"\n'
-HEAD = """method | one process, ms | plain, ms | secure, ms | secure / plain | secure / one process \
-| with the delay: plain, ms | secure, ms | secure / plain | up, plain, MB | secure, MB \
+HEAD = """method | one process, ms | plain, ms | secure, ms | secure / plain \
+| secure / one process | with the delay: plain, ms | secure, ms | secure / plain | up, plain, MB | secure, MB \
 | down, plain, MB | secure, MB"""
 
 
@@ -102,8 +102,8 @@ def main() -> None:
         rows = measured(given, tasks, lambda task: measure(folder, names, **task))
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio", "numpy").items())
     write(given, [
-        f"{len(names)} members of {each:,} documents and a server, each a process with one thread, gRPC "
-        f"over loopback; {WORDS:,} words, {TOPICS} topics, seed 0. Milliseconds are medians of "
+        f"{len(names)} members of {each:,} documents and a server, each a process with one thread, "
+        f"gRPC over loopback; {WORDS:,} words, {TOPICS} topics, seed 0. Milliseconds are medians of "
         f"{rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms there and back. Megabytes are "
         "those of one member in a round, what comes before the first and after the last shared "
         f"out among the {rounds}. {used}. Command: `make bench NAME=secure-rounds`.", "",
