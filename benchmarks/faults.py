@@ -163,7 +163,8 @@ def play(kind: str, seed: int, faults: int, rounds: int, resets: float) -> dict[
             stage.stop()
         wrong += [f"{n} ended with {p.returncode}" for n, p in stage.processes.items()
                   if p.returncode]  # fmt: skip
-        logs = {path.stem: path.read_text("utf-8", "replace") for path in stage.folder.glob("*.log")}
+        paths = stage.folder.glob("*.log")
+        logs = {path.stem: path.read_text("utf-8", "replace") for path in paths}
         wrong += [f"{n}: traceback" for n, text in logs.items() if "Traceback" in text]
         if wrong:
             print(*(text[-600:] for text in logs.values()), sep="\n--\n", file=sys.stderr)
@@ -196,13 +197,14 @@ def main() -> None:
         lines.append([*what, same, row["wrong"] or "-"])
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio").items())
     write(given, [
-        "A server and three members, each a process, LDA over mutual TLS on one machine. A fault is "
-        "kill -9 or SIGSTOP of one of the four, drawn from the seed, with up to 5 s until it goes "
-        f"on; one of them is a port that accepts and resets for {resets:g} s. A row is wrong if a "
-        f"process does not end {LIMIT:g} s after the last fault, ends with an error or a traceback, "
-        "if members have two models, or, with secure aggregation, another one than without faults. "
+        "A server and three members, each a process, LDA over mutual TLS on one machine. A fault "
+        "is kill -9 or SIGSTOP of one of the four, drawn from the seed, with up to 5 s until it "
+        f"goes on; one of them is a port that accepts and resets for {resets:g} s. A row is wrong "
+        f"if a process does not end {LIMIT:g} s after the last fault, ends with an error or a "
+        "traceback, if members have two models, or, with secure aggregation, another one than "
+        "without faults. "
         f"{used}. Command: `make stress NAME=faults`.", "",
-        *table("aggregation | seed | faults | same bits as without | what was wrong", lines, left=1),
+        *table("aggregation | seed | faults | same bits as without | what was wrong", lines),
     ])  # fmt: skip
     if any(row["wrong"] for row in rows):
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""Damaged messages to relay, member, plain server, decoder and port: refused, in a sentence, or read.
+"""Damaged messages to relay, member, plain server, decoder and port: read, or refused.
 
 Whatever is not a FedTopicsError is a finding, and so is a message that takes over a second.
 """
@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,8 @@ def to_relay() -> Iterator[tuple[list[bytes], Try]]:
             there = Relay(NAMES, b"", bytes)
             for name, part in run.parts.items():
                 there.say(name, part)
-            for call in (lambda: there.say("ann", raw), lambda: there.ask("ann", decode(raw, Ask))):
-                refused(call)
+            refused(partial(there.say, "ann", raw))
+            refused(lambda there=there: there.ask("ann", decode(raw, Ask)))
 
     yield [message for _, sent in steps for message in sent], take
 
@@ -110,7 +111,7 @@ def to_plain_server() -> Iterator[tuple[list[bytes], Try]]:
 
         def take(raw: bytes) -> None:
             for call in (server.ask, server.say, server.fetch):
-                refused(lambda call=call: call("ann", raw))
+                refused(partial(call, "ann", raw))
 
         yield [*map(an_ask, phases), encode(PlainReply(0, a_reply()))], take
         log.close()
@@ -167,7 +168,7 @@ def block(task: dict[str, Any]) -> dict[str, Any]:
                 mutate(raw, r)
             before = time.perf_counter()
             try:
-                number += refused(lambda raw=bytes(raw): take(raw))
+                number += refused(partial(take, bytes(raw)))
             except Exception as error:
                 findings.append(f"message {place}: {error!r}")
             slowest = max(slowest, time.perf_counter() - before)
