@@ -74,9 +74,7 @@ def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
 
 
-def run(
-    folder: Path, study: str, delayed: bool = False, names: Sequence[str] = NAMES
-) -> Path:
+def run(folder: Path, study: str, delayed: bool = False, names: Sequence[str] = NAMES) -> Path:
     """Run a study, a process each; return the run's folder, whose traffic.json has the bytes."""
     out, port = tempfile.mkdtemp(dir=folder), free_port()
     relay = Worker(relayed, port, ONE_WAY) if delayed else None
@@ -115,9 +113,7 @@ def relayed(port: int, one_way: float) -> Generator[Any, None, None]:
     """
     traffic = [0, 0]
 
-    async def carry(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: int
-    ) -> None:
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: int) -> None:
         waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         clock = asyncio.get_running_loop().time
 

@@ -54,13 +54,9 @@ def take_part(link: GrpcLink, name: str, vector: bytes, steps: int) -> None:
     """Do a member's calls of some steps, without its work."""
     for step in range(steps):
         part = Part(b"", step, b"", "sum", "sum", b"", name, bytes(32), bytes(64))
-        while isinstance(answer := ask(link, Ask(b"process", step, "part", b"")), Total | List):
-            if any(decode(each, Part).step == step for each in getattr(answer, "parts", ())):
-                break
-        if not isinstance(answer, List):
-            link.say(encode(part))
-            while not isinstance(answer, List):
-                answer = ask(link, Ask(b"process", step, "part", b""))
+        link.say(encode(part))
+        while not isinstance(answer := ask(link, Ask(b"process", step, "part", b"")), List):
+            pass
         list_ = digest(*answer.parts)
         link.say(encode(Body(list_, name, vector)))
         while not isinstance(found := ask(link, Ask(b"process", step, "body", list_)), Total):
@@ -107,7 +103,8 @@ def main() -> None:
     for kind in () if given.quick else ("plain", "secure"):
         with tempfile.TemporaryDirectory() as name:
             seconds = seconds_until_round(Path(name), kind, each)
-        lines.append([f"seconds to the first round, {kind}, {len(NAMES)} members", f"{seconds:.1f}"])
+        what = f"seconds to the first round, {kind}, {len(NAMES)} members"
+        lines.append([what, f"{seconds:.1f}"])
     with tempfile.TemporaryDirectory() as name:
         found = memory(Path(name), members, length)
     of = f"{members} members, {length:,} words"
@@ -118,7 +115,8 @@ def main() -> None:
     ]
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio").items())
     write(given, [
-        f"`fedtopics serve` on one machine, mutual TLS; LDA on {each:,} documents a member, {WORDS:,} "
-        f"words, seed 0; {STEPS} steps of a relay whose members are threads of one process. {used}. "
+        f"`fedtopics serve` on one machine, mutual TLS; LDA on {each:,} documents a member, "
+        f"{WORDS:,} words; {STEPS} steps of a relay whose members are threads of one process, seed "
+        f"0. {used}. "
         "Command: `make bench NAME=relay`.", "", *table("what | value", lines),
     ])  # fmt: skip
