@@ -41,8 +41,8 @@ max_document_share = 1.0
 """
 ALONE = '\n[clients.{name}]\ndata = "{name}.parquet"\npolicy = "policy.toml"\ntokens = "words"\n'
 HEAD = """method | one process, ms | plain, ms | secure, ms | secure / plain \
-| secure / one process | with the delay: plain, ms | secure, ms | secure / plain | up, plain, MB | secure, MB \
-| down, plain, MB | secure, MB"""
+| secure / one process | with the delay: plain, ms | secure, ms | secure / plain \
+| up, plain, MB | secure, MB | down, plain, MB | secure, MB"""
 
 
 def seconds_of(events: Path) -> float:
@@ -103,8 +103,8 @@ def main() -> None:
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio", "numpy").items())
     write(given, [
         f"{len(names)} members of {each:,} documents and a server, each a process with one thread, "
-        f"gRPC over loopback; {WORDS:,} words, {TOPICS} topics, seed 0. Milliseconds are medians of "
-        f"{rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms there and back. Megabytes are "
+        f"gRPC over loopback; {WORDS:,} words, {TOPICS} topics, seed 0. Milliseconds are medians "
+        f"of {rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms there and back. Megabytes are "
         "those of one member in a round, what comes before the first and after the last shared "
         f"out among the {rounds}. {used}. Command: `make bench NAME=secure-rounds`.", "",
         *table(HEAD, map(cells_of, rows)),
