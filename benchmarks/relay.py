@@ -25,6 +25,7 @@ from fedtopics.protocol.roster import Key
 from fedtopics.transport.grpc import GrpcLink
 
 MEMBERS, LENGTH, STEPS = 50, 2_000_000, 3
+PATIENCE = 300.0  # seconds
 
 
 def seconds_until_round(folder: Path, kind: str, each: int) -> float:
@@ -39,8 +40,9 @@ def seconds_until_round(folder: Path, kind: str, each: int) -> float:
 
 
 def ask(link: GrpcLink, question: Ask) -> Any:
-    """Ask until the relay is there and has an answer."""
-    while True:
+    """Ask until the relay has an answer; a relay that is gone ends the benchmark."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
         try:
             answer = decode(link.ask(encode(question)), Answer).message
         except LinkError:
@@ -48,6 +50,7 @@ def ask(link: GrpcLink, question: Ask) -> Any:
             continue
         if answer is not None:
             return answer
+    raise SystemExit(f"The relay had no answer for {PATIENCE:g} seconds.")
 
 
 def take_part(link: GrpcLink, name: str, vector: bytes, steps: int) -> None:
