@@ -10,7 +10,6 @@ BENCH_exports := .venv-peers/ready
 BENCH_lda := .venv-peers/ready
 BENCH_quality := .venv-peers/ready
 BENCH_training := .venv-peers/ready
-BENCH_engines := .venv-flare/ready .venv-flower/ready
 
 .PHONY: demo test check docs package image example bench experiment stress generate clean
 

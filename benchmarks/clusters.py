@@ -22,7 +22,6 @@ from sklearn.cluster import KMeans
 from benchmarks.common import arguments, parquet, table, write
 from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import split_clients
-from fedtopics.protocol.values import pack
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.inference.clusters import centred
@@ -30,6 +29,7 @@ from fedtopics.inference.points import Moments
 from fedtopics.methods.core.interfaces import Moment
 from fedtopics.methods.kmeans.lloyd import draw_centres
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
+from fedtopics.protocol.values import pack
 
 SPLITS: dict[str, dict[str, Any]] = {
     **{f"{n} client{'s' * (n > 1)}": {"by": "even", "n_clients": n} for n in (1, 2, 10, 50)},

@@ -30,6 +30,7 @@ QUICK = {"lda": (1,)}
 SMALL = {"n_words": 400, "n_documents": 60, "lengths": (30, 60)}
 STUDY = """name = "cost"
 checkpoint_every = 1000000
+aggregation = "plain"
 [method]
 n_components = 50
 coherence = "nothing"

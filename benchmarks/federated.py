@@ -1,4 +1,4 @@
-"""Real federated studies of five client processes: seconds, bytes, loss, by setting.
+"""Real studies with plain aggregation and five client processes: seconds, bytes, loss, by setting.
 
 First where a round's time goes with each way to normalise, then what several local steps a round
 save, then the same through a relay.
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.common import Worker, arguments, bag_of_words, measured, table, tokenised, write
-from fedtopics import pki
+from fedtopics.protocol.roster import Key
 
-FEDTOPICS = Path(sys.executable).parent / "fedtopics"
 NAMES = ["east", "middle", "north", "south", "west"]
 DOCUMENTS = 2_000  # of a client
 WORDS, TOPICS, HIDDEN = 5_000, 50, 100
@@ -54,46 +53,51 @@ SETTINGS = {  # the method, and how many minibatches a round takes
     "server, 20 local steps": (f"{AVERAGED}20", 20),
 }
 STEPS, STEPS_DELAYED, STEPS_QUICK = 500, 100, 4  # minibatches in all
-HEAD = """setting | rounds | seconds | ms a round | server computes | sent, MB a client \
+HEAD = """setting | rounds | seconds | ms a round | sent, MB a client \
 | received, MB a client | loss, held back"""
 
 
 def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
-    pki.create(folder / "pki", ["localhost"])
+    """Write keys, certificates, a policy and documents of all members."""
     (folder / "policy.toml").write_text("min_documents = 10\nmin_document_frequency = 1\n")
+    for name in ("server", *bags):
+        key = Key.create(folder / "keys" / name, name)
+        (folder / f"{name}.pem").write_bytes(key.certificate)
     for name, bag in bags.items():
-        pki.issue(folder / "pki", name)
         pq.write_table(pa.table({"words": tokenised(bag)}), folder / f"{name}.parquet")
 
 
-def run(folder: Path, study: str, delayed: bool = False) -> Path:
-    """Run a study, a process each; return the run's folder."""
-    text = study + "".join(f"\n[clients.{name}]" for name in NAMES) + "\n"
-    (folder / "study.toml").write_text(text)
+def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Start a command of fedtopics in a folder, with one thread."""
+    command, own = [sys.executable, "-m", "fedtopics", *words], {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | own
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+
+
+def run(folder: Path, study: str, delayed: bool = False, names: Sequence[str] = NAMES) -> Path:
+    """Run a study, a process each; return the run's folder, whose traffic.json has the bytes."""
     out, port = tempfile.mkdtemp(dir=folder), free_port()
-
-    def start(*words: str) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        command = [str(FEDTOPICS), *words]
-        return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
-
-    address = f"localhost:{port}"
-    processes = [start("server", "study.toml", "--pki", "pki", "--listen", address, "--out", out)]
     relay = Worker(relayed, port, ONE_WAY) if delayed else None
-    reached = f"localhost:{relay.answer()}" if relay else address
+    reached = relay.answer() if relay else port
+    text = f'{study}\n[server]\naddress = "localhost:{reached}"\ncertificate = "server.pem"\n'
+    text += "".join(f'[clients.{name}]\ncertificate = "{name}.pem"\n' for name in names)
+    (folder / "study.toml").write_text(text)
+    given = ("--listen", f"127.0.0.1:{port}", "--out", f"{out}")
+    processes = [start(folder, "serve", "study.toml", "--key", "keys/server", *given)]
     processes += [
         start(
-            "client", "--server", reached, "--identity", f"pki/clients/{name}",
-            "--data", f"{name}.parquet", "--tokens", "words", "--policy", "policy.toml",
-            "--out", f"{out}/{name}",
+            folder, "join", "study.toml", "--key", f"keys/{name}", "--data", f"{name}.parquet",
+            "--tokens", "words", "--policy", "policy.toml", "--out", f"{out}/{name}",
+            "--insecure-seed", "--timeout", "60",
         )
-        for name in NAMES
+        for name in names
     ]  # fmt: skip
     codes = [process.wait() for process in processes]
     if relay:
+        (Path(out) / "traffic.json").write_text(json.dumps(relay.ask()))
         relay.close()
     if any(codes):
-        raise SystemExit(f"The server and its clients ended with {codes}.")
+        raise SystemExit(f"The server and its members ended with {codes}.")
     return Path(out)
 
 
@@ -102,10 +106,14 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def relayed(port: int, one_way: float) -> Generator[int, None, None]:
-    """Hand all bytes to a port and back, each a while later; yield the port to connect to."""
+def relayed(port: int, one_way: float) -> Generator[Any, None, None]:
+    """Hand all bytes to a port and back, each a while later.
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    Yield the port to connect to; after a line of input, the bytes to the server and from it.
+    """
+    traffic = [0, 0]
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: int) -> None:
         waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         clock = asyncio.get_running_loop().time
 
@@ -121,6 +129,7 @@ def relayed(port: int, one_way: float) -> Generator[int, None, None]:
         sending = asyncio.create_task(send())
         try:
             while data := await reader.read(1 << 16):
+                traffic[way] += len(data)
                 waiting.put_nowait((clock() + one_way, data))
         except ConnectionError:
             pass
@@ -129,13 +138,16 @@ def relayed(port: int, one_way: float) -> Generator[int, None, None]:
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("localhost", port)
-        await asyncio.gather(carry(reader, back), carry(there, writer), return_exceptions=True)
+        both = carry(reader, back, 0), carry(there, writer, 1)
+        await asyncio.gather(*both, return_exceptions=True)
 
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     started = asyncio.start_server(connect, "localhost", 0)
     server = asyncio.run_coroutine_threadsafe(started, loop).result()
     yield server.sockets[0].getsockname()[1]
+    sys.stdin.readline()
+    yield traffic
     sys.stdin.read()
 
 
@@ -153,15 +165,13 @@ def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "rounds": len(rounds), "seconds": sum(event["seconds"] for event in rounds),
         "round": median(lambda e: e["seconds"]),
-        "server": median(lambda e: e["seconds"] - e["waiting"]),
         "sent": median(lambda e: e["bytes_sent"]) / len(NAMES),
         "received": median(lambda e: e["bytes_received"]) / len(NAMES), "loss": last["loss"],
     }  # fmt: skip
 
 
 def cells_of(row: dict[str, Any]) -> list[str]:
-    server = f"{row['server'] * 1e3:.0f} ms ({row['server'] / row['round']:.0%})"
-    numbers = [row["rounds"], f"{row['seconds']:.1f}", f"{row['round'] * 1e3:.0f}", server]
+    numbers = [row["rounds"], f"{row['seconds']:.1f}", f"{row['round'] * 1e3:.0f}"]
     sizes = [f"{row[part] / 1e6:.2f}" for part in ("sent", "received")]
     return [row["setting"], *numbers, *sizes, f"{row['loss']:.2f}"]
 

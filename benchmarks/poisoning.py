@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from benchmarks import common
 from fedtopics import Corpus, Study, TopicModel
-from fedtopics.federation.local import LocalClients
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.aggregation import Payload, Rows

@@ -1,86 +1,71 @@
-"""What a participant computes for a masked sum: masks, digest, challenge, products, keys, shares.
+"""What masks cost for 0.8 million numbers, with 5 and 50 members: mask, add and open, in ms.
 
-The targets are those for masking and checking together at 0.8 million numbers.
+One process does the work of one member and of the relay; each number is the median of several.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from benchmarks.common import arguments, table, write
-from fedtopics.secure import field, keys, masks, shares
-from fedtopics.secure.check import challenge, digest, products
+from benchmarks.common import arguments, measured, table, versions, write
+from fedtopics.protocol import keys, masks
 
-TARGETS = {(5, 800_000): 40, (50, 800_000): 140}  # milliseconds
-CASES = [(n, size) for size in (800_000, 2_000_000) for n in (5, 50)]
-CONTEXT = bytes(32)
-TURNS = 9
+NUMBERS, MEMBERS, TIMES = 800_000, (5, 50), 9
+SEED = 0
 
 
-def milliseconds(task: Callable[[], object]) -> float:
-    task()
-    ends = [time.process_time()]
-    for _ in range(TURNS):
-        task()
-        ends.append(time.process_time())
-    return 1000 * statistics.median(after - before for before, after in pairwise(ends))
+def median_ms(work: Callable[[], Any], times: int) -> float:
+    """Return the median milliseconds of some work."""
+    found = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        work()
+        found.append(1e3 * (time.perf_counter() - begun))
+    return statistics.median(found)
 
 
-def cells_of(n: int, size: int) -> list[object]:
-    """Time each step of one exchange of n participants: milliseconds of one, and of who adds."""
-    rng = np.random.default_rng(0)
-    names = [f"client {number:02}" for number in range(n)]
-    own, others = names[n // 2], [name for name in names if name != names[n // 2]]
-    values = rng.integers(0, field.PRIME, size, np.uint64)
-    total = rng.integers(0, field.PRIME, size, np.uint64)
-    pair, public = keys.KeyPair(os.urandom(32)), keys.KeyPair(os.urandom(32)).public
-    seeds = {name: os.urandom(32) for name in others}
-    digests = {name: os.urandom(32) for name in names}
-    seed, secret, enough = os.urandom(32), os.urandom(shares.SECRET), shares.threshold(n)
-    parts = shares.split(secret, names, enough)
+def measure(members: int, numbers: int, times: int) -> dict[str, float]:
+    """Mask, add and open vectors of all members; the total has to be exact."""
+    rng = np.random.default_rng(SEED)
+    names = [f"m{number:02}" for number in range(members)]
+    private = {name: rng.bytes(32) for name in names}
+    public = {name: keys.public_key(key) for name, key in private.items()}
+    group, bound = rng.bytes(32), rng.bytes(32)
 
-    def add_all() -> None:
-        for _ in names:
-            field.add(total, values)
+    def masked(name: str, whole: Any) -> bytes:
+        return masks.mask(group, private[name], name, public, bound, whole)
 
-    masking = milliseconds(lambda: masks.mask(values, own, seeds))  # of all pairs
-    self_mask = milliseconds(lambda: masks.add_self_mask(values, seed))
-    checking = [
-        milliseconds(lambda: digest(values, CONTEXT)),  # of its masked reply
-        milliseconds(lambda: challenge(CONTEXT, total, digests)),
-        # Of the challenge with its masked reply, and with the total.
-        milliseconds(lambda: products(seed, values) + products(seed, total)),
-    ]
-    rest = [
-        milliseconds(add_all),
-        milliseconds(lambda: [pair.secret_with(public, CONTEXT) for _ in others]),
-        milliseconds(lambda: shares.split(secret, names, enough)),
-        milliseconds(lambda: shares.combine(parts, names, enough)),
-    ]
-    each = [f"{x:,.1f}" for x in (masking, self_mask, *checking, masking + sum(checking))]
-    target = TARGETS.get((n, size), "")
-    return [n, f"{size / 1e6:g}", *each, target, *(f"{number:,.1f}" for number in rest)]
-
-
-HEAD = """# Masked sums: processor time
-
-`make bench NAME=secure`: milliseconds of one participant's processor, one thread, medians of
-{turns} turns. *Together*: masking and checking, which are masks, digest, challenge and products. *Adding* is that of all
-replies, at who adds; *keys* are those of all pairs; a mask of one's own, *split* and *combine*, of one secret, are
-for exchanges in which members may be lost.
-"""  # noqa: E501 - a line of the page
-COLUMNS = """participants | million numbers | masks | own mask | digest | challenge | products \
-| together | target | adding | keys | split | combine"""
+    total, expected, body = np.zeros(numbers + 1, "<u8"), np.zeros(numbers, np.int64), b""
+    for name in names:
+        whole = rng.integers(-(1 << 40), 1 << 40, numbers)
+        body = masked(name, whole)
+        total, expected = masks.add(total, body), expected + whole
+    content, spare = total.tobytes(), total.copy()
+    if not np.array_equal(masks.unmask(group, bound, content), expected):
+        raise SystemExit("The total is not the sum of the vectors.")
+    return {
+        "mask": median_ms(lambda: masked(names[0], expected), times),
+        "add": median_ms(lambda: masks.add(spare, body), times),
+        "open": median_ms(lambda: masks.unmask(group, bound, content), times),
+    }
 
 
 def main() -> None:
     given = arguments(__doc__)
-    cases = [(5, 10_000)] if given.quick else CASES
-    lines = [cells_of(*case) for case in cases]
-    write(given, [HEAD.format(turns=TURNS), *table(COLUMNS, lines, left=0)])
+    numbers, times = (80_000, 2) if given.quick else (NUMBERS, TIMES)
+    tasks = [{"members": members, "numbers": numbers} for members in MEMBERS]
+    rows = measured(given, tasks, lambda task: measure(**task, times=times))
+    lines = [[row["members"], *(f"{row[part]:.1f}" for part in ("mask", "add", "open"))]
+             for row in rows]  # fmt: skip
+    used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "numpy", "cryptography").items())
+    write(given, [
+        f"Milliseconds for {numbers:,} numbers, medians of {times}, one thread, seed {SEED}; a "
+        "member masks its vector, the relay adds one vector to its total, a member opens the total "
+        f"and checks its tag. {used}. Command: `make bench NAME=secure`.", "",
+        *table("members | mask, ms | add, ms | open, ms", lines, left=0),
+    ])  # fmt: skip

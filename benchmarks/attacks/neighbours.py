@@ -29,8 +29,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.registry import Method, find_method
 from fedtopics.privacy import Noise, Privacy
-from fedtopics.secure.field import add
-from fedtopics.secure.fixed import FINE, Layout
+from fedtopics.protocol.layout import Layout
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
 
@@ -74,7 +73,7 @@ class Overheard(Noise):
 
 
 class Sums:
-    """Clients whose replies are added up as masked ones are; it guesses from each sum.
+    """Clients whose replies are added up as in secure aggregation; it guesses from each sum.
 
     `guess` is the logarithm of how much likelier all sums are with the document than without it.
     """
@@ -86,15 +85,12 @@ class Sums:
 
     def sum(self, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
         """Ask each half; return the sum, of fixed-point numbers."""
-        layout = Layout.of(template, self.names, FINE)
+        layout = Layout.of(template, self.names)
         everybody = (*self._halves, self._alone)
         for half in everybody:
             overheard(half).hidden.clear()
         *replies, _ = (getattr(half, function)(**payload) for half in everybody)
-        total, *others = (layout.encode(reply)[0] for reply in replies)
-        for other in others:
-            add(total, other)
-        found = layout.decode(total, len(replies))
+        found = layout.decode(sum(layout.encode(reply)[0] for reply in replies))
         self._listen(found)
         return found
 

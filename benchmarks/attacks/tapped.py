@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.common import parquet
-from fedtopics.federation.local import LocalClients
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
