@@ -23,8 +23,8 @@ from fedtopics import Corpus, Study
 from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.methods.core.aggregation import Named, Payload, Rows
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.aggregation import Named, Rows
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.outliers import Rule
 from fedtopics.methods.core.replies import LONGEST
 from fedtopics.metrics import purity
@@ -203,8 +203,9 @@ class LyingDoor:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._door, name)
 
-    def call(self, function: str, payload: Payload, moment: Moment) -> Reply:
-        reply = self._door.call(function, payload, moment)
+    def call(self, call: Call) -> Reply:
+        reply = self._door.call(call)
+        function, payload = call.function, call.payload
         self._trained |= bool(payload.get("round"))
         usual = ROUNDS if payload.get("round") else END if self._trained else BEFORE
         if not USUAL.get(function, {usual}) & {*self._lie.when}:

@@ -26,10 +26,10 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import Moments
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.kmeans.lloyd import draw_centres
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
-from fedtopics.protocol.values import pack
+from fedtopics.protocol.values import dumps
 
 SPLITS: dict[str, dict[str, Any]] = {
     **{f"{n} client{'s' * (n > 1)}": {"by": "even", "n_clients": n} for n in (1, 2, 10, 50)},
@@ -56,11 +56,11 @@ CALL = Door.call
 def watched(function: str, sizes: list[int]) -> Any:
     """Note the bytes of one function's last reply: as computed, and as sent."""
 
-    def call(door: Door, asked: str, payload: Any, moment: Moment) -> Any:
-        reply = CALL(door, asked, payload, moment)
-        if asked == function:
+    def call(door: Door, asked: Call) -> Any:
+        reply = CALL(door, asked)
+        if asked.function == function:
             sizes[0] = sum(value.nbytes for value in reply.values() if hasattr(value, "nbytes"))
-            sizes[1] = pack(reply).size
+            sizes[1] = len(dumps(reply))
         return reply
 
     return call

@@ -23,9 +23,11 @@ from benchmarks.common import arguments, each_group, measured, table, write
 from fedtopics.errors import FedTopicsError
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.protocol import plain_server, relay
+from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Answer, Ask, Body, List, decode, encode
 from fedtopics.protocol.plain import PlainAsk, PlainReply
-from fedtopics.protocol.plain_server import Log, PlainServer
+from fedtopics.protocol.plain_log import Log
+from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key, Roster
 from fedtopics.protocol.values import dumps, loads
@@ -69,17 +71,29 @@ def values() -> Iterator[tuple[list[bytes], Try]]:
     yield [a_reply()], lambda raw: loads(raw, LARGEST)
 
 
+def forget(content: bytes) -> None:
+    """Keep nothing."""
+
+
+def asked(there: Relay, raw: bytes) -> object:
+    return there.ask("ann", decode(raw, Ask))
+
+
+def answered(member: Member, raw: bytes) -> object:
+    return copy.copy(member).answer(decode(raw, Answer).message)
+
+
 @contextmanager
 def to_relay() -> Iterator[tuple[list[bytes], Try]]:
     steps = [a_step("sum"), a_step("call")]
 
     def take(raw: bytes) -> None:
         for run, _ in steps:
-            there = Relay(NAMES, b"", bytes)
+            there = Relay(NAMES, b"", forget)
             for name, part in run.parts.items():
                 there.say(name, part)
             refused(partial(there.say, "ann", raw))
-            refused(lambda there=there: there.ask("ann", decode(raw, Ask)))
+            refused(partial(asked, there, raw))
 
     yield [message for _, sent in steps for message in sent], take
 
@@ -93,7 +107,7 @@ def to_member() -> Iterator[tuple[list[bytes], Try]]:
     def take(raw: bytes) -> None:
         for run in steps:
             copy.copy(run.members["bob"]).open(raw)
-            refused(lambda m=run.members["bob"]: copy.copy(m).answer(decode(raw, Answer).message))
+            refused(partial(answered, run.members["bob"], raw))
 
     yield real, take
 
@@ -124,9 +138,11 @@ def to_port() -> Iterator[tuple[list[bytes], Try]]:
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: Key.create(Path(folder) / name, name) for name in (*NAMES, "server")}
         roster = Roster({n: keys[n].certificate for n in NAMES}, keys["server"].certificate)
-        service = RelayService(Relay(NAMES, b"", bytes), LARGEST)
-        server = GrpcServer(service, "127.0.0.1:0", keys["server"], roster)
-        link = GrpcLink(server.address, keys["ann"], roster.server)
+        service = RelayService(Relay(NAMES, b"", forget), LARGEST)
+        own, ann = keys["server"], keys["ann"]
+        address = "127.0.0.1:0"
+        server = GrpcServer(service, address, own.pem, own.certificate, roster.members)
+        link = GrpcLink(server.address, ann.pem, ann.certificate, roster.server)
 
         def take(raw: bytes) -> None:
             with socket.create_connection(("127.0.0.1", server.port), 5) as stranger:
@@ -180,7 +196,8 @@ def block(task: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     given, version = arguments(__doc__), sources()
-    plain_server.HOLD = relay.HOLD = 0.0  # asks without an answer are answered at once
+    # An ask that has no answer yet is answered at once.
+    vars(plain_server)["HOLD"] = vars(relay)["HOLD"] = 0.0
     rows = measured(given, [
         {"part": part, "seed": seed, "messages": messages, "sources": version}
         for part, (number, messages) in (QUICK if given.quick else BLOCKS).items()

@@ -31,7 +31,7 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.aggregation import Payload, Rows
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.outliers import Robust, Rule
 from fedtopics.methods.core.replies import Field, Template
 from fedtopics.metrics import coherence_of, purity, topic_similarity
@@ -259,8 +259,8 @@ class Between:
         self._name, self._door, self._lies, self._lying = name, door, lies, lying
         self.repeat = door.repeat
 
-    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
-        reply = self._door.call(function, payload, moment)
+    def call(self, call: Call) -> dict[str, Any]:
+        reply = self._door.call(call)
         if self._lying:
             return self._lies.reply(reply)
         self._lies.honest[self._name] = reply

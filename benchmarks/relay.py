@@ -81,8 +81,12 @@ def memory(folder: Path, members: int, length: int) -> dict[str, float]:
     process = start(folder, "serve", "study.toml", "--key", "server", "--out", "out")
     vector = np.random.default_rng(0).bytes(8 * (length + 1))
     try:
-        links = {n: GrpcLink(f"localhost:{port}", keys[n], keys["server"].certificate)
-                 for n in names}  # fmt: skip
+        links = {
+            n: GrpcLink(
+                f"localhost:{port}", keys[n].pem, keys[n].certificate, keys["server"].certificate
+            )
+            for n in names
+        }
         while True:
             try:
                 links[names[0]].fetch(b"", 0)

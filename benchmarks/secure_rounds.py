@@ -49,7 +49,7 @@ def seconds_of(events: Path) -> float:
     """Return the median seconds of a round, without the first."""
     lines = map(json.loads, events.read_text("utf-8").splitlines())
     rounds = [event["seconds"] for event in lines if event["event"] == "round"]
-    return statistics.median(rounds[1:])
+    return float(statistics.median(rounds[1:]))
 
 
 def alone(folder: Path, study: str, names: Sequence[str]) -> Path:

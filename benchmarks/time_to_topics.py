@@ -64,11 +64,12 @@ class Keeping(RunFolder):
     def due(self, round_: int) -> bool:
         return round_ in KEPT or round_ == self.last
 
-    def checkpoint(self, state: Checkpoint) -> None:
+    def checkpoint(self, state: Checkpoint) -> bool:
         seconds, before = self.seconds, time.process_time()
         arrays = {name: np.array(array) for name, array in state.arrays.items()}
         self.kept.append((seconds, Checkpoint(state.round, arrays, state.numbers)))
         self.keeping += time.process_time() - before
+        return True
 
 
 class Bench(NamedTuple):

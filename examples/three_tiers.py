@@ -15,9 +15,9 @@ import numpy as np
 
 from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import synthetic_lda
-from fedtopics.federation.local import LocalClients
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
+from fedtopics.federation.local import LocalClients
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.aggregation import Named, RunningSum
 from fedtopics.methods.core.interfaces import Moment

@@ -25,6 +25,7 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.text.corpus import Corpus
 
 DIMENSION, N = 64, 400
@@ -98,11 +99,11 @@ class Liar(Tap):
 
     more = 0
 
-    def call(self, function: str, payload: Any, moment: Any) -> Any:
-        reply = self.door.call(function, payload, moment)
+    def call(self, call: Call) -> Any:
+        reply = self.door.call(call)
         if "moves" in reply:
             reply["moves"] = reply["moves"] + self.more
-        self.calls.append(("call", (function, payload, moment), reply))
+        self.calls.append(("call", (call.function, call.payload, call.moment), reply))
         return reply
 
 
@@ -122,7 +123,8 @@ def read_few(n_clusters: int, policy: Policy, more: int, skewed: bool) -> str:
     }
     first, *others = taps.values()
     first.more = more
-    clients = LocalClients(taps, hidden=True)
+    doors: Any = taps
+    clients = LocalClients(doors, hidden=True)
     study.server_half(None).train(clients, RunFolder(None, study.identity(None)))
     points: list[NDArray[np.float64]] = []
     for (payload, _), *theirs in zip(*map(sums_of, (first, *others)), strict=True):

@@ -24,6 +24,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Rows
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -51,6 +52,8 @@ class Tap:
 
         def tapped(*given: Any) -> Any:
             reply = attribute(*given)
+            if isinstance(given[0], Call):
+                given = (given[0].function, given[0].payload, given[0].moment)
             self.calls.append((name, given, reply))
             return reply
 

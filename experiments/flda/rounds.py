@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.protocol.values import pack
 from fedtopics.methods.flda.method import global_topics, optimal_topics
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import FLDAState, GlobalTopic, LocalTopics, go_on
 from fedtopics.methods.flda.topic_lists import pack_topics
 from fedtopics.metrics import coherence_of, cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
+from fedtopics.protocol.values import dumps
 
 SHOWN = 10  # words of a topic that are scored
 
@@ -125,7 +125,7 @@ def first(topic: GlobalTopic) -> Topic:
 def message_bytes(topics: Sequence[GlobalTopic]) -> float:
     """Return how many bytes topics with their ids are in a message to a client."""
     ids = [topic.id for topic in topics]
-    return float(pack({"ids": ids, **pack_topics(_words(topics))}).size)
+    return float(len(dumps({"ids": ids, **pack_topics(_words(topics))})))
 
 
 def _words(topics: Sequence[GlobalTopic]) -> list[Mapping[str, float]]:

@@ -71,7 +71,7 @@ class Run:
         parts = [{**self.parts, **changed}[name] for name in NAMES]
         for name, member in self.members.items():
             (said,) = member.answer(List(parts))
-            message = decode(said, Body | Stop)
+            message: Body | Stop = decode(said, Body | Stop)  # type: ignore[arg-type]
             if isinstance(message, Body):
                 self.bodies[name] = message.content
 
