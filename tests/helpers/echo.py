@@ -30,6 +30,7 @@ class Echo:
     def __init__(self) -> None:
         self.go = threading.Event()
         self.asked = 0
+        self.failure = ""
         self.digests: dict[str, list[bytes]] = {name: [] for name in MEMBERS}
         self.last: dict[str, bytes] = {}
         self.content = b"0123456789abcdef" * (CONTENT // 16)
@@ -52,6 +53,9 @@ class Echo:
 
     def fetch(self, name: str, what: bytes) -> bytes:
         return self.content if what == b"content" else self.last.get(name, b"")
+
+    def fail(self, reason: str) -> None:
+        self.failure = reason
 
     def most(self, name: str) -> int:
         return MOST
@@ -139,7 +143,8 @@ def main(folder: Path, port: str) -> None:
     server = GrpcServer(Echo(), f"{HOST}:{port}", key, certificate, members)
     unwanted = {"torch", "numba"} & set(sys.modules)
     print(server.port if not unwanted else f"imports {unwanted}", flush=True)
-    server.wait(300)
+    time.sleep(300)
+    server.stop()
 
 
 if __name__ == "__main__":

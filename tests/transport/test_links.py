@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fedtopics.errors import FederationError
+from fedtopics.errors import FederationError, StudyError
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.transport.grpc import split_address
 from fedtopics.transport.loopback import LoopbackLink
@@ -51,18 +51,19 @@ def test_refusals_are_for_good_and_have_a_sentence(link: Link) -> None:
 @pytest.mark.parametrize(
     ("address", "parts"),
     [
-        ("topics.example.org", ("topics.example.org", 7557)),
+        ("topics.example.org:7557", ("topics.example.org", 7557)),
         ("localhost:80", ("localhost", 80)),
         ("[::1]:80", ("::1", 80)),
-        ("::1", ("::1", 7557)),
-        ("[::1]", ("::1", 7557)),
     ],
 )
 def test_addresses(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
 
 
-@pytest.mark.parametrize("address", ["", ":80", "host:", "host:65536", "host:http", "host:\u0663"])
+@pytest.mark.parametrize(
+    "address",
+    ["", "::1", "[::1]", "host", ":80", "host:", "host:65536", "host:http", "host:\u0663"],
+)
 def test_no_addresses(address: str) -> None:
-    with pytest.raises(FederationError, match="is not an address"):
+    with pytest.raises(StudyError, match="is not an address"):
         split_address(address)

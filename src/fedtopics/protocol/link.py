@@ -11,6 +11,15 @@ class LinkError(FederationError):
     """The server cannot be reached now; another attempt may succeed."""
 
 
+def check_size(size: int, most: int) -> None:
+    """Refuse a message with more bytes than a service takes."""
+    if size > most:
+        raise FederationError(
+            f"A message of {size:,} bytes was refused; at most {most:,} are expected. "
+            "Raise largest_message in the study's [federation]."
+        )
+
+
 class Link(Protocol):
     """A member's way to the server: three calls, each with a deadline.
 
@@ -44,3 +53,6 @@ class Service(Protocol):
 
     def most(self, name: str) -> int:
         """Return the most bytes that a message of this member may have."""
+
+    def fail(self, reason: str) -> None:
+        """End the run, which cannot go on."""

@@ -22,7 +22,7 @@ from grpc import StatusCode
 
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.harmless import sentence
-from fedtopics.protocol.link import LinkError, Service
+from fedtopics.protocol.link import LinkError, Service, check_size
 from fedtopics.transport.credentials import (
     certificate_of,
     channel_credentials,
@@ -144,8 +144,6 @@ class GrpcServer:
         self._calls: dict[str, list[tuple[str, _Deadline]]] = {name: [] for name in members}
         self._lock = threading.Lock()
         self._large = threading.Semaphore(LARGE)
-        self._over = threading.Event()
-        self._fault: Exception | None = None
         # Each member has threads for all its calls, and some are left to refuse those beyond.
         self._pool = ThreadPoolExecutor(CALLS * (len(members) + 1))
         self._server = grpc.server(self._pool, [self], options=OPTIONS)
@@ -161,16 +159,8 @@ class GrpcServer:
         self.address = f"{address.rpartition(':')[0]}:{self.port}"
         self._server.start()
 
-    def wait(self, seconds: float) -> bool:
-        """Return whether the server was stopped within so many seconds; raise its fault."""
-        stopped = self._over.wait(seconds)
-        if self._fault is not None:
-            raise self._fault
-        return stopped
-
     def stop(self) -> None:
         """End all calls and free the port."""
-        self._over.set()
         self._server.stop(None).wait(STOPPING)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -201,11 +191,7 @@ class GrpcServer:
                 deadline = held.enter_context(self._counted(name, method, context.cancel))
                 size = _size(context)
                 most = self._service.most(name) if method == "Say" else CHUNK
-                if size > most:
-                    raise FederationError(
-                        f"A message of {size:,} bytes was refused; at most {most:,} are expected. "
-                        "Raise largest_message in the study's [federation]."
-                    )
+                check_size(size, most)
                 if size > CHUNK:  # few of these are in memory at once; the others wait at home
                     began = time.monotonic()
                     deadline.extend(self._seconds)
@@ -224,8 +210,7 @@ class GrpcServer:
         except grpc.RpcError:
             return  # nobody waits for the answer any more
         except Exception as fault:
-            self._fault = fault
-            self._over.set()
+            self._service.fail(f"the server has a fault ({type(fault).__name__})")
             context.abort(StatusCode.INTERNAL, "the server has a fault")
 
     @contextmanager

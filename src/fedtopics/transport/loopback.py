@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedtopics.protocol.link import Service
+from fedtopics.protocol.link import Service, check_size
 
 
 class LoopbackLink:
@@ -18,6 +18,7 @@ class LoopbackLink:
 
     def say(self, message: bytes) -> None:
         """See `Link.say`."""
+        check_size(len(message), self._service.most(self._name))
         self._service.say(self._name, message)
 
     def fetch(self, what: bytes, size: int) -> bytes:
