@@ -134,6 +134,7 @@ def until_it_works(link: GrpcLink, seconds: float = 20.0) -> list[str]:
             return reasons
         except LinkError as error:
             reasons.append(str(error))
+            time.sleep(0.2)
     raise AssertionError(reasons)
 
 

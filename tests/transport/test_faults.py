@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import socket
@@ -67,7 +66,7 @@ def test_a_frozen_server_ends_in_an_error_by_the_deadline(tmp_path: Path) -> Non
                 began = time.monotonic()
                 with pytest.raises(LinkError, match=r"does not answer$"):
                     call(b"1")
-                assert time.monotonic() - began < 4  # with a pause before
+                assert time.monotonic() - began < 4
         finally:
             os.kill(server.running.pid, signal.SIGCONT)
         until_it_works(link)
@@ -75,14 +74,9 @@ def test_a_frozen_server_ends_in_an_error_by_the_deadline(tmp_path: Path) -> Non
 
 def test_a_port_that_resets() -> None:
     with resetting() as port, linked(port) as link:
-        times = []
         for _ in range(4):  # a new channel among them
             with pytest.raises(LinkError, match=r"^cannot reach .*Connection reset by peer"):
                 link.ask(b"1")
-            times.append(time.monotonic())
-        pauses = [after - before for before, after in itertools.pairwise(times)]
-    for pause, expected in zip(pauses, (0.5, 1.0, 2.0), strict=True):
-        assert 0.75 * expected <= pause < 1.25 * expected + 0.5
 
 
 def test_a_port_that_says_nothing() -> None:
@@ -99,7 +93,7 @@ def test_an_unknown_host() -> None:
         link.ask(b"1")
 
 
-def test_closing_ends_a_call_and_a_pause() -> None:
+def test_closing_ends_a_call() -> None:
     service = Echo()
     with serving(service) as server, linked(server.port) as link, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(link.ask, b"wait")
@@ -108,10 +102,8 @@ def test_closing_ends_a_call_and_a_pause() -> None:
         link.close()
         with pytest.raises(LinkError):
             waiting.result(3)
-        began = time.monotonic()
-        with pytest.raises(LinkError, match="the link is closed"):
+        with pytest.raises(LinkError, match="the link was closed"):
             link.ask(b"1")
-        assert time.monotonic() - began < 0.2
         service.go.set()
 
 

@@ -40,8 +40,8 @@ class Patience:
                 left = until - time.monotonic()
                 if left <= 0:
                     raise FederationError(
-                        f"{str(error).rstrip('.')}, for {self._seconds:,.0f} seconds; start the "
-                        "same command again to resume the run."
+                        f"The server was away for {self._seconds:,.0f} seconds: {error}. Start "
+                        "the same command again to resume the run."
                     ) from None
                 # Members that lost the same server should not all come back at once.
                 seconds = min(left, pause * random.uniform(0.75, 1.25))  # noqa: S311

@@ -6,7 +6,6 @@ A call is a request and an answer, each in chunks; metadata has the size of the 
 from __future__ import annotations
 
 import os
-import random
 import re
 import threading
 import time
@@ -39,7 +38,6 @@ SLOWEST = 64_000  # bytes per second
 LARGEST = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and those that are ending
 LARGE = 8  # requests of several chunks that the server collects at once
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds after an error
 NEW_CHANNEL = 3  # errors in a row
 STOPPING = 5.0  # seconds
 TICK = 0.1  # seconds
@@ -236,9 +234,8 @@ class GrpcServer:
 class GrpcLink:
     """A member's way to the server over gRPC; a `Link`.
 
-    After an attempt that failed, the next call waits for a while first. The key and both
-    certificates, its own and the server's, are in PEM. `seconds` is the deadline of a call without
-    its bytes.
+    The key and both certificates, its own and the server's, are in PEM. `seconds` is the deadline
+    of a call without its bytes.
     """
 
     def __init__(
@@ -251,10 +248,9 @@ class GrpcLink:
         options = [*OPTIONS, ("grpc.ssl_target_name_override", name)]
         self._connect = partial(grpc.secure_channel, address, credentials, options)
         self._channel = self._connect()
-        self._closed = threading.Event()
+        self._closed = False
         self._lock = threading.Lock()
         self._errors = 0  # in a row
-        self._pause, self._rested = FIRST_PAUSE, 0.0
 
     def ask(self, message: bytes) -> bytes:
         """Ask for news; b"" if there is none."""
@@ -270,14 +266,12 @@ class GrpcLink:
 
     def close(self) -> None:
         """Close the connection: calls of other threads end with a `LinkError`."""
-        self._closed.set()
         with self._lock:
+            self._closed = True
             self._channel.close()
 
     def _call(self, method: str, request: bytes) -> bytes:
-        """Make a call after the pause, and return the answer."""
-        if self._closed.wait(max(0.0, self._rested - time.monotonic())):
-            raise LinkError("the link is closed")
+        """Make a call, and return the answer."""
         channel = self._channel
         deadline = _Deadline(self._seconds)
         try:
@@ -290,13 +284,13 @@ class GrpcLink:
             code = StatusCode.DEADLINE_EXCEEDED if deadline.passed else error.code()
             raise self._failed(code, sentence(error.details() or ""), channel) from None
         except ValueError:  # another thread has closed this channel
-            raise LinkError("the connection was closed") from None
+            raise LinkError("the link was closed") from None
         finally:
             deadline.close()
         if len(answer) > LARGEST:
             answers.cancel()
             raise FederationError(f"{self._address} sent more than {LARGEST:,} bytes.")
-        self._errors, self._pause = 0, FIRST_PAUSE
+        self._errors = 0
         return answer
 
     def _failed(self, code: StatusCode, details: str, channel: Any) -> Exception:
@@ -304,12 +298,8 @@ class GrpcLink:
         if code is StatusCode.FAILED_PRECONDITION:
             return FederationError(details)
         with self._lock:
-            # Members that lost the same server come back at different moments.
-            rest = self._pause * random.uniform(0.75, 1.25)  # noqa: S311
-            self._rested = time.monotonic() + rest
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self._errors += 1
-            is_ours = channel is self._channel and not self._closed.is_set()
+            is_ours = channel is self._channel and not self._closed
             if is_ours and self._errors >= NEW_CHANNEL:
                 self._errors = 0
                 channel.close()

@@ -1,0 +1,59 @@
+"""How a member waits for a server that is away."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedtopics.errors import FederationError
+from fedtopics.methods.core.events import Event, Reconnecting
+from fedtopics.protocol import exchange
+from fedtopics.protocol.exchange import Patience
+from fedtopics.protocol.link import LinkError
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(exchange, "time", clock)
+    return clock
+
+
+def away() -> None:
+    raise LinkError("cannot reach host:1: Connection refused")
+
+
+def test_pauses_double_and_the_end_has_a_sentence(clock: Clock) -> None:
+    events: list[Event] = []
+    sentence = (
+        r"^The server was away for 60 seconds: cannot reach host:1: Connection refused\. "
+        r"Start the same command again to resume the run\.$"
+    )
+    with pytest.raises(FederationError, match=sentence):
+        Patience(60, events.append)(away)
+    assert clock.now == pytest.approx(60)
+    pauses = [event.seconds for event in events if isinstance(event, Reconnecting)]
+    assert len(pauses) == len(events)
+    for pause, expected in zip(pauses[:-1], [0.5, 1, 2, 4, 8, 10, 10, 10, 10, 10], strict=False):
+        assert 0.75 * expected <= pause <= 1.25 * expected
+
+
+def test_a_refusal_is_not_tried_again(clock: Clock) -> None:
+    def refused() -> None:
+        raise FederationError("These are other bytes than before.")
+
+    with pytest.raises(FederationError, match=r"^These are other bytes than before\.$"):
+        Patience(60, lambda event: None)(refused)
+    assert clock.now == 0
