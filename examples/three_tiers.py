@@ -20,7 +20,7 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.aggregation import Named, RunningSum
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
 
 
@@ -30,17 +30,17 @@ class Devices:
     def __init__(self, doors: Mapping[str, Door]) -> None:
         self._doors = doors
 
-    def call(self, function: str, payload: Mapping[str, Any], moment: Moment) -> dict[str, Any]:
+    def call(self, call: Call) -> dict[str, Any]:
         """Ask each device; return what their replies add up to."""
         total = RunningSum()
         for name in sorted(self._doors):
-            total.add(self._doors[name].call(function, payload, moment))
+            total.add(self._doors[name].call(call))
         return {name: as_of_one(value) for name, value in total.total().items()}
 
-    def repeat(self, function: str, payload: Mapping[str, Any], moment: Moment) -> None:
+    def repeat(self, call: Call) -> None:
         """Let each device execute a function of which nothing leaves."""
         for door in self._doors.values():
-            door.repeat(function, payload, moment)
+            door.repeat(call)
 
 
 def as_of_one(value: Any) -> Any:

@@ -170,8 +170,8 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
     ("info", "value", "good", "detail"),
     [
         ({}, "Sums alone, no promise", None, "No document left its client;"),
-        ({"masked": True}, "Sums alone, no promise", None, "Replies were masked: nobody saw"),
-        ({"masked": False}, "Sums alone, no promise", None, "Replies were not masked: whoever"),
+        ({"masked": True}, "Sums alone, no promise", None, "Aggregation was secure: nobody saw"),
+        ({"masked": False}, "Sums alone, no promise", None, "Aggregation was plain: the server saw"),
         (
             {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": False}},
             "Yes, epsilon 3", True, "For each document.",
