@@ -75,12 +75,13 @@ experiment: .venv/ready
 	$(BIN)/python -m experiments $(NAME) $(if $(QUICK),--quick) $(if $(DATA),--data $(DATA)) $(OPTIONS)
 
 # NAME=faults kills, stops and interrupts processes; NAME=fuzz sends a million damaged frames;
-# NAME=world simulates 10,000 runs of the protocol, then the smallest one in all orders.
+# NAME=world simulates 10,000 runs of the protocol, NAME=exhaustive the smallest one in all orders.
 stress: .venv/ready
-	$(if $(filter faults fuzz world,$(NAME)),,$(error Name a test: make stress NAME=faults, fuzz or world))
+	$(if $(filter exhaustive faults fuzz world,$(NAME)),,$(error Name a test: make stress NAME=exhaustive, faults, fuzz or world))
 ifeq ($(NAME),world)
 	$(BIN)/python -m tests.protocol.world --seeds $(if $(QUICK),1000,10000)
-	$(if $(QUICK),,$(BIN)/python -m tests.protocol.world --exhaustive)
+else ifeq ($(NAME),exhaustive)
+	$(BIN)/python -m tests.protocol.world --exhaustive
 else
 	$(BIN)/python -m benchmarks $(NAME) $(if $(QUICK),--quick)
 endif
