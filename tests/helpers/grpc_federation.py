@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,16 +47,16 @@ def signed(plan: Study, keys: Mapping[str, Key]) -> Study:
 
 
 class Cut:
-    """A link that is cut once `is_cut`, as where a process is killed."""
+    """A link that is cut once `is_cut`, or after so many calls, as where a process is killed."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, calls: float = math.inf) -> None:
         self._link = link
+        self._left = calls
         self.is_cut = False
-        self.calls = 0
 
     def _check(self) -> None:
-        self.calls += 1
-        if self.is_cut:
+        self._left -= 0.5
+        if self.is_cut or self._left < 0:
             raise KilledError
 
     def ask(self, message: bytes) -> bytes:
@@ -67,20 +68,24 @@ class Cut:
     def say(self, message: bytes) -> None:
         self._check()
         self._link.say(message)
+        self._check()
 
     def fetch(self, what: bytes, size: int) -> bytes:
         self._check()
-        return self._link.fetch(what, size)
+        content = self._link.fetch(what, size)
+        self._check()
+        return content
 
 
 class Partner:
     """A member of a study in a thread."""
 
     def __init__(
-        self, part: Participation, plan: Study, link: Link, events: Notes, service: Any = None
-    ) -> None:
+        self, part: Participation, plan: Study, link: Link, events: Notes, service: Any = None,
+        calls: float = math.inf,
+    ) -> None:  # fmt: skip
         self.part, self.events = part, events
-        self.link = Cut(link)
+        self.link = Cut(link, calls)
 
         def work() -> TopicModel | None:
             try:

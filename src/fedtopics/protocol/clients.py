@@ -83,7 +83,6 @@ class SecureClients:
         self.step, self.turn = step, turn
         self._drawn: list[str] = []  # who takes part in this round
         self._moment = Moment(turn)
-        self._is_live = True  # whether no earlier process has computed the reply
         if step == 0:
             self._begin(identity, documents)
 
@@ -129,8 +128,7 @@ class SecureClients:
         if not self._drawn:
             work = partial(self.call, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
-        self._next(function, payload)
-        own = partial(self._reply, function, payload, False)
+        own = self._next(function, payload, False)
         opened = self._step(function, "call", b"", lambda: dumps(own()) if self._is_in else b"")
         replies = dict(zip(self._member.names, opened, strict=True))
         return {name: self._read(name, replies[name], template) for name in self._drawn}
@@ -149,8 +147,7 @@ class SecureClients:
         if not self._drawn:
             work = partial(self.sum, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
-        self._next(function, payload)
-        own = partial(self._reply, function, payload, True)
+        own = self._next(function, payload, True)
         template = template or {}
         if any(isinstance(field, WordCounts) for field in template.values()):
             return self._sum_words(template, own)
@@ -185,10 +182,10 @@ class SecureClients:
         study, size = self._study, vocabulary.buckets_for(self._documents)
 
         def left(what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
-            self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
             return self._leave(what, {"documents": reply()["documents"], **made})
 
         (name,) = (n for n, field in template.items() if isinstance(field, WordCounts))
+        self._advance()
         table = self._sum(
             vocabulary.TABLE, vocabulary.template_of(size),
             lambda: left(vocabulary.TABLE, vocabulary.table_of(reply()[name], study, size)),
@@ -199,6 +196,7 @@ class SecureClients:
             own = vocabulary.listed(reply()[name], study, table, allowed, len(self._drawn))
             return dumps(left(vocabulary.LISTED, {"words": own})["words"])
 
+        self._advance()
         content = self._step(
             vocabulary.LISTED, "call", b"", lambda: words() if self._is_in else b""
         )
@@ -207,6 +205,7 @@ class SecureClients:
             listed = vocabulary.joined(lists, study, allowed)
         except (FederationError, TypeError):
             self._exchange.stop(WRONG)
+        self._advance()
         total = self._sum(
             vocabulary.COUNTS, vocabulary.template_of(len(listed)),
             lambda: left(vocabulary.COUNTS, vocabulary.counts_over(reply()[name], listed)),
@@ -228,21 +227,28 @@ class SecureClients:
     def _is_in(self) -> bool:
         return self._side.door is not None and self._member.name in self._drawn
 
-    def _next(self, function: str, payload: Mapping[str, Any]) -> None:
-        record = self._member.record
+    def _advance(self) -> None:
+        """Go on to the next moment, also where an earlier process has done what belongs to it."""
         self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
-        self._is_live = self.step >= record.step and not record.part
-        if not self._is_live:
-            self._side.skip(Call(function, payload, self._moment))
 
-    def _reply(self, function: str, payload: Mapping[str, Any], is_hidden: bool) -> dict[str, Any]:
+    def _next(
+        self, function: str, payload: Mapping[str, Any], is_hidden: bool
+    ) -> Callable[[], dict[str, Any]]:
+        """Begin a call; return what computes the reply when it is needed."""
+        self._advance()
+        record = self._member.record
+        call = Call(function, payload, self._moment, record.transcript.hex(), is_hidden)
+        is_new = self.step >= record.step and not record.part
+        if not is_new:
+            self._side.skip(call)
+        return partial(self._reply, call, is_new)
+
+    def _reply(self, call: Call, is_new: bool) -> dict[str, Any]:
         """Return what the door lets out, or let out in an earlier process."""
         reply = self._side.repeat_skipped()
-        if not self._is_live:
+        if not is_new:
             return reply or {}
-        self._notify(CallStarted(function, self._side.round, 1))
-        follows = self._member.record.transcript.hex()
-        call = Call(function, payload, self._moment, follows, is_hidden)
+        self._notify(CallStarted(call.function, self._side.round, 1))
         return self._side.guarded(lambda door: door.call(call)) or {}
 
     # Steps
