@@ -171,7 +171,7 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
     [
         ({}, "Sums alone, no promise", None, "No document left its client;"),
         ({"masked": True}, "Sums alone, no promise", None, "Aggregation was secure: nobody saw"),
-        ({"masked": False}, "Sums alone, no promise", None, "Aggregation was plain: the server saw"),
+        ({"masked": False}, "Sums alone, no promise", None, "Aggregation was plain: the server"),
         (
             {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": False}},
             "Yes, epsilon 3", True, "For each document.",
