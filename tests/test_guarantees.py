@@ -1,0 +1,40 @@
+"""The table of promises: the page has it, and each row names tests that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedtopics.guarantees import NOT_PROMISED, PLAIN, SECURE, promises
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/protocol.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("aggregation", [SECURE, PLAIN])
+def test_rows_name_tests_that_are_there(aggregation: str) -> None:
+    for promise in promises(aggregation, 5):
+        # What a thief of a disk has under plain aggregation is all that was on it.
+        assert promise.tests or (aggregation == PLAIN and "thief" in promise.adversary)
+        assert all((ROOT / test).is_file() for test in promise.tests)
+
+
+def test_the_page_has_the_table() -> None:
+    for promise in promises(SECURE, 5):
+        tests = ", ".join(test.removeprefix("tests/") for test in promise.tests)
+        row = f"| {promise.adversary} | {promise.sees} | {promise.can} | {tests} |"
+        assert row in PAGE
+    assert all(f"- {sentence}" in PAGE for sentence in NOT_PROMISED)
+
+
+@pytest.mark.parametrize(
+    ("members", "colluders", "seen"),
+    [(3, 1, "the other 2 members"), (3, 2, "the updates of the last member")],
+)
+def test_colluding_members_see_the_rest(members: int, colluders: int, seen: str) -> None:
+    (row,) = (
+        each for each in promises(SECURE, members, colluders)
+        if each.adversary.endswith("without the relay")
+    )  # fmt: skip
+    assert seen in row.sees
