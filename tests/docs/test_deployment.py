@@ -84,7 +84,7 @@ def test_commands_and_options_exist(command: Command) -> None:
 
 
 def test_every_key_of_the_federation_is_explained() -> None:
-    table = DEPLOYMENT.partition("## How patient")[2].partition("\n## ")[0]
+    table = DEPLOYMENT.partition("## Plain aggregation")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", table, re.MULTILINE))
     assert rows.keys() == FederationSettings.model_fields.keys()
     for key, shown in rows.items():
