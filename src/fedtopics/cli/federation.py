@@ -13,7 +13,7 @@ from fedtopics.cli.news import MemberNews, ServerNews
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.privacy import show_exposure, show_proposal
 from fedtopics.cli.records import show_run
-from fedtopics.errors import PolicyError
+from fedtopics.errors import FederationError, PolicyError
 from fedtopics.harmless import as_json as to_json
 from fedtopics.harmless import file_name
 
@@ -74,15 +74,15 @@ def check(
     plan = Study.read(study)
     proposal = proposal_of(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
-    rules, refusal = Policy() if policy is None else Policy.read(policy), None
+    rules, problem, reached = Policy() if policy is None else Policy.read(policy), None, ""
     try:
         if corpus is not None:
             check_policy(rules, plan, corpus, "this client", embedding_model)
-    except PolicyError as error:
-        refusal = error  # said last, below what it refuses
+        reached = "" if key_folder is None else reach(plan, key_folder)
+    except (PolicyError, FederationError) as error:
+        problem = error  # said last, below the proposal
     with embedding_status("Rehearsing") as on_progress:
         exposure = expose(plan, corpus, embedding_model, on_progress)
-    reached = "" if key_folder is None else reach(plan, key_folder)
     if as_json:
         print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})
     else:
@@ -92,8 +92,8 @@ def check(
         show_exposure(exposure)
         if reached:
             say(reached)
-    if refusal is not None:
-        raise refusal
+    if problem is not None:
+        raise problem
 
 
 @click.command()
