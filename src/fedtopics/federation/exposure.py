@@ -7,7 +7,7 @@ What can be learned follows from what attacks have found: docs/threat-model.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,10 +19,15 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study, plan_of
-from fedtopics.methods.core.aggregation import flat_fields
+from fedtopics.methods.core.aggregation import Named, flat_fields
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.replies import Template, WordCounts
 from fedtopics.privacy.accounting import together
+from fedtopics.protocol import vocabulary
+from fedtopics.protocol.clients import ARRAYS, DOCUMENTS, LEAVES, MODEL, SEEN
+from fedtopics.protocol.keys import LENGTH
+from fedtopics.protocol.layout import Layout
 from fedtopics.text.corpus import Corpus
 
 SAMPLE, OTHERS = 5_000, 300  # documents of a rehearsal: the client's own, each other's
@@ -103,31 +108,64 @@ def expose(
     if corpus is not None:
         sample = study.embedded(_some(corpus, SAMPLE), embedding_model, on_progress)
         _rehearse(study, sample, once, rounds)
+        if study.is_secure:
+            once.update({DOCUMENTS: WORD, MODEL: LENGTH})
+    found = [
+        (each.function, each.often, each.leaves, each.seen_by_all)
+        for each in study.registration.exchanges(study.method)
+    ]
+    if study.is_secure:
+        # With a bound, words are public and no exact number of documents leaves.
+        own = LEAVES if study.privacy is None else {name: LEAVES[name] for name in (MODEL, ARRAYS)}
+        found += [(name, "once", leaves, name in SEEN) for name, leaves in own.items()]
     shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
-    for each in study.registration.exchanges(study.method):
-        name, seen = each.function, ALL_SEE if each.seen_by_all else otherwise
+    for name, often, leaves, all_see in found:
         weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
-        shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
+        shown.append(Shown(name, often, leaves, ALL_SEE if all_see else otherwise, *weighed))
     size = () if corpus is None else (len(corpus), corpus.text_bytes)
     return Exposure(study, shown, *size)
 
 
 class _WeighedDoor:
-    """A client's door, of which updates are weighed, those of rounds apart."""
+    """A client's door, of which replies are weighed, those of rounds apart."""
 
-    def __init__(
-        self, door: Door, once: Counter[str], rounds: Counter[str], secure: Collection[str]
-    ) -> None:
+    def __init__(self, door: Door, once: Counter[str], rounds: Counter[str]) -> None:
         self._door, self._once, self._rounds = door, once, rounds
-        self._secure = secure
         self.repeat = door.repeat
 
     def call(self, call: Call) -> dict[str, Any]:
         reply = self._door.call(call)
         sums = self._rounds if call.payload.get("round") else self._once
-        size = _masked_size if call.function in self._secure else _size
-        sums[call.function] += sum(size(value) for _, value in flat_fields(reply))
+        sums[call.function] += sum(_size(value) for _, value in flat_fields(reply))
         return reply
+
+
+class _SecureClients(LocalClients):
+    """Clients of whose sums the vectors are weighed that a secure step would send."""
+
+    def __init__(self, doors: Mapping[str, Any], once: Counter[str], rounds: Counter[str]) -> None:
+        super().__init__(doors, hidden=True)
+        self._once, self._rounds = once, rounds
+
+    def sum(
+        self, function: str, template: Template | None = None, **payload: Any
+    ) -> dict[str, Any]:
+        sums, template = self._rounds if payload.get("round") else self._once, template or {}
+        before = sums[function]
+        total = super().sum(function, template, **payload)
+        sums[function] = before
+        if any(isinstance(field, WordCounts) for field in template.values()):
+            words = next(value.names for value in total.values() if isinstance(value, Named))
+            size = vocabulary.buckets_for(total["documents"])
+            sums[vocabulary.TABLE] += self._vector(vocabulary.template_of(size))
+            sums[vocabulary.LISTED] += _size(words)
+            sums[vocabulary.COUNTS] += self._vector(vocabulary.template_of(len(words)))
+        else:
+            sums[function] += self._vector(template)
+        return total
+
+    def _vector(self, template: Template) -> int:
+        return WORD * (Layout.of(template, self.names).size + 1)
 
 
 def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[str]) -> None:
@@ -144,10 +182,8 @@ def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[
         site = Site(name, own, OPEN_POLICY, secret=secret, masked=study.is_secure)
         half, ledger = method.client(plan, site), Ledger(method.name, short.fingerprint)
         doors[name] = Door(name, half, OPEN_POLICY, ledger)
-    sums = [each.function for each in method.exchanges(study.method) if not each.seen_by_all]
-    secure = sums if study.is_secure else ()
-    doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds, secure)
-    clients = LocalClients(doors, hidden=study.is_secure)
+    doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
+    clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors)
     method.server(plan).train(clients, RunFolder(None, short.fingerprint))
 
 
@@ -163,11 +199,6 @@ def _size(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(_size, value))
     return len(value if isinstance(value, bytes) else str(value).encode())
-
-
-def _masked_size(value: Any) -> int:
-    """Return the bytes of a part of an update in a masked vector: eight for each number."""
-    return WORD * (int(value.size) if isinstance(value, np.ndarray) else 1)
 
 
 def _words(study: Study, documents: int | None) -> str:
