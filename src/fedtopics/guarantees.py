@@ -72,7 +72,7 @@ def _stranger() -> Promise:
         "a stranger on the network",
         "sizes and times of messages",
         "interrupt the network",
-        ("tests/transport/test_credentials.py",),
+        ("tests/transport/test_pinned.py",),
     )
 
 
