@@ -25,6 +25,7 @@ from experiments.commands import group as experiments
 from fedtopics.cli import app
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
+from fedtopics.guarantees import PLAIN, SECURE, promises
 from fedtopics.methods.registry import METHODS, find_method
 from tests.helpers import pages
 from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
@@ -46,9 +47,6 @@ NOT_TYPED = {
     ("docs/flda.md", "fedtopics flda"): "asks a person: cli/test_flda.py",
     ("docs/flda.md", "python -m experiments"): "data that are not here",
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
-    ("docs/deployment.md", "fedtopics pki create --peers"): "make example NAME=peers types it",
-    ("docs/deployment.md", "fedtopics pki issue north --peer"): "make example NAME=peers types it",
-    ("docs/deployment.md", "fedtopics peer"): "make example NAME=peers types it",
     ("docs/deployment.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
     ("docs/models.md", "fedtopics merge"): "folders of the reader: cli/test_models.py",
     (
@@ -129,7 +127,7 @@ def made(words: list[str]) -> None:
     known = {
         "bench": {*benchmarks(), "all", "list"}, "experiment": {*experiments.commands},
         "example": {path.stem for path in (ROOT / "examples").glob("*.sh")},
-        "stress": {"faults", "fuzz"},
+        "stress": {"exhaustive", "faults", "fuzz", "world"},
     }  # fmt: skip
     for target in known.keys() & {*targets}:
         assert given.get("NAME", "list") in known[target] | {"list"}
@@ -216,6 +214,13 @@ def test_the_table_of_contents_has_every_page() -> None:
     contents = (DOCS / "README.md").read_text(encoding="utf-8")
     for page in DOCS.glob("*.md"):
         assert page.name == "README.md" or f"]({page.name})" in contents
+
+
+def test_the_promises_are_those_of_the_program() -> None:
+    page = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    for promise in (*promises(SECURE, 5), *promises(PLAIN, 5)):
+        assert f"| {promise.adversary} | {promise.sees} | {promise.can} |" in page
+        assert all((ROOT / test).is_file() for test in promise.tests)
 
 
 def test_the_rooms_are_those_of_the_package() -> None:
