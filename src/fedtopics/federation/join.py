@@ -15,7 +15,14 @@ from fedtopics.errors import FederationError, IdentityError
 from fedtopics.federation.door import Door
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.run_folder import MemberRun, has_run
-from fedtopics.federation.serve import address_of, hosted, listen_address, roster_of, software_of
+from fedtopics.federation.serve import (
+    address_of,
+    hosted,
+    listen_address,
+    roster_of,
+    server_of,
+    software_of,
+)
 from fedtopics.federation.study import Study, finished
 from fedtopics.files import hold
 from fedtopics.methods.core.events import Allowed, Joined
@@ -58,7 +65,7 @@ def join(
     timeout : float
         Seconds without any answer of the server after which this ends with a FederationError.
     """
-    roster, key = roster_of(study), part.key
+    key = part.key
     check_key(study, key)
     part.look(study)
     if dry_run:
@@ -70,7 +77,7 @@ def join(
             service = files.enter_context(hosted(study, key, place, part.out, part.notify))
             link = LoopbackLink(service, key.name)
         if link is None:
-            link = GrpcLink(address_of(study), key.pem, key.certificate, roster.server)
+            link = GrpcLink(address_of(study), key.pem, key.certificate, server_of(study))
         return _train(part, study, link, timeout)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedtopics.federation.serve import address_of, roster_of
+from fedtopics.federation.serve import address_of, server_of
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.guarantees import PLAIN, SECURE, Promise, promises
 from fedtopics.protocol.roster import Key
@@ -61,7 +61,7 @@ def proposal_of(study: Study) -> Proposal:
 def reach(study: Study, folder: Path) -> str:
     """Call the server with a member's key; return a sentence, or raise FederationError."""
     key, address = Key.load(folder), address_of(study)
-    link = GrpcLink(address, key.pem, key.certificate, roster_of(study).server)
+    link = GrpcLink(address, key.pem, key.certificate, server_of(study))
     try:
         link.fetch(b"", 0)
     finally:

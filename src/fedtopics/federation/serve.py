@@ -52,6 +52,16 @@ def roster_of(study: Study) -> Roster:
     return study.roster
 
 
+def server_of(study: Study) -> bytes:
+    """Return the certificate of a study's server; IdentityError if it has none."""
+    if (certificate := roster_of(study).server) is None:
+        raise IdentityError(
+            "The study names no certificate of its server; add it to [server], or name a member "
+            'that hosts the server: host = "NAME".'
+        )
+    return certificate
+
+
 def software_of(study: Study, start: WarmStart | None) -> str:
     """Return what all sides of a study have to have."""
     method = study.registration
@@ -75,13 +85,12 @@ def listening(
     service: Service, study: Study, key: Key, address: str, notify: Notify
 ) -> Iterator[GrpcServer]:
     """Serve the members of a study at HOST:PORT, where port 0 takes a free one."""
-    roster = roster_of(study)
-    if roster.server != key.certificate:
+    if server_of(study) != key.certificate:
         raise IdentityError(
             f"The certificate of {key.name!r} is not the one that the study names for its server; "
             "give the server's key, or correct [server] in everybody's study file."
         )
-    server = GrpcServer(service, address, key.pem, key.certificate, roster.members)
+    server = GrpcServer(service, address, key.pem, key.certificate, roster_of(study).members)
     try:
         notify(Listening(server.address, list(study.clients)))
         yield server
