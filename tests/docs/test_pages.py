@@ -43,7 +43,7 @@ NOT_TYPED = {
     ("docs/paper-gfedntm.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/paper-flda.md", "python -m experiments"): "data that are not here",
     ("experiments/README.md", "python -m experiments"): "hours, and data that are not here",
-    ("docs/flda.md", "fedtopics client"): "waits for documents: methods/test_flda_federation.py",
+    ("docs/flda.md", "fedtopics join"): "waits for documents: methods/test_flda_federation.py",
     ("docs/flda.md", "fedtopics flda"): "asks a person: cli/test_flda.py",
     ("docs/flda.md", "python -m experiments"): "data that are not here",
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
