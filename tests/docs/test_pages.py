@@ -25,7 +25,6 @@ from experiments.commands import group as experiments
 from fedtopics.cli import app
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.guarantees import PLAIN, SECURE, promises
 from fedtopics.methods.registry import METHODS, find_method
 from tests.helpers import pages
 from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
@@ -214,13 +213,6 @@ def test_the_table_of_contents_has_every_page() -> None:
     contents = (DOCS / "README.md").read_text(encoding="utf-8")
     for page in DOCS.glob("*.md"):
         assert page.name == "README.md" or f"]({page.name})" in contents
-
-
-def test_the_promises_are_those_of_the_program() -> None:
-    page = (DOCS / "protocol.md").read_text(encoding="utf-8")
-    for promise in (*promises(SECURE, 5), *promises(PLAIN, 5)):
-        assert f"| {promise.adversary} | {promise.sees} | {promise.can} |" in page
-        assert all((ROOT / test).is_file() for test in promise.tests)
 
 
 def test_the_rooms_are_those_of_the_package() -> None:
