@@ -16,7 +16,7 @@ from fedtopics.extras import VERSION
 from fedtopics.harmless import for_encoding, visible
 
 NO_MEMORY = "There is too little memory for this; end other programs, or give fewer documents."
-INTERRUPTED = "Interrupted; type it again to go on, with --resume for run and continue."
+INTERRUPTED = "Interrupted. The same command resumes; run and continue need --resume."
 
 # Where each command is, in the order of the help. A module is loaded when its command is called.
 COMMANDS = {

@@ -92,7 +92,7 @@ class Door:
         self._policy.check_members(self.client, members)
 
     def check_sum(self, documents: int) -> None:
-        """Refuse a masked sum over so few documents; see `Policy.check_sum`."""
+        """Refuse a secure sum over so few documents; see `Policy.check_sum`."""
         self._policy.check_sum(self.client, documents)
 
     def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:

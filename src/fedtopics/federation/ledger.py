@@ -338,7 +338,7 @@ def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
     name = line["function"]
     counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
     start = {"function": name, "method": line["method"], "fields": [], "documents": math.inf}
-    row = rows.setdefault(name, start | counts | {"masked": True})  # all of it left in masked sums
+    row = rows.setdefault(name, start | counts | {"masked": True})  # all of it left in secure sums
     if line["what"] == "came":
         row["totals"] += 1
         row["bytes_of_totals"] += line["bytes"]

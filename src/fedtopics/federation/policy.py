@@ -40,7 +40,7 @@ class Policy(BaseModel):
         f"each reply {SEEN_DOCUMENTS} by default",
     )
     min_documents_in_sum: int | None = Field(
-        None, ge=1, description="a masked sum must be over at least this many documents of all"
+        None, ge=1, description="a secure sum must be over at least this many documents of all"
     )
     min_document_frequency: int = Field(
         5, ge=1, description="a word may leave only if this many documents have it"
@@ -71,7 +71,7 @@ class Policy(BaseModel):
     )
     counts_of_all: bool = Field(
         True,
-        description="where sums are masked, whether a group needs min_documents of all clients' "
+        description="with secure aggregation, whether a group needs min_documents of all clients' "
         "documents, not of this client's own; false where another client may lie about its own",
     )
     token_patterns: tuple[str, ...] = Field(
@@ -117,10 +117,10 @@ class Policy(BaseModel):
             )
 
     def check_sum(self, client: str, documents: int) -> None:
-        """Refuse a masked sum over too few documents of all clients, before the reply leaves."""
+        """Refuse a secure sum over too few documents of all clients, before the reply leaves."""
         if documents < (self.min_documents_in_sum or 0):
             raise PolicyError(
-                f"The policy of client {client!r} asks for masked sums over at least "
+                f"The policy of client {client!r} asks for secure sums over at least "
                 f"{self.min_documents_in_sum:,} documents, this one is over {documents:,}; raise "
                 "the study's batch_size, wait for more clients, or lower min_documents_in_sum in "
                 "its policy."
@@ -194,7 +194,7 @@ class Policy(BaseModel):
         """Refuse a study that may say too much of a document, with those before; charge a run."""
         if privacy is not None and self.min_documents_in_sum:
             raise PolicyError(
-                f"The policy of client {client!r} asks for masked sums over at least "
+                f"The policy of client {client!r} asks for secure sums over at least "
                 f"{self.min_documents_in_sum:,} documents, and where a study has a bound nobody "
                 "says how many there are; nothing has left. Leave min_documents_in_sum out of the "
                 "policy."

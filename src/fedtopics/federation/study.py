@@ -364,7 +364,7 @@ def plan_of(study: Study, start: WarmStart | None = None) -> Plan[Any]:
 
 
 def in_the_clear(study: Study) -> list[str]:
-    """Return what all see one by one of each client, though replies are masked; sorted names."""
+    """Return what all members see of each client, though aggregation is secure; sorted names."""
     exchanges = study.registration.exchanges(study.method)
     return sorted(each.function for each in exchanges if each.seen_by_all)
 

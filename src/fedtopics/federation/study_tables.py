@@ -232,7 +232,7 @@ def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: R
     if clients > MOST_CLIENTS:
         raise ValueError(
             f"with privacy a study has at most {MOST_CLIENTS:,} clients: of more, each one's part "
-            "of the noise is too small for the whole numbers of masked sums"
+            "of the noise is too small for the whole numbers of secure sums"
         )
     if method.clients_per_round is not None:
         raise ValueError("with privacy all clients take part: leave out clients_per_round")

@@ -16,6 +16,10 @@ from functools import cache, partial
 from io import BytesIO
 from typing import Any, ClassVar
 
+# gRPC reads this when it is imported. Its own lines about broken connections help nobody; ours are
+# sentences.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 import grpc
 from grpc import StatusCode
 
@@ -29,8 +33,6 @@ from fedtopics.transport.credentials import (
     server_credentials,
 )
 
-# gRPC's own lines about broken connections help nobody; ours are sentences.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 VERSION = 3  # of the protocol
 CHUNK = 1 << 20  # bytes
 SECONDS = 30.0  # of a call, and more for its bytes:
