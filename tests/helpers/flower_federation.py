@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,9 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.serve import lead, lead_relay, roster_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.integrations.carried import carried
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.roster import Key
 from tests.helpers.services import free_port
 from tests.helpers.streams import THEMES
 
@@ -75,10 +80,11 @@ coherence = "nothing"
 
 
 def write_documents(folder: Path) -> None:
-    """A file for each client: texts of a theme each and of the client's own words; embeddings."""
+    """A key and a file for each client: texts of a theme each and own words; embeddings."""
     rng = np.random.default_rng(0)
     themes = list(THEMES.values())[:3]
     for name in NAMES:
+        Key.create(folder / name, name)
         own = [f"{name}{i}" for i in range(5)]
         texts = [
             " ".join([*rng.choice(themes[rng.integers(3)], 10), *rng.choice(own, 2)])
@@ -91,17 +97,19 @@ def write_documents(folder: Path) -> None:
         )
 
 
-def study_text(method: str, name: str, secure: bool = False, **federation: Any) -> str:
-    """A study of those documents."""
+def study_text(
+    method: str, name: str, folder: Path, aggregation: str = "plain", **federation: Any
+) -> str:
+    """A study of those clients, whose certificates are in a folder."""
     patience = {
         "join_timeout": PATIENCE,
         "quorum_timeout": PATIENCE,
         "round_timeout": PATIENCE,
     } | federation
     rules = "\n".join(f"{key} = {value}" for key, value in patience.items())
-    clients = "".join(f"[clients.{name}]\n" for name in NAMES)
+    clients = "".join(f'[clients.{each}]\ncertificate = "{folder / each}.pem"\n' for each in NAMES)
     return (
-        f'name = "{name}"\nsecure = {str(secure).lower()}\n[method]\n{METHODS[method]}\n'
+        f'name = "{name}"\naggregation = "{aggregation}"\n[method]\n{METHODS[method]}\n'
         f"[vocabulary]\nmin_document_frequency = 5\n[federation]\n{rules}\n{clients}"
     )
 
@@ -115,10 +123,27 @@ def local(plan: Study, documents: Path, out: Path) -> TopicModel:
 def with_documents(plan: Study, documents: Path) -> Study:
     """The study with where its clients' documents are."""
     clients = {
-        name: {"data": documents / f"{name}.parquet", "text": "text", "embedding": "embedding"}
-        for name in plan.clients
-    }
+        name: {
+            "data": documents / f"{name}.parquet", "text": "text", "embedding": "embedding",
+            "certificate": each.certificate,
+        }
+        for name, each in plan.clients.items()
+    }  # fmt: skip
     return Study.make(**{**plan.model_dump(), "clients": clients})
+
+
+def led(
+    plan: Study, grid: Any, out: Path, on_event: Callable[[dict[str, Any]], None] | None = None
+) -> TopicModel | None:
+    """Lead a study over a grid; with plain aggregation return the server's model."""
+    from fedtopics.integrations.flower_carrier import GridCarrier
+
+    listen = partial(carried, GridCarrier(grid), roster_of(plan))
+    follow = on_event or (lambda event: None)
+    if plan.is_secure:
+        lead_relay(plan, out, listen, lambda event: follow(event.plain()))
+        return None
+    return lead(plan, out, listen, follow)
 
 
 def documented() -> tuple[dict[str, str], list[str]]:
@@ -218,10 +243,9 @@ class Machine:
 
     def begin(self, name: str, text: str) -> str:
         """Write a study, make its app, begin its run; return the run's id."""
-        more = f"""--run-config 'identity="{self.folder}/pki/server"'"""
         (self.folder / f"{name}.toml").write_text(text)
         self.run(f"fedtopics flower init app-{name} --study {name}.toml")
-        said = self.run(f"flwr run app-{name} ours --format json {more}")
+        said = self.run(f"flwr run app-{name} ours --format json")
         return str(json.loads(said[said.index("{") : said.rindex("}") + 1])["run-id"])
 
     def state(self, run: str) -> str:
@@ -250,7 +274,7 @@ class Machine:
 
 
 class FakeGrid:
-    """A Grid whose SuperNodes answer at once, in this process; some may lose what they get."""
+    """A Grid whose SuperNodes answer in threads of this process; some may lose what they get."""
 
     def __init__(self, app: Any, nodes: Mapping[int, Mapping[str, Any]], **config: Any) -> None:
         from flwr.app import Context, RecordDict
@@ -262,14 +286,17 @@ class FakeGrid:
             node: Context(7, node, dict(given), RecordDict(), dict(config), 7)
             for node, given in nodes.items()
         }
-        self._answers: dict[str, Any] = {}
+        self._answers: dict[str, Future[Any]] = {}
+        self._pool = ThreadPoolExecutor()
         self._ids = count(1)
         self.deaf: set[int] = set()
-        self.slow: set[int] = set()
         self.begun = dict.fromkeys(nodes, "at first")
         self.reasons: list[str] = []
+        self.meanwhile: Callable[[], bool] = bool  # is called until it returns True
 
     def get_nodes(self) -> list[Any]:
+        if self.meanwhile():
+            self.meanwhile = bool
         return [SimpleNamespace(node_id=n, last_activated_at=at) for n, at in self.begun.items()]
 
     def push_messages(self, messages: Any) -> list[str | None]:
@@ -281,12 +308,12 @@ class FakeGrid:
                 continue
             number = str(next(self._ids))
             message.metadata.__dict__["_message_id"] = number
-            if node not in self.slow:
-                self._answers[number] = self._app(message, self._contexts[node])
+            self._answers[number] = self._pool.submit(self._app, message, self._contexts[node])
             ids.append(number)
         return ids
 
     def pull_messages(self, message_ids: Any) -> list[Any]:
-        found = [self._answers.pop(number) for number in message_ids if number in self._answers]
+        done = [number for number in message_ids if self._answers[number].done()]
+        found = [self._answers.pop(number).result() for number in done]
         self.reasons += [message.error.reason for message in found if message.has_error()]
         return found

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Literal, Protocol
@@ -179,6 +180,18 @@ class Served(Service, Protocol):
 
     def fail(self, reason: str) -> None:
         """End the run: nobody will call any more."""
+
+
+@contextmanager
+def carried(
+    carrier: Carrier, roster: Roster, service: Served, notify: object = None
+) -> Iterator[None]:
+    """Serve the members over a carrier while a run goes on."""
+    server = CarriedServer(service, carrier, roster)
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 class CarriedServer:

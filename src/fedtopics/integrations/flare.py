@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from fedtopics.federation.serve import lead, lead_relay, roster_of
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
-from fedtopics.integrations.carried import CarriedLink, CarriedServer
+from fedtopics.integrations.carried import CarriedLink, carried
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
     JobContext,
@@ -68,15 +68,7 @@ class StudyServer(ServerPart):
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             study = Study.read(context.config / STUDY_FILE)
-
-            @contextmanager
-            def listen(service: Any, notify: Any) -> Iterator[None]:
-                server = CarriedServer(service, carrier, roster_of(study))
-                try:
-                    yield
-                finally:
-                    server.stop()
-
+            listen = partial(carried, carrier, roster_of(study))
             if study.is_secure:
                 lead_relay(study, folder, listen, lambda event: _log(event.plain()))
             else:

@@ -39,13 +39,11 @@ class JobContext:
 
 
 class FlareCarrier:
-    """Messages to a job's sites; an engine's `Carrier`. FLARE vouches for the sites' names.
+    """Messages to a job's sites; a `Carrier`.
 
     `context` is that of a collab call, in the server's main function; `patience` is how many
     seconds FLARE waits for an answer.
     """
-
-    vouches = True
 
     def __init__(self, context: Any, patience: float) -> None:
         self._context = context

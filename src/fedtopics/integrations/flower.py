@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,19 +54,11 @@ def server_app(study: str | Path) -> ServerApp:
         from fedtopics.cli.records import show_run
         from fedtopics.federation.serve import lead, lead_relay, roster_of
         from fedtopics.federation.study import Study
-        from fedtopics.integrations.carried import CarriedServer
+        from fedtopics.integrations.carried import carried
 
         plan = Study.read(study)
         out = _run_folder(plan, context)
-
-        @contextmanager
-        def listen(service: Any, notify: Any) -> Iterator[None]:
-            server = CarriedServer(service, GridCarrier(grid), roster_of(plan))
-            try:
-                yield
-            finally:
-                server.stop()
-
+        listen = partial(carried, GridCarrier(grid), roster_of(plan))
         try:
             with ServerNews() as news:
                 if plan.is_secure:
