@@ -15,6 +15,7 @@ from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.roster import Key
 from fedtopics.text.embeddings import PACKAGED
 from tests.helpers.federation import DIMENSION, subjects, tokens_of
 from tests.helpers.ledgers import left
@@ -50,10 +51,11 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def write_documents(folder: Path) -> dict[str, Path]:
-    """Write each client's documents, with embeddings."""
+    """Make each client's key, and write its documents, with embeddings."""
     rng = np.random.default_rng(0)
     files = {}
     for name, corpus in subjects(SIZES).items():
+        Key.create(folder / name, name)
         vectors = rng.normal(size=(len(corpus), DIMENSION))
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         rows = [
@@ -72,6 +74,7 @@ def make_study(method: dict[str, Any], files: dict[str, Path], **more: Any) -> S
         policy = file.with_name("policy.toml")
         policy.write_text("min_documents = 10\n", encoding="utf-8")
         clients[name] = {"data": str(file), "text": "text", "policy": str(policy)}
+        clients[name]["certificate"] = file.with_suffix(".pem").read_text()
     if "embedding" in method:
         clients = {
             n: c | {"embedding": "vector", "embedding_model": PACKAGED} for n, c in clients.items()

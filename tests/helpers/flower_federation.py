@@ -79,12 +79,13 @@ coherence = "nothing"
 }
 
 
-def write_documents(folder: Path) -> None:
-    """A key and a file for each client: texts of a theme each and own words; embeddings."""
+def write_documents(folder: Path, keys: bool = True) -> None:
+    """A file for each client, texts of a theme each and own words, embeddings; and its key."""
     rng = np.random.default_rng(0)
     themes = list(THEMES.values())[:3]
     for name in NAMES:
-        Key.create(folder / name, name)
+        if keys:
+            Key.create(folder / name, name)
         own = [f"{name}{i}" for i in range(5)]
         texts = [
             " ".join([*rng.choice(themes[rng.integers(3)], 10), *rng.choice(own, 2)])

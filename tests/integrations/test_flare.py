@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,10 +22,10 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import RunError, StudyError
-from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.roster import Key
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flare_studies import (
     METHODS,
@@ -36,7 +37,6 @@ from tests.helpers.flare_studies import (
     write_documents,
     written,
 )
-from tests.helpers.grpc_federation import assert_masked_as_on_grpc
 
 try:
     import nvflare  # noqa: F401
@@ -45,9 +45,7 @@ except ImportError:
         raise
     pytest.skip("nvflare is missing: make test SUITE=flare", allow_module_level=True)
 
-from fedtopics.engines.carried import ASKS, ENDED, bundled, unbundled
-from fedtopics.engines.messages import Declined, Offer
-
+from fedtopics.integrations.carried import Calls, Results
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,
@@ -58,7 +56,7 @@ from fedtopics.integrations.flare import (
 )
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext
 from fedtopics.integrations.flare_jobs import ALLOWED, allow
-from fedtopics.protocol.values import dumps
+from fedtopics.protocol.messages import decode, encode
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
@@ -152,24 +150,16 @@ def test_a_run_is_named_as_a_folder(run: str) -> None:
             part(run)
 
 
-def offered(site: StudySite, there: JobContext) -> tuple[bytes, list[Any]]:
-    """What a site says to an offer, and in which state it is then."""
-    offer = Offer("0", 2, "lda", 1, {}, "f00d", "", b"run", 0.0, b"challenge")
-    bundle = bundled(b"the link", ASKS, [dumps(offer)])
-    return unbundled(site.handle(bundle, there))[1:]
-
-
 @pytest.mark.quick
-def test_a_site_without_documents_declines_and_keeps_the_reason(tmp_path: Path) -> None:
+def test_a_site_without_documents_ends_and_keeps_the_reason(tmp_path: Path) -> None:
     site, there = StudySite("run-1"), job_context(tmp_path)
+    Key.create(tmp_path / "local/north", "north")
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
-    state, (declined,) = offered(site, there)
-    assert state == ENDED
-    assert isinstance(declined, Declined)
-    assert declined.name == "north"
-    said = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
-    assert "nowhere.csv" in said
-    assert len(said.splitlines()) == 1
+    said = site.handle(encode(Results(b"session", -1, [])), there)
+    assert decode(said, Calls).state == "ended"
+    reason = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
+    assert "nowhere.csv" in reason
+    assert len(reason.splitlines()) == 1
 
 
 @pytest.mark.quick
@@ -192,7 +182,7 @@ def test_a_defect_at_a_site_says_nothing_to_the_server(
 @pytest.mark.quick
 def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, Path]) -> None:
     study = make_study(METHODS["lda"], documents, text={"token_pattern": r"[a-z]{2,}\d*"})
-    job = make_study_job(study, "run-1", tmp_path, resume=True)
+    job = make_study_job(study, "run-1", tmp_path)
     job.export(str(tmp_path / "jobs"))
     files = {p.relative_to(tmp_path / "jobs"): p for p in (tmp_path / "jobs").rglob("*.*")}
     assert not [file for file in files if "custom" in file.parts or file.suffix == ".py"]
@@ -201,7 +191,7 @@ def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, 
     for path in files.values():
         assert str(documents["north"].parent) not in path.read_text(encoding="utf-8")
     server = json.loads(next(p for f, p in files.items() if "server" in f.name).read_text())
-    assert server["components"][0]["args"] == {"run": "run-1", "resume": True}
+    assert server["components"][0]["args"] == {"run": "run-1"}
 
 
 def test_a_site_is_made_to_allow_fedtopics(tmp_path: Path) -> None:
@@ -245,7 +235,8 @@ def test_the_result_is_that_of_the_local_engine(
     study = make_study(METHODS[case], documents)
     expected = trained_here(study, tmp_path / "here")
     file = written(study, tmp_path / "study.toml")
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "there")
+    keys = documents["north"].parent
+    run = fedtopics("flare", "run", file, "--out", tmp_path / "there", "--keys", keys)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
     assert_same_bits(TopicModel.from_pretrained(tmp_path / "there" / "model"), expected)
@@ -256,41 +247,41 @@ def test_the_result_is_that_of_the_local_engine(
         assert_same_bits(given, expected)
 
 
+def assert_near(folders: dict[str, Path], study: Study) -> None:
+    """All members have one model, which is that of one process but for rounding."""
+    first, *others = [TopicModel.from_pretrained(each / "model") for each in folders.values()]
+    for other in others:
+        assert_same_bits(other, first)
+    expected = train(study, at_once=False)
+    np.testing.assert_allclose(first.beta, expected.beta, rtol=1e-4, atol=2e-6)
+
+
 @pytest.mark.parametrize(
     "case", ["gfedntm, several exchanges a round", pytest.param("lda", marks=pytest.mark.quick)]
 )
-def test_masks_have_the_bits_of_grpc(case: str, documents: dict[str, Path], tmp_path: Path) -> None:
+def test_secure_aggregation(case: str, documents: dict[str, Path], tmp_path: Path) -> None:
     study = make_study(METHODS[case], documents, aggregation="secure")
-    file = written(study, tmp_path / "study.toml")
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "there")
+    file, keys = written(study, tmp_path / "study.toml"), documents["north"].parent
+    run = fedtopics("flare", "run", file, "--out", tmp_path / "there", "--keys", keys)
     assert run.returncode == 0, run.stderr
-    there = {name: tmp_path / "there/clients" / name for name in documents}
-    model = TopicModel.from_pretrained(tmp_path / "there/model")
-    assert_masked_as_on_grpc(model, there, study, tmp_path / "grpc")
+    assert_near({name: tmp_path / "there/clients" / name for name in documents}, study)
+    assert not (tmp_path / "there/model").exists()
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("forbids", "said"),
-    [
-        ('methods = ["flda"]', "does not allow the method 'lda'"),
-        ('aggregation = "secure"', "requires masked sums, and its participants do not sign"),
-    ],
-)
 def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
-    forbids: str, said: str, documents: dict[str, Path], tmp_path: Path
+    documents: dict[str, Path], tmp_path: Path
 ) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text(f"min_documents = 10\n{forbids}\n")
-    Policy.read(policy)
-    study = make_study(METHODS["lda"], documents, secure="secure" in forbids)
+    policy.write_text('min_documents = 10\nmethods = ["flda"]\n')
+    study = make_study(METHODS["lda"], documents, aggregation="secure")
     client = study.clients["north"].model_copy(update={"policy": policy})
     study = study.model_copy(update={"clients": {**study.clients, "north": client}})
-    file = written(study, tmp_path / "study.toml")
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "run")
+    file, keys = written(study, tmp_path / "study.toml"), documents["north"].parent
+    run = fedtopics("flare", "run", file, "--out", tmp_path / "run", "--keys", keys)
     assert run.returncode == 4
     assert len(run.stderr.splitlines()) == 1
-    assert said in run.stderr
+    assert "'north' does not allow the method 'lda'" in run.stderr
     assert "'south'" not in run.stderr
     assert not any(all_left(tmp_path / "run").values())
 
@@ -326,15 +317,15 @@ class System:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def run_folder(self, out: str) -> Path:
+    def run_folder(self, out: str, site: str) -> Path:
         run = json.loads((self.folder / out / "flare.json").read_text())["run"]
-        return self.kits / "server" / "fedtopics" / str(run)
+        return self.kits / site / "fedtopics" / str(run)
 
     def wait_for_round(self, out: str, number: int) -> None:
         ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
             if (self.folder / out / "flare.json").exists():
-                events = self.run_folder(out) / "events.jsonl"
+                events = self.run_folder(out, "north") / "state/events.jsonl"
                 if events.exists() and f'"round": {number},' in events.read_text():
                     return
             time.sleep(0.3)
@@ -406,30 +397,21 @@ def walked(system: System) -> System:
 
 
 def slow_study(system: System, name: str) -> tuple[Path, Study]:
-    """A masked study of many rounds on the system's documents, with a pause to die in."""
+    """A secure study of many rounds on the system's documents."""
     files = {site: system.folder / "data" / f"{site}.jsonl" for site in SITES}
-    method = {**NETWORK, "max_rounds": 40, "norm": "server"}
-    study = make_study(
-        method, files, aggregation="secure", checkpoint_every=5, federation={"pause": 0.2}
-    )
+    for site in SITES:
+        shutil.copy(system.folder / f"{site}.pem", files[site].with_suffix(".pem"))
+    method = {**NETWORK, "max_rounds": 60, "norm": "server"}
+    study = make_study(method, files, aggregation="secure", checkpoint_every=5)
     return written(study, system.folder / f"{name}.toml"), study
 
 
 def test_from_an_empty_folder_to_topics(walked: System) -> None:
-    run = walked.folder / "runs" / "first"
-    model = TopicModel.from_pretrained(run / "model")
-    assert model.info["masked"]
     study = Study.read(walked.folder / "study.toml")
     clients = {n: {"data": f"{walked.folder}/data/{n}.jsonl", "text": "text"} for n in SITES}
-    here = Study.make(**{**study.model_dump(mode="json"), "clients": clients})
+    here = Study.make(**{**study.model_dump(mode="json"), "clients": clients, "server": {}})
     there = {n: next((walked.kits / n / "fedtopics").glob("first-*")) for n in SITES}
-    assert_masked_as_on_grpc(model, there, here, walked.folder / "here")
-    assert (run / "report.html").exists()
-    for name in SITES:
-        log = (walked.kits / name).rglob("log.txt")
-        said = "".join(path.read_text(encoding="utf-8") for path in log)
-        assert f"{name}: the keys of all masks, to be compared by telephone: " in said
-        assert "Participants do not sign here" not in said
+    assert_near(there, here)
 
 
 def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
@@ -442,22 +424,14 @@ def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
             assert b"wheat rain north" not in content, path
 
 
-def test_a_dead_worker_ends_the_job_and_the_run_goes_on(walked: System) -> None:
+def test_a_dead_worker_ends_the_job_and_the_run_resumes(walked: System) -> None:
+    """The model is that of a run which was not interrupted."""
     file, study = slow_study(walked, "worker")
     job = walked.submit(file, "runs/worker")
     walked.wait_for_round("runs/worker", 12)
     walked.kill(("client.worker_process", "north"))
-    assert walked.sentence(job).startswith("fedtopics: FLARE has ended the job")
-    goes_on(walked, file, study, "runs/worker")
-
-
-def goes_on(system: System, file: Path, study: Study, out: str) -> None:
-    """Resume a masked run: its model is that of one neither interrupted nor masked."""
-    again = system.submit(file, out, "--resume")
+    assert walked.sentence(job).startswith("fedtopics: ")
+    again = walked.submit(file, "runs/worker", "--resume")
     _, said = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, said
-    model = TopicModel.from_pretrained(system.folder / out / "model")
-    np.testing.assert_allclose(model.beta, train(study, at_once=False).beta, atol=2e-6)
-    events = (system.folder / out / "events.jsonl").read_text(encoding="utf-8").splitlines()
-    kinds = [json.loads(line)["event"] for line in events]
-    assert kinds.count("resumed") == 1
+    assert_near({n: walked.run_folder("runs/worker", n) for n in SITES}, study)

@@ -260,7 +260,7 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
     assert not (tmp_path / "other").exists()
     machine.run("cd app && flwr build")
     (bundle,) = (tmp_path / "app").glob("*.fab")
-    assert bundle.stat().st_size < 10_000
+    assert bundle.stat().st_size < 20_000
 
 
 # Deployed: SuperLink and SuperNodes as processes
@@ -270,7 +270,7 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """The federation of docs/flower.md, after its walk-through."""
     machine = Machine(tmp_path_factory.mktemp("flower"))
-    write_documents(machine.folder)
+    write_documents(machine.folder, keys=False)
     (machine.folder / "flwr").mkdir()
     files, commands = documented()
     for name, content in files.items():

@@ -228,7 +228,7 @@ class CarriedServer:
                 for address, content in self._carrier.receive(STEP):
                     self._take(address, content)
         except FederationError as error:
-            self._service.fail(str(error))
+            self._service.fail(str(error).removesuffix("."))
 
     def _is_over(self) -> bool:
         """Whether all members have ended, once it is to stop."""

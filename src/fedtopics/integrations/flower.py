@@ -170,7 +170,9 @@ def main(given: str, folder: str) -> None:
     for note in Path(folder).parent.glob("*"):
         if note != Path(folder):
             end(note)
-    client = CarriedLink(Key.load(node.key), node.take_part)
+    with _logged_failures():
+        key = Key.load(node.key)
+    client = CarriedLink(key, node.take_part)
     idle = lambda: ENDED if client.ended else node.stay  # noqa: E731
     answer_messages(Path(folder), client.answer, idle)
 
