@@ -142,7 +142,7 @@ def to_port() -> Iterator[tuple[list[bytes], Try]]:
         own, ann = keys["server"], keys["ann"]
         address = "127.0.0.1:0"
         server = GrpcServer(service, address, own.pem, own.certificate, roster.members)
-        link = GrpcLink(server.address, ann.pem, ann.certificate, roster.server)
+        link = GrpcLink(server.address, ann.pem, ann.certificate, own.certificate)
 
         def take(raw: bytes) -> None:
             with socket.create_connection(("127.0.0.1", server.port), 5) as stranger:
