@@ -19,6 +19,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.serve import lead, lead_relay
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.federation.study_tables import ObserverData
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.link import Service
@@ -144,6 +145,30 @@ def test_the_relay_has_no_word_and_no_number(tmp_path: Path) -> None:
     everything = bytes(heard) + content(tmp_path / "server")
     for word in ("common1", "north1", "east1", "south1", *CANARIES):
         assert word.encode() not in everything
+
+
+def test_an_observer_has_the_model_and_contributes_nothing(tmp_path: Path) -> None:
+    corpora, keys = subjects(SIZES), keys_of(tmp_path / "keys", *SIZES, "desk", "server")
+    plan = signed(planned("secure").with_clients(SIZES), {n: keys[n] for n in (*SIZES, "server")})
+    watcher = ObserverData(certificate=keys["desk"].certificate.decode())
+    plan = plan.model_copy(update={"observers": {"desk": watcher}})
+    partners: dict[str, Partner] = {}
+
+    @contextmanager
+    def listen(service: Service, notify: Any) -> Iterator[None]:
+        for name in (*SIZES, "desk"):
+            part, notes = part_of(keys[name], corpora.get(name), tmp_path / name, USUAL)
+            partners[name] = Partner(part, plan, LoopbackLink(service, name), notes, service)
+        yield
+
+    lead_relay(plan, tmp_path / "server", listen, Notes())
+    models = {name: each.result() for name, each in partners.items()}
+    assert_same_bits(models["desk"], models["north"])
+    assert models["desk"].documents == SIZES
+    assert not (tmp_path / "desk/ledger.jsonl").exists()
+    # The others' total is that of a study without an observer.
+    quiet = federated(planned("secure"), corpora, tmp_path / "quiet", USUAL).model
+    np.testing.assert_allclose(models["desk"].beta, quiet.beta, rtol=1e-4, atol=1e-7)
 
 
 # Processes that end

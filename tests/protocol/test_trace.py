@@ -1,4 +1,4 @@
-"""The way of a masked update through the code: so few functions and modules that one can read it."""
+"""The way of a masked update through the code is short enough to be read."""
 
 from __future__ import annotations
 
