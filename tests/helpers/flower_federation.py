@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -23,7 +24,9 @@ import pyarrow.parquet as pq
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.model.topic_model import TopicModel
+from tests.helpers.grpc_federation import federated
 from tests.helpers.services import free_port
 from tests.helpers.streams import THEMES
 
@@ -91,34 +94,34 @@ def write_documents(folder: Path) -> None:
         )
 
 
-def study_text(method: str, name: str, secure: bool = False, **federation: Any) -> str:
-    """A study of those documents."""
-    patience = {
-        "join_timeout": PATIENCE,
-        "quorum_timeout": PATIENCE,
-        "round_timeout": PATIENCE,
-    } | federation
-    rules = "\n".join(f"{key} = {value}" for key, value in patience.items())
-    clients = "".join(f"[clients.{name}]\n" for name in NAMES)
+def study_text(
+    method: str, name: str, aggregation: str = "plain", keys: Path = Path(), **federation: Any
+) -> str:
+    """A study of those documents, by members whose certificates are in a folder."""
+    patience = dict.fromkeys(("join_timeout", "quorum_timeout", "round_timeout"), PATIENCE)
+    patience |= {"quorum": 3}
+    rules = "\n".join(f"{key} = {value}" for key, value in (patience | federation).items())
+    rules = f"{rules}\noutliers = 'none'" if aggregation == "plain" else ""
+    clients = "".join(f"[clients.{n}]\ncertificate = '{keys / n}.pem'\n" for n in NAMES)
     return (
-        f'name = "{name}"\nsecure = {str(secure).lower()}\n[method]\n{METHODS[method]}\n'
+        f'name = "{name}"\naggregation = "{aggregation}"\n[method]\n{METHODS[method]}\n'
         f"[vocabulary]\nmin_document_frequency = 5\n[federation]\n{rules}\n{clients}"
     )
 
 
-def local(plan: Study, documents: Path, out: Path) -> TopicModel:
-    """The same study in one process."""
-    whole = with_documents(plan, documents)
-    return train(whole, out=out, policies=dict.fromkeys(whole.clients, POLICY))
+def expected(plan: Study, documents: Path, out: Path) -> tuple[TopicModel, Path]:
+    """The same study without Flower: its model, and the folder of its clients' folders."""
+    if plan.is_secure:
+        corpora = {name: ClientData(**columns(documents, name)).read(name) for name in NAMES}
+        return federated(plan, corpora, out, POLICY).model, out
+    clients = {name: columns(documents, name) for name in NAMES}
+    whole = Study.make(**{**plan.model_dump(), "clients": clients})
+    return train(whole, out=out, policies=dict.fromkeys(NAMES, POLICY)), out / "clients"
 
 
-def with_documents(plan: Study, documents: Path) -> Study:
-    """The study with where its clients' documents are."""
-    clients = {
-        name: {"data": documents / f"{name}.parquet", "text": "text", "embedding": "embedding"}
-        for name in plan.clients
-    }
-    return Study.make(**{**plan.model_dump(), "clients": clients})
+def columns(documents: Path, name: str) -> dict[str, Any]:
+    """A client's table in a study."""
+    return {"data": documents / f"{name}.parquet", "text": "text", "embedding": "embedding"}
 
 
 def documented() -> tuple[dict[str, str], list[str]]:
@@ -218,10 +221,9 @@ class Machine:
 
     def begin(self, name: str, text: str) -> str:
         """Write a study, make its app, begin its run; return the run's id."""
-        more = f"""--run-config 'identity="{self.folder}/pki/server"'"""
         (self.folder / f"{name}.toml").write_text(text)
         self.run(f"fedtopics flower init app-{name} --study {name}.toml")
-        said = self.run(f"flwr run app-{name} ours --format json {more}")
+        said = self.run(f"flwr run app-{name} ours --format json")
         return str(json.loads(said[said.index("{") : said.rindex("}") + 1])["run-id"])
 
     def state(self, run: str) -> str:
@@ -250,7 +252,7 @@ class Machine:
 
 
 class FakeGrid:
-    """A Grid whose SuperNodes answer at once, in this process; some may lose what they get."""
+    """A Grid whose SuperNodes answer in this process, each in a thread; some may be deaf."""
 
     def __init__(self, app: Any, nodes: Mapping[int, Mapping[str, Any]], **config: Any) -> None:
         from flwr.app import Context, RecordDict
@@ -265,12 +267,11 @@ class FakeGrid:
         self._answers: dict[str, Any] = {}
         self._ids = count(1)
         self.deaf: set[int] = set()
-        self.slow: set[int] = set()
-        self.begun = dict.fromkeys(nodes, "at first")
+        self._pool = ThreadPoolExecutor(len(nodes))
         self.reasons: list[str] = []
 
     def get_nodes(self) -> list[Any]:
-        return [SimpleNamespace(node_id=n, last_activated_at=at) for n, at in self.begun.items()]
+        return [SimpleNamespace(node_id=n, last_activated_at="at first") for n in self._contexts]
 
     def push_messages(self, messages: Any) -> list[str | None]:
         ids: list[str | None] = []
@@ -281,10 +282,12 @@ class FakeGrid:
                 continue
             number = str(next(self._ids))
             message.metadata.__dict__["_message_id"] = number
-            if node not in self.slow:
-                self._answers[number] = self._app(message, self._contexts[node])
+            self._pool.submit(self._ask, number, message, node)
             ids.append(number)
         return ids
+
+    def _ask(self, number: str, message: Any, node: int) -> None:
+        self._answers[number] = self._app(message, self._contexts[node])
 
     def pull_messages(self, message_ids: Any) -> list[Any]:
         found = [self._answers.pop(number) for number in message_ids if number in self._answers]

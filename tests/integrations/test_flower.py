@@ -17,16 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from fedtopics.engines.carried import CarriedTransport
-from fedtopics.federation.server import lead
-from fedtopics.pki import Signer
 
 from fedtopics.errors import FederationError
 from fedtopics.federation.study import Study
 from fedtopics.integrations.resident_process import ask, end
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.roster import Key
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flower_federation import (
     METHODS,
@@ -34,20 +31,20 @@ from tests.helpers.flower_federation import (
     FakeGrid,
     Machine,
     documented,
-    local,
+    expected,
     study_text,
-    with_documents,
     write_documents,
 )
-from tests.helpers.grpc_federation import assert_masked_as_on_grpc, authority
+from tests.helpers.grpc_federation import Background
 from tests.helpers.ledgers import left
 from tests.helpers.private import open_to_others
 
+GONE = 75.0  # seconds after which Flower has noticed that a SuperNode died
 REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
 if importlib.util.find_spec("flwr") is None and not REQUIRED:
     pytest.skip("flwr is not installed; see make test SUITE=flower", allow_module_level=True)
 
-from fedtopics.integrations.flower import client_app  # noqa: E402
+from fedtopics.integrations.flower import client_app, server_app  # noqa: E402
 from fedtopics.integrations.flower_carrier import GridCarrier  # noqa: E402
 
 
@@ -63,6 +60,8 @@ def needs(method: str) -> None:
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
     write_documents(folder)
+    for name in NAMES:
+        Key.create(folder / name, name)
     (folder / "closed.toml").write_text('methods = ["kmeans"]\n')
     (folder / "open.toml").write_text("min_documents = 10\n")
     return folder
@@ -74,51 +73,57 @@ def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]
     same["policy"] = str(documents / "open.toml")
     return {
         node: {"name": name, "data": str(documents / f"{name}.parquet"), "out": str(out / name)}
+        | {"key": str(documents / name)}
         | same
         | given
         for node, name in enumerate(NAMES, 11)
     }
 
 
+def run(study: Path, grid: FakeGrid, out: Path) -> None:
+    """Run the ServerApp of a study."""
+    from flwr.app import Context, RecordDict
+
+    server_app(study)(grid, Context(7, 0, {}, RecordDict(), {"out": str(out)}, 7))  # type: ignore[arg-type]
+
+
+def assert_as_without_flower(path: Path, folders: dict[str, Path], documents: Path) -> TopicModel:
+    """Hold what members have, and what left them, against the study without Flower."""
+    model, clients = expected(Study.read(path), documents, path.parent / "without")
+    for name, folder in folders.items():
+        assert left(folder / "ledger.jsonl") == left(clients / name / "ledger.jsonl")
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
+    return model
+
+
+def events_of(folder: Path, kind: str) -> list[dict[str, Any]]:
+    file = folder / "events.jsonl"
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    events = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [event for event in events if event["event"] == kind]
+
+
+CASES = [(method, "plain") for method in METHODS] + [("gfedntm", "secure"), ("lda", "secure")]
+
+
 @pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=pytest.mark.quick if m == "gfedntm" else ()) for m in METHODS]
+    ("method", "aggregation"),
+    [pytest.param(*c, marks=pytest.mark.quick if c[0] == "gfedntm" else ()) for c in CASES],
 )
 def test_resident_processes_end_with_the_bits_of_one(
-    method: str, documents: Path, tmp_path: Path
+    method: str, aggregation: str, documents: Path, tmp_path: Path
 ) -> None:
     needs(method)
     path = tmp_path / "study.toml"
-    path.write_text(study_text(method, "of processes"))
-    plan = Study.read(path)
-    grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
-    model = lead(plan, carried(grid), tmp_path / "run")
-    assert_same_bits(model, local(plan, documents, tmp_path / "local"))
-    for name in NAMES:
-        folder = tmp_path / name / "of-processes"
-        assert left(folder / "ledger.jsonl") == left(
-            tmp_path / "local/clients" / name / "ledger.jsonl"
-        )
-        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
-        assert open_to_others(folder) == []
-    assert open_to_others(tmp_path / "run") == []
-
-
-def carried(grid: Any) -> CarriedTransport:
-    return CarriedTransport(GridCarrier(grid), linger=0.0)
-
-
-@pytest.mark.parametrize("method", [pytest.param("gfedntm", marks=pytest.mark.quick), "lda"])
-def test_masks_have_the_bits_of_grpc(method: str, documents: Path, tmp_path: Path) -> None:
-    path = tmp_path / "study.toml"
-    path.write_text(study_text(method, "masked", aggregation="secure"))
-    pki, given = authority(tmp_path / "pki", *NAMES), nodes(documents, tmp_path)
-    for node in given.values():
-        node["identity"] = str(pki / "clients" / node["name"])
-    plan, server = Study.read(path), Signer.load(pki / "server", "server")
-    grid = FakeGrid(client_app(path), given)
-    model = lead(plan, carried(grid), tmp_path / "run", signatures=server)
-    there = {name: tmp_path / name / "masked" for name in NAMES}
-    assert_masked_as_on_grpc(model, there, with_documents(plan, documents), tmp_path / "grpc")
+    path.write_text(study_text(method, "of processes", aggregation, documents))
+    run(path, FakeGrid(client_app(path), nodes(documents, tmp_path)), tmp_path / "run")
+    folders = {name: tmp_path / name / "of-processes" for name in NAMES}
+    model = assert_as_without_flower(path, folders, documents)
+    assert not any(open_to_others(folder) for folder in [*folders.values(), tmp_path / "run"])
+    if aggregation == "plain":
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / "run/model"), model)
+    else:
+        assert not (tmp_path / "run/model").exists()
 
 
 @pytest.mark.parametrize("aggregation", ["plain", pytest.param("secure", marks=pytest.mark.quick)])
@@ -126,54 +131,46 @@ def test_a_killed_resident_process_goes_on(
     aggregation: str, documents: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.toml"
-    text = study_text("lda", "killed", aggregation, quorum=3)  # all: rounds wait for it
-    path.write_text(text.replace("max_rounds = 2", "max_rounds = 4"))
+    text = study_text("lda", "killed", aggregation, documents)
+    path.write_text(text.replace("max_rounds = 2", "max_rounds = 8"))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
-    events: list[dict[str, Any]] = []
+    folders = {name: tmp_path / name / "killed" for name in NAMES}
 
-    def follow(event: dict[str, Any]) -> None:
-        events.append(event)
-        if event["event"] == "round" and event["round"] == 2:
-            (note,) = (tmp_path / "north").rglob("resident_process.json")
-            os.kill(json.loads(note.read_text())["process"], signal.SIGKILL)
+    def kill() -> None:
+        while not events_of(folders["north"] / "state", "round"):
+            time.sleep(0.02)
+        (note,) = folders["north"].rglob("resident_process.json")
+        os.kill(json.loads(note.read_text())["process"], signal.SIGKILL)
 
-    model = lead(Study.read(path), carried(grid), tmp_path / "run", on_event=follow)
-    joined = [event for event in events if event["event"] == "joined"]
-    assert ("north", "it was restarted") in [(each["client"], each["reason"]) for each in joined]
-    assert [each["clients"] for each in events if each["event"] == "round"][-1] == list(NAMES)
-    for name in NAMES:
-        assert_same_bits(TopicModel.from_pretrained(tmp_path / name / "killed/model"), model)
+    killer = Background(kill)
+    run(path, grid, tmp_path / "run")
+    killer.result()
+    assert len(events_of(folders["north"] / "state", "resumed")) == 1
+    model, _ = expected(Study.read(path), documents, tmp_path / "without")
+    for folder in folders.values():
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
 
 
-def asked_once(
-    documents: Path, tmp_path: Path, wait: float = 0, **given: Any
-) -> tuple[FakeGrid, list[dict[str, Any]]]:
-    """A study that nobody can take part in, and its events until all have declined."""
-    events: list[dict[str, Any]] = []
+def refused(documents: Path, tmp_path: Path, **given: Any) -> FakeGrid:
+    """A study that nobody can take part in, until its server gives up."""
     path = tmp_path / "study.toml"
-    path.write_text(study_text("gfedntm", "s", join_timeout=0, quorum_timeout=wait))
+    path.write_text(
+        study_text("gfedntm", "s", keys=documents, join_timeout=1, quorum_timeout=1)
+    )
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
-
-    def follow(event: dict[str, Any]) -> None:
-        events.append(event)
-        if len({each["client"] for each in events if each["event"] == "declined"}) == len(NAMES):
-            raise FederationError("All have declined.")
-
     with pytest.raises(FederationError):
-        lead(Study.read(path), carried(grid), tmp_path / "run", on_event=follow)
-    return grid, events
+        run(path, grid, tmp_path / "run")
+    return grid
 
 
 @pytest.mark.quick
 def test_a_policy_that_forbids_the_method(
     documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _, events = asked_once(documents, tmp_path, 60, policy=str(documents / "closed.toml"))
+    refused(documents, tmp_path, policy=str(documents / "closed.toml"))
     said = capfd.readouterr().out
     assert "The policy of client 'north' does not allow the method 'gfedntm'" in said
     assert not list(tmp_path.rglob("ledger.jsonl"))
-    declined = {event["client"] for event in events if event["event"] == "declined"}
-    assert declined == set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +190,7 @@ def test_a_wrong_setting_is_one_sentence_and_stays_there(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    grid, _ = asked_once(documents, tmp_path, **given)
+    grid = refused(documents, tmp_path, **given)
     lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("fedtopics")]
     assert lines
     assert sentence in lines[0]
@@ -327,49 +324,41 @@ def step(machine: Machine, command: str) -> None:
 
 
 def test_the_walk_through(walked: Machine) -> None:
-    """With masks, which need three clients."""
-    assert (walked.folder / "runs/walk/report.html").exists()
-    plan = with_documents(Study.read(walked.folder / "study.toml"), walked.folder)
-    model = TopicModel.from_pretrained(walked.folder / "runs/walk/model")
-    there = {name: walked.folder / f"at-{name}/walk" for name in NAMES}
-    assert_masked_as_on_grpc(model, there, plan, walked.folder / "grpc")
-    said = (walked.folder / "walk.txt").read_text()
-    assert "round 2 of 2" in said
-    assert "their keys, to be compared by telephone" in said
-    for name, folder in there.items():
+    """With secure aggregation: the server has no model."""
+    folders = {name: walked.folder / f"at-{name}/walk" for name in NAMES}
+    assert_as_without_flower(walked.folder / "study.toml", folders, walked.folder)
+    assert not (walked.folder / "runs/walk/model").exists()
+    for folder in folders.values():
         assert (folder / "theta.parquet").exists()
         assert (folder / "report.html").exists()
-        assert f"{name}: the keys of all masks" in (walked.folder / f"{name}.log").read_text()
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "gfedntm"])
+@pytest.mark.parametrize("method", METHODS)
 def test_the_contract(method: str, walked: Machine) -> None:
     needs(method)
-    run = walked.begin(method, study_text(method, method))
-    assert walked.finish(run) == "finished:completed"
-    plan = Study.read(walked.folder / f"{method}.toml")
-    model = TopicModel.from_pretrained(walked.folder / f"runs/{method}/model")
-    assert_same_bits(model, local(plan, walked.folder, walked.folder / "local" / method))
+    started = walked.begin(method, study_text(method, method))
+    assert walked.finish(started) == "finished:completed"
+    model, clients = expected(
+        Study.read(walked.folder / f"{method}.toml"), walked.folder, walked.folder / f"p-{method}"
+    )
+    assert_same_bits(TopicModel.from_pretrained(walked.folder / f"runs/{method}/model"), model)
     for name in NAMES:
-        ledger = walked.folder / f"local/{method}/clients/{name}/ledger.jsonl"
+        ledger = clients / name / "ledger.jsonl"
         assert left(walked.folder / f"at-{name}/{method}/ledger.jsonl") == left(ledger)
 
 
-def test_masked_sums_wait_for_a_supernode_that_died(walked: Machine) -> None:
-    run = walked.begin("back", study_text("lda", "back", aggregation="secure"))
-    walked.wait(lambda: walked.events("back", "round"), "the first round")
+def test_a_secure_run_waits_for_a_supernode_that_died(walked: Machine) -> None:
+    text = study_text("lda", "back", "secure").replace("max_rounds = 2", "max_rounds = 4")
+    started = walked.begin("back", text)
+    south = walked.folder / "at-south/back"
+    walked.wait(lambda: events_of(south / "state", "round"), "the first round")
     walked.kill("south")
-    walked.wait(
-        lambda: walked.events("back", "lost"), "Flower to notice: before, it lets no other in"
+    time.sleep(GONE)  # before Flower notices, it lets no other in
+    step(walked, next(each for each in documented()[1] if "south.toml" in each))
+    assert walked.finish(started) == "finished:completed"
+    model, _ = expected(
+        Study.read(walked.folder / "back.toml"), walked.folder, walked.folder / "p-back"
     )
-    command = next(each for each in documented()[1] if "south.toml" in each)
-    step(walked, command)
-    assert walked.finish(run) == "finished:completed"
-    assert walked.events("back", "round")[-1]["clients"] == list(NAMES)
-    model = TopicModel.from_pretrained(walked.folder / "runs/back/model")
-    plan = Study.read(walked.folder / "back.toml")
-    expected = local(plan, walked.folder, walked.folder / "local/back")
-    np.testing.assert_allclose(model.beta, expected.beta, atol=2e-6)
     for name in NAMES:
         found = TopicModel.from_pretrained(walked.folder / f"at-{name}/back/model")
         assert_same_bits(found, model)
@@ -380,12 +369,11 @@ def test_masked_sums_wait_for_a_supernode_that_died(walked: Machine) -> None:
 
 def test_the_simulation(tmp_path: Path) -> None:
     write_documents(tmp_path)
-    text = study_text("gfedntm", "simulated", aggregation="secure")
+    text = study_text("gfedntm", "simulated", "secure")
     for name in NAMES:
-        table = (
-            f'[clients.{name}]\ndata = "{name}.parquet"\ntext = "text"\nembedding = "embedding"\n'
-        )
-        text = text.replace(f"[clients.{name}]\n", table)
+        Key.create(tmp_path / name, name)
+        table = f'data = "{name}.parquet"\ntext = "text"\nembedding = "embedding"\n'
+        text = text.replace(f"[clients.{name}]\n", f"[clients.{name}]\n{table}")
     (tmp_path / "study.toml").write_text(text)
     machine = Machine(tmp_path)
     machine.run("fedtopics flower init app --study study.toml")
@@ -393,12 +381,10 @@ def test_the_simulation(tmp_path: Path) -> None:
         said = machine.run(
             "flwr run app local --stream --federation-config "
             "'num-supernodes=3 client-resources-num-cpus=1' "
-            f"""--run-config 'out="{tmp_path}/run"'"""
+            f"""--run-config 'out="{tmp_path}/run" keys="{tmp_path}"'"""
         )
     finally:
         machine.end()
-    assert (tmp_path / "run/model").exists(), said
-    plan = Study.read(tmp_path / "study.toml")
-    model = TopicModel.from_pretrained(tmp_path / "run/model")
-    there = {name: tmp_path / "run/clients" / name for name in NAMES}
-    assert_masked_as_on_grpc(model, there, plan, tmp_path / "grpc")
+    folders = {name: tmp_path / "run/clients" / name for name in NAMES}
+    assert (folders["north"] / "model").exists(), said
+    assert_as_without_flower(tmp_path / "study.toml", folders, tmp_path)

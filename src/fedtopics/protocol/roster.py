@@ -125,7 +125,7 @@ class Roster:
     """The certificates of a study: those of its members by name, and that of its server."""
 
     members: Mapping[str, bytes]  # PEM
-    server: bytes
+    server: bytes  # empty if Flower or FLARE brings the messages
 
     @classmethod
     def of(cls, certificates: Mapping[str, str | None], server: str | None) -> Roster:
@@ -135,17 +135,13 @@ class Roster:
                 f"The study names no certificate of {', '.join(missing)}; each member makes one "
                 'with "fedtopics key create NAME".'
             )
-        if server is None:
-            raise IdentityError(
-                "The study names no certificate of its server; add it to [server], or name a "
-                'member that hosts the server: host = "NAME".'
-            )
         members = {name: (content or "").encode() for name, content in certificates.items()}
         for name, content in members.items():
             if (found := name_of(content, f"of {name}")) != name:
                 raise IdentityError(f"The certificate of {name!r} is one of {found!r}.")
-        read_certificate(server.encode(), "of the server")
-        return cls(members, server.encode())
+        if server is not None:
+            read_certificate(server.encode(), "of the server")
+        return cls(members, (server or "").encode())
 
     def digest_of(self, names: Iterable[str]) -> str:
         """Return the SHA-256 of some members' certificates together."""
@@ -161,7 +157,7 @@ class Roster:
     def plain(self) -> dict[str, str]:
         """The SHA-256 of each certificate, for the digest of a study."""
         found = {name: fingerprint(self.members[name]) for name in self.names}
-        return found | {"": fingerprint(self.server)}
+        return found | ({"": fingerprint(self.server)} if self.server else {})
 
     def verify(self, name: str, signature: bytes, content: bytes) -> bool:
         """Whether a member has signed some content."""
