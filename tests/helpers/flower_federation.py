@@ -26,6 +26,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.roster import Key
 from tests.helpers.grpc_federation import federated
 from tests.helpers.services import free_port
 from tests.helpers.streams import THEMES
@@ -110,10 +111,14 @@ def study_text(
 
 
 def expected(plan: Study, documents: Path, out: Path) -> tuple[TopicModel, Path]:
-    """The same study without Flower: its model, and the folder of its clients' folders."""
+    """The same study without Flower: its model, and the folder of its clients' folders.
+
+    The members' keys are beside their documents.
+    """
     if plan.is_secure:
         corpora = {name: ClientData(**columns(documents, name)).read(name) for name in NAMES}
-        return federated(plan, corpora, out, POLICY).model, out
+        keys = {name: Key.load(documents / name) for name in NAMES}
+        return federated(plan, corpora, out, POLICY, keys=keys).model, out
     clients = {name: columns(documents, name) for name in NAMES}
     whole = Study.make(**{**plan.model_dump(), "clients": clients})
     return train(whole, out=out, policies=dict.fromkeys(NAMES, POLICY)), out / "clients"
