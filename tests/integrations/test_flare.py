@@ -17,26 +17,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from fedtopics.errors import RunError, StudyError
+from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flare_studies import (
     METHODS,
     NETWORK,
-    all_left,
+    assert_as_here,
     fedtopics,
     make_study,
-    trained_here,
     write_documents,
     written,
 )
-from tests.helpers.grpc_federation import assert_masked_as_on_grpc
+from tests.helpers.grpc_federation import federated
 
 try:
     import nvflare  # noqa: F401
@@ -45,9 +43,7 @@ except ImportError:
         raise
     pytest.skip("nvflare is missing: make test SUITE=flare", allow_module_level=True)
 
-from fedtopics.engines.carried import ASKS, ENDED, bundled, unbundled
-from fedtopics.engines.messages import Declined, Offer
-
+from fedtopics.integrations.carried import Calls, Results
 from fedtopics.integrations.flare import (
     FAILURE,
     SITE_FILE,
@@ -58,7 +54,9 @@ from fedtopics.integrations.flare import (
 )
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext
 from fedtopics.integrations.flare_jobs import ALLOWED, allow
-from fedtopics.protocol.values import dumps
+from fedtopics.protocol.keys import framed
+from fedtopics.protocol.messages import decode, encode
+from fedtopics.protocol.roster import Key
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
@@ -110,12 +108,15 @@ def test_a_carrier_brings_answers_as_they_come() -> None:
     carrier = FlareCarrier(context, PATIENCE)
     assert carrier.addresses() == ["east", "north", "south"]
     assert carrier.receive(0.0) == []
-    for address in carrier.addresses():
+    carrier.send("east", b"abc")
+    assert carrier.receive(5.0) == [("east", b"ABC")]
+    for address in ("north", "south"):
         carrier.send(address, b"abc")
-    came: dict[str, bytes | None] = {}
-    while len(came) < 3:
-        came.update(carrier.receive(5.0))
-    assert came == {"east": b"ABC", "north": None, "south": None}
+        with pytest.raises(FederationError, match=f"^{address} failed; the log and failure.txt"):
+            carrier.receive(5.0)
+    context.aborted = True
+    with pytest.raises(FederationError, match="FLARE has ended the job"):
+        carrier.receive(5.0)
 
 
 @pytest.mark.quick
@@ -152,22 +153,23 @@ def test_a_run_is_named_as_a_folder(run: str) -> None:
             part(run)
 
 
-def offered(site: StudySite, there: JobContext) -> tuple[bytes, list[Any]]:
-    """What a site says to an offer, and in which state it is then."""
-    offer = Offer("0", 2, "lda", 1, {}, "f00d", "", b"run", 0.0, b"challenge")
-    bundle = bundled(b"the link", ASKS, [dumps(offer)])
-    return unbundled(site.handle(bundle, there))[1:]
-
-
 @pytest.mark.quick
-def test_a_site_without_documents_declines_and_keeps_the_reason(tmp_path: Path) -> None:
+def test_a_site_without_documents_ends_and_keeps_the_reason(
+    tmp_path: Path, documents: dict[str, Path]
+) -> None:
     site, there = StudySite("run-1"), job_context(tmp_path)
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
-    state, (declined,) = offered(site, there)
-    assert state == ENDED
-    assert isinstance(declined, Declined)
-    assert declined.name == "north"
-    said = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
+    failure = tmp_path / "fedtopics" / "run-1" / FAILURE
+    first = encode(Results(b"session", -1, []))
+    with pytest.raises(FedTopicsError, match="has no key"):
+        site.handle(first, there)
+    assert "has no key" in failure.read_text()
+    key = Key.create(tmp_path / "local" / "north", "north")
+    calls = decode(site.handle(first, there), Calls)
+    assert (calls.name, calls.calls, calls.state) == ("north", [], "ended")
+    content = framed("fedtopics carried", b"session", encode(replace(calls, signature=b"")))
+    assert key.has_signed(content, calls.signature)
+    said = failure.read_text()
     assert "nowhere.csv" in said
     assert len(said.splitlines()) == 1
 
@@ -192,7 +194,7 @@ def test_a_defect_at_a_site_says_nothing_to_the_server(
 @pytest.mark.quick
 def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, Path]) -> None:
     study = make_study(METHODS["lda"], documents, text={"token_pattern": r"[a-z]{2,}\d*"})
-    job = make_study_job(study, "run-1", tmp_path, resume=True)
+    job = make_study_job(study, "run-1", tmp_path)
     job.export(str(tmp_path / "jobs"))
     files = {p.relative_to(tmp_path / "jobs"): p for p in (tmp_path / "jobs").rglob("*.*")}
     assert not [file for file in files if "custom" in file.parts or file.suffix == ".py"]
@@ -201,7 +203,7 @@ def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, 
     for path in files.values():
         assert str(documents["north"].parent) not in path.read_text(encoding="utf-8")
     server = json.loads(next(p for f, p in files.items() if "server" in f.name).read_text())
-    assert server["components"][0]["args"] == {"run": "run-1", "resume": True}
+    assert server["components"][0]["args"] == {"run": "run-1", "out": ""}
 
 
 def test_a_site_is_made_to_allow_fedtopics(tmp_path: Path) -> None:
@@ -234,39 +236,34 @@ def test_where_documents_are_is_checked_before_it_is_written(
 # In FLARE's simulator.
 
 
+CASES = [(case, "plain") for case in METHODS]
+CASES += [("lda", "secure"), ("gfedntm, several exchanges a round", "secure")]
+
+
 @pytest.mark.parametrize(
-    "case", [pytest.param(m, marks=pytest.mark.quick if m == "lda" else ()) for m in METHODS]
+    ("case", "aggregation"),
+    [pytest.param(*c, marks=pytest.mark.quick if c[0] == "lda" else ()) for c in CASES],
 )
-def test_the_result_is_that_of_the_local_engine(
-    case: str, documents: dict[str, Path], tmp_path: Path
+def test_the_result_is_that_of_this_process(
+    case: str, aggregation: str, documents: dict[str, Path], tmp_path: Path
 ) -> None:
     if METHODS[case]["name"] == "flda":
         pytest.importorskip("tomotopy")
-    study = make_study(METHODS[case], documents)
-    expected = trained_here(study, tmp_path / "here")
+    study, keys = (
+        make_study(METHODS[case], documents, aggregation=aggregation),
+        documents["north"].parent,
+    )
     file = written(study, tmp_path / "study.toml")
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "there")
+    run = fedtopics("flare", "run", file, "--out", tmp_path / "there", "--keys", keys)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
-    assert_same_bits(TopicModel.from_pretrained(tmp_path / "there" / "model"), expected)
-    assert all_left(tmp_path / "there") == all_left(tmp_path / "here")
-    assert (tmp_path / "there" / "report.html").exists()
-    for name in documents:
-        given = TopicModel.from_pretrained(tmp_path / "there" / "clients" / name / "model")
-        assert_same_bits(given, expected)
-
-
-@pytest.mark.parametrize(
-    "case", ["gfedntm, several exchanges a round", pytest.param("lda", marks=pytest.mark.quick)]
-)
-def test_masks_have_the_bits_of_grpc(case: str, documents: dict[str, Path], tmp_path: Path) -> None:
-    study = make_study(METHODS[case], documents, aggregation="secure")
-    file = written(study, tmp_path / "study.toml")
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "there")
-    assert run.returncode == 0, run.stderr
-    there = {name: tmp_path / "there/clients" / name for name in documents}
-    model = TopicModel.from_pretrained(tmp_path / "there/model")
-    assert_masked_as_on_grpc(model, there, study, tmp_path / "grpc")
+    folders = {name: tmp_path / "there/clients" / name for name in documents}
+    model = assert_as_here(study, folders, tmp_path / "here", keys)
+    if aggregation == "plain":
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / "there" / "model"), model)
+        assert (tmp_path / "there" / "report.html").exists()
+    else:
+        assert not (tmp_path / "there" / "model").exists()
 
 
 @pytest.mark.quick
@@ -274,25 +271,26 @@ def test_masks_have_the_bits_of_grpc(case: str, documents: dict[str, Path], tmp_
     ("forbids", "said"),
     [
         ('methods = ["flda"]', "does not allow the method 'lda'"),
-        ('aggregation = "secure"', "requires masked sums, and its participants do not sign"),
+        ('aggregation = "secure"', "requires secure aggregation"),
+        (None, "has no key"),
     ],
 )
-def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
-    forbids: str, said: str, documents: dict[str, Path], tmp_path: Path
+def test_what_a_site_refuses_ends_the_job_with_a_sentence(
+    forbids: str | None, said: str, documents: dict[str, Path], tmp_path: Path
 ) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text(f"min_documents = 10\n{forbids}\n")
+    policy.write_text(f"min_documents = 10\n{forbids or ''}\n")
     Policy.read(policy)
-    study = make_study(METHODS["lda"], documents, secure="secure" in forbids)
+    study = make_study(METHODS["lda"], documents)
     client = study.clients["north"].model_copy(update={"policy": policy})
     study = study.model_copy(update={"clients": {**study.clients, "north": client}})
     file = written(study, tmp_path / "study.toml")
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "run")
+    keys = tmp_path if forbids is None else documents["north"].parent
+    run = fedtopics("flare", "run", file, "--out", tmp_path / "run", "--keys", keys)
     assert run.returncode == 4
     assert len(run.stderr.splitlines()) == 1
     assert said in run.stderr
-    assert "'south'" not in run.stderr
-    assert not any(all_left(tmp_path / "run").values())
+    assert not list(tmp_path.rglob("model"))
 
 
 # A FLARE system of processes, as the documentation makes it.
@@ -326,18 +324,18 @@ class System:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def run_folder(self, out: str) -> Path:
+    def folder_at(self, site: str, out: str) -> Path:
         run = json.loads((self.folder / out / "flare.json").read_text())["run"]
-        return self.kits / "server" / "fedtopics" / str(run)
+        return self.kits / site / "fedtopics" / str(run)
 
     def wait_for_round(self, out: str, number: int) -> None:
         ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
             if (self.folder / out / "flare.json").exists():
-                events = self.run_folder(out) / "events.jsonl"
+                events = self.folder_at("north", out) / "state" / "events.jsonl"
                 if events.exists() and f'"round": {number},' in events.read_text():
                     return
-            time.sleep(0.3)
+            time.sleep(0.05)
         raise TimeoutError(f"round {number}")
 
     def processes(self, module: str, party: str) -> list[int]:
@@ -405,31 +403,24 @@ def walked(system: System) -> System:
     return system
 
 
-def slow_study(system: System, name: str) -> tuple[Path, Study]:
-    """A masked study of many rounds on the system's documents, with a pause to die in."""
+def long_study(system: System, name: str) -> tuple[Path, Study]:
+    """A study of many rounds on the system's documents, with time to die in."""
     files = {site: system.folder / "data" / f"{site}.jsonl" for site in SITES}
-    method = {**NETWORK, "max_rounds": 40, "norm": "server"}
-    study = make_study(
-        method, files, aggregation="secure", checkpoint_every=5, federation={"pause": 0.2}
-    )
+    method = {**NETWORK, "max_rounds": 150, "norm": "server"}
+    study = make_study(method, files, system.folder, aggregation="secure", checkpoint_every=5)
     return written(study, system.folder / f"{name}.toml"), study
 
 
 def test_from_an_empty_folder_to_topics(walked: System) -> None:
-    run = walked.folder / "runs" / "first"
-    model = TopicModel.from_pretrained(run / "model")
-    assert model.info["masked"]
     study = Study.read(walked.folder / "study.toml")
-    clients = {n: {"data": f"{walked.folder}/data/{n}.jsonl", "text": "text"} for n in SITES}
+    clients = study.model_dump(mode="json")["clients"]
+    for name, table in clients.items():
+        table |= {"data": f"{walked.folder}/data/{name}.jsonl", "text": "text"}
     here = Study.make(**{**study.model_dump(mode="json"), "clients": clients})
-    there = {n: next((walked.kits / n / "fedtopics").glob("first-*")) for n in SITES}
-    assert_masked_as_on_grpc(model, there, here, walked.folder / "here")
-    assert (run / "report.html").exists()
-    for name in SITES:
-        log = (walked.kits / name).rglob("log.txt")
-        said = "".join(path.read_text(encoding="utf-8") for path in log)
-        assert f"{name}: the keys of all masks, to be compared by telephone: " in said
-        assert "Participants do not sign here" not in said
+    folders = {name: walked.folder_at(name, "runs/first") for name in SITES}
+    assert_as_here(here, folders, walked.folder / "here", walked.folder)
+    assert not (walked.folder / "runs/first/model").exists()
+    assert all((folder / "theta.parquet").exists() for folder in folders.values())
 
 
 def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
@@ -443,21 +434,20 @@ def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
 
 
 def test_a_dead_worker_ends_the_job_and_the_run_goes_on(walked: System) -> None:
-    file, study = slow_study(walked, "worker")
+    file, study = long_study(walked, "worker")
     job = walked.submit(file, "runs/worker")
     walked.wait_for_round("runs/worker", 12)
     walked.kill(("client.worker_process", "north"))
-    assert walked.sentence(job).startswith("fedtopics: FLARE has ended the job")
-    goes_on(walked, file, study, "runs/worker")
-
-
-def goes_on(system: System, file: Path, study: Study, out: str) -> None:
-    """Resume a masked run: its model is that of one neither interrupted nor masked."""
-    again = system.submit(file, out, "--resume")
+    assert "FLARE has ended the job" in walked.sentence(job)
+    again = walked.submit(file, "runs/worker", "--resume")
     _, said = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, said
-    model = TopicModel.from_pretrained(system.folder / out / "model")
-    np.testing.assert_allclose(model.beta, train(study, at_once=False).beta, atol=2e-6)
-    events = (system.folder / out / "events.jsonl").read_text(encoding="utf-8").splitlines()
-    kinds = [json.loads(line)["event"] for line in events]
-    assert kinds.count("resumed") == 1
+    folders = {name: walked.folder_at(name, "runs/worker") for name in SITES}
+    held = {name: Key.load(walked.folder / name) for name in SITES}
+    policy = Policy(min_documents=10)
+    model = federated(study, study.corpora(), walked.folder / "p", policy, keys=held).model
+    for folder in folders.values():
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
+        events = (folder / "state" / "events.jsonl").read_text(encoding="utf-8").splitlines()
+        kinds = [json.loads(line)["event"] for line in events]
+        assert kinds.count("resumed") == 1

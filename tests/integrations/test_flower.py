@@ -154,9 +154,7 @@ def test_a_killed_resident_process_goes_on(
 def refused(documents: Path, tmp_path: Path, **given: Any) -> FakeGrid:
     """A study that nobody can take part in, until its server gives up."""
     path = tmp_path / "study.toml"
-    path.write_text(
-        study_text("gfedntm", "s", keys=documents, join_timeout=1, quorum_timeout=1)
-    )
+    path.write_text(study_text("gfedntm", "s", keys=documents, join_timeout=1, quorum_timeout=1))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
     with pytest.raises(FederationError):
         run(path, grid, tmp_path / "run")

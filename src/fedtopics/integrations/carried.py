@@ -172,13 +172,10 @@ class _Member:
 
 
 class Served(Service, Protocol):
-    """A service that learns when a member, or the framework, will not call any more."""
+    """A service that learns when a member will not call any more."""
 
     def left(self, name: str) -> None:
         """Take note that a member has ended, with the model or without."""
-
-    def fail(self, reason: str) -> None:
-        """End the run: nobody will call any more."""
 
 
 class CarriedServer:
@@ -215,7 +212,7 @@ class CarriedServer:
                 for address, content in self._carrier.receive(STEP):
                     self._take(address, content)
         except FederationError as error:
-            self._service.fail(str(error))
+            self._service.fail(str(error).removesuffix("."))
 
     def _is_over(self) -> bool:
         """Whether all members have ended, once it is to stop."""

@@ -54,12 +54,7 @@ def failure(to: Message, reason: str) -> Message:
 
 
 class GridCarrier:
-    """Messages to SuperNodes over Flower's `Grid`; the SuperNodes' ids are the addresses.
-
-    Their keys vouch for the ids, which are no names of clients.
-    """
-
-    vouches = False
+    """Messages to SuperNodes over Flower's `Grid`; the SuperNodes' ids are the addresses."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
