@@ -203,7 +203,7 @@ def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, 
     for path in files.values():
         assert str(documents["north"].parent) not in path.read_text(encoding="utf-8")
     server = json.loads(next(p for f, p in files.items() if "server" in f.name).read_text())
-    assert server["components"][0]["args"] == {"run": "run-1", "out": ""}
+    assert server["components"][0]["args"] == {"run": "run-1"}
 
 
 def test_a_site_is_made_to_allow_fedtopics(tmp_path: Path) -> None:
@@ -268,20 +268,26 @@ def test_the_result_is_that_of_this_process(
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("forbids", "said"),
+    ("forbids", "aggregation", "said"),
     [
-        ('methods = ["flda"]', "does not allow the method 'lda'"),
-        ('aggregation = "secure"', "requires secure aggregation"),
-        (None, "has no key"),
+        ('methods = ["flda"]', "secure", "does not allow the method 'lda'"),
+        ('aggregation = "secure"', "plain", "Client 'north': "),
+        (None, "secure", "has no key"),
     ],
 )
 def test_what_a_site_refuses_ends_the_job_with_a_sentence(
-    forbids: str | None, said: str, documents: dict[str, Path], tmp_path: Path
+    forbids: str | None,
+    aggregation: str,
+    said: str,
+    documents: dict[str, Path],
+    tmp_path: Path,
 ) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(f"min_documents = 10\n{forbids or ''}\n")
     Policy.read(policy)
-    study = make_study(METHODS["lda"], documents)
+    network = {"quorum": 3, "join_timeout": 20, "quorum_timeout": 20, "outliers": "none"}
+    more = {"federation": network} if aggregation == "plain" else {}
+    study = make_study(METHODS["lda"], documents, aggregation=aggregation, **more)
     client = study.clients["north"].model_copy(update={"policy": policy})
     study = study.model_copy(update={"clients": {**study.clients, "north": client}})
     file = written(study, tmp_path / "study.toml")
