@@ -271,7 +271,7 @@ def test_the_result_is_that_of_this_process(
     ("forbids", "aggregation", "said"),
     [
         ('methods = ["flda"]', "secure", "does not allow the method 'lda'"),
-        ('aggregation = "secure"', "plain", "Client 'north': "),
+        ('aggregation = "secure"', "plain", "requires secure aggregation"),
         (None, "secure", "has no key"),
     ],
 )
