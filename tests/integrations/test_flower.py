@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -275,7 +276,8 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
     assert not (tmp_path / "other").exists()
     machine.run("cd app && flwr build")
     (bundle,) = (tmp_path / "app").glob("*.fab")
-    assert bundle.stat().st_size < 10_000
+    names = {name for name in ZipFile(bundle).namelist() if not name.startswith(".info")}
+    assert names == {"README.md", "client_app.py", "pyproject.toml", "server_app.py", "study.toml"}
 
 
 # Deployed: SuperLink and SuperNodes as processes

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,10 @@ from fedtopics.cli.news import client_sentence
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.serve import lead, lead_relay, roster_of
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
-from fedtopics.integrations.carried import CarriedLink, CarriedServer
+from fedtopics.integrations.carried import CarriedLink, lead_carried
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
     JobContext,
@@ -67,20 +66,7 @@ class StudyServer(ServerPart):
         folder = Path(self.out) if self.out and context.simulated else usual
         (folder / FAILURE).unlink(missing_ok=True)
         try:
-            study = Study.read(context.config / STUDY_FILE)
-
-            @contextmanager
-            def listen(service: Any, notify: Any) -> Iterator[None]:
-                server = CarriedServer(service, carrier, roster_of(study))
-                try:
-                    yield
-                finally:
-                    server.stop()
-
-            if study.is_secure:
-                lead_relay(study, folder, listen, lambda event: _log(event.plain()))
-            else:
-                lead(study, folder, listen, _log)
+            lead_carried(Study.read(context.config / STUDY_FILE), folder, carrier, _log)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
