@@ -286,7 +286,7 @@ def test_what_a_site_refuses_ends_the_job_with_a_sentence(
     policy.write_text(f"min_documents = 10\n{forbids or ''}\n")
     Policy.read(policy)
     network = {"quorum": 3, "join_timeout": 20, "quorum_timeout": 20, "outliers": "none"}
-    more = {"federation": network} if aggregation == "plain" else {}
+    more: dict[str, Any] = {"federation": network} if aggregation == "plain" else {}
     study = make_study(METHODS["lda"], documents, aggregation=aggregation, **more)
     client = study.clients["north"].model_copy(update={"policy": policy})
     study = study.model_copy(update={"clients": {**study.clients, "north": client}})

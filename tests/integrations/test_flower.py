@@ -85,7 +85,7 @@ def run(study: Path, grid: FakeGrid, out: Path) -> None:
     """Run the ServerApp of a study."""
     from flwr.app import Context, RecordDict
 
-    server_app(study)(grid, Context(7, 0, {}, RecordDict(), {"out": str(out)}, 7))  # type: ignore[arg-type]
+    server_app(study)(grid, Context(7, 0, {}, RecordDict(), {"out": str(out)}, 7))
 
 
 def assert_as_without_flower(path: Path, folders: dict[str, Path], documents: Path) -> TopicModel:
@@ -200,7 +200,7 @@ def test_a_wrong_setting_is_one_sentence_and_stays_there(
 def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
     grid.deaf = {11, 12}
-    carrier = GridCarrier(grid)  # type: ignore[arg-type]
+    carrier = GridCarrier(grid)
     assert sorted(carrier.addresses()) == ["11", "12", "13"]
     carrier.send("12", b"anybody?")
     assert carrier.receive(5) == [("12", None)]
