@@ -275,7 +275,6 @@ def test_a_member_hosts_the_server(tmp_path: Path, keys: dict[str, Key]) -> None
     ("before", "after", "message"),
     [
         ('certificate = "south.pem"', "", "names no certificate of south; each member makes one"),
-        ('certificate = "server.pem"', "", "names no certificate of its server; add it to"),
         ('certificate = "north.pem"', 'certificate = "no.pem"', "no.pem cannot be read: No such"),
         ("north.pem", "north/key.pem", "certificate of north is a private key, which goes to nob"),
         ("north.pem", "study.toml", "The certificate of north is damaged, or not a certificate"),

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.federation.ledger import find_ledgers
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.roster import Key
 from fedtopics.text.embeddings import PACKAGED
-from tests.helpers.federation import DIMENSION, subjects, tokens_of
+from tests.helpers.federation import DIMENSION, assert_same_bits, subjects, tokens_of
+from tests.helpers.grpc_federation import federated
 from tests.helpers.ledgers import left
 
 SIZES = {"north": 60, "south": 40, "west": 30}
@@ -51,7 +52,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def write_documents(folder: Path) -> dict[str, Path]:
-    """Make each client's key, and write its documents, with embeddings."""
+    """Write each client's documents, with embeddings, and its key."""
     rng = np.random.default_rng(0)
     files = {}
     for name, corpus in subjects(SIZES).items():
@@ -62,19 +63,23 @@ def write_documents(folder: Path) -> dict[str, Path]:
             {"text": " ".join(words), "vector": vector.tolist()}
             for words, vector in zip(tokens_of(corpus), vectors, strict=True)
         ]
+        Key.create(folder / name, name)
         files[name] = folder / f"{name}.jsonl"
         files[name].write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return files
 
 
-def make_study(method: dict[str, Any], files: dict[str, Path], **more: Any) -> Study:
+def make_study(
+    method: dict[str, Any], files: dict[str, Path], keys: Path | None = None, **more: Any
+) -> Study:
     """The study of a method on those documents, with a policy for so few."""
     clients = {}
     for name, file in files.items():
         policy = file.with_name("policy.toml")
         policy.write_text("min_documents = 10\n", encoding="utf-8")
+        certificate = ((keys or file.parent) / f"{name}.pem").read_text()
         clients[name] = {"data": str(file), "text": "text", "policy": str(policy)}
-        clients[name]["certificate"] = file.with_suffix(".pem").read_text()
+        clients[name]["certificate"] = certificate
     if "embedding" in method:
         clients = {
             n: c | {"embedding": "vector", "embedding_model": PACKAGED} for n, c in clients.items()
@@ -85,6 +90,7 @@ def make_study(method: dict[str, Any], files: dict[str, Path], **more: Any) -> S
         "checkpoint_every": 2,
         "vocabulary": vocabulary,
         "aggregation": "plain",
+        "federation": {"outliers": "none"} if more.get("aggregation") != "secure" else {},
     }
     return Study.make(method=method, clients=clients, **{**given, **more})
 
@@ -101,11 +107,15 @@ def fedtopics(*arguments: object, **environment: str) -> subprocess.CompletedPro
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
-def all_left(run: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """What left each client of a run, by its ledger."""
-    return {name: left(path) for name, path in find_ledgers(run).items()}
-
-
-def trained_here(study: Study, folder: Path) -> TopicModel:
-    """The same study with all clients in this process."""
-    return train(study, out=folder)
+def assert_as_here(study: Study, folders: dict[str, Path], out: Path, keys: Path) -> TopicModel:
+    """Hold what sites have, and what left them, against the study in this process."""
+    if study.is_secure:
+        held = {name: Key.load(keys / name) for name in study.clients}
+        policy = Policy(min_documents=10)
+        model, here = federated(study, study.corpora(), out, policy, keys=held).model, out
+    else:
+        model, here = train(study, out=out), out / "clients"
+    for name, folder in folders.items():
+        assert left(folder / "ledger.jsonl") == left(here / name / "ledger.jsonl")
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
+    return model

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -26,9 +26,10 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.serve import lead, lead_relay, roster_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.integrations.carried import carried
+from fedtopics.federation.study_tables import ClientData
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.roster import Key
+from tests.helpers.grpc_federation import federated
 from tests.helpers.services import free_port
 from tests.helpers.streams import THEMES
 
@@ -99,38 +100,37 @@ def write_documents(folder: Path, keys: bool = True) -> None:
 
 
 def study_text(
-    method: str, name: str, folder: Path, aggregation: str = "plain", **federation: Any
+    method: str, name: str, aggregation: str = "plain", keys: Path = Path(), **federation: Any
 ) -> str:
-    """A study of those clients, whose certificates are in a folder."""
-    patience = {
-        "join_timeout": PATIENCE,
-        "quorum_timeout": PATIENCE,
-        "round_timeout": PATIENCE,
-    } | federation
-    rules = "\n".join(f"{key} = {value}" for key, value in patience.items())
-    clients = "".join(f'[clients.{each}]\ncertificate = "{folder / each}.pem"\n' for each in NAMES)
+    """A study of those documents, by members whose certificates are in a folder."""
+    patience = dict.fromkeys(("join_timeout", "quorum_timeout", "round_timeout"), PATIENCE)
+    patience |= {"quorum": 3}
+    rules = "\n".join(f"{key} = {value}" for key, value in (patience | federation).items())
+    rules = f"{rules}\noutliers = 'none'" if aggregation == "plain" else ""
+    clients = "".join(f"[clients.{n}]\ncertificate = '{keys / n}.pem'\n" for n in NAMES)
     return (
         f'name = "{name}"\naggregation = "{aggregation}"\n[method]\n{METHODS[method]}\n'
         f"[vocabulary]\nmin_document_frequency = 5\n[federation]\n{rules}\n{clients}"
     )
 
 
-def local(plan: Study, documents: Path, out: Path) -> TopicModel:
-    """The same study in one process."""
-    whole = with_documents(plan, documents)
-    return train(whole, out=out, policies=dict.fromkeys(whole.clients, POLICY))
+def expected(plan: Study, documents: Path, out: Path) -> tuple[TopicModel, Path]:
+    """The same study without Flower: its model, and the folder of its clients' folders.
+
+    The members' keys are beside their documents.
+    """
+    if plan.is_secure:
+        corpora = {name: ClientData(**columns(documents, name)).read(name) for name in NAMES}
+        keys = {name: Key.load(documents / name) for name in NAMES}
+        return federated(plan, corpora, out, POLICY, keys=keys).model, out
+    clients = {name: columns(documents, name) for name in NAMES}
+    whole = Study.make(**{**plan.model_dump(), "clients": clients})
+    return train(whole, out=out, policies=dict.fromkeys(NAMES, POLICY)), out / "clients"
 
 
-def with_documents(plan: Study, documents: Path) -> Study:
-    """The study with where its clients' documents are."""
-    clients = {
-        name: {
-            "data": documents / f"{name}.parquet", "text": "text", "embedding": "embedding",
-            "certificate": each.certificate,
-        }
-        for name, each in plan.clients.items()
-    }  # fmt: skip
-    return Study.make(**{**plan.model_dump(), "clients": clients})
+def columns(documents: Path, name: str) -> dict[str, Any]:
+    """A client's table in a study."""
+    return {"data": documents / f"{name}.parquet", "text": "text", "embedding": "embedding"}
 
 
 def led(
@@ -275,7 +275,7 @@ class Machine:
 
 
 class FakeGrid:
-    """A Grid whose SuperNodes answer in threads of this process; some may lose what they get."""
+    """A Grid whose SuperNodes answer in this process, each in a thread; some may be deaf."""
 
     def __init__(self, app: Any, nodes: Mapping[int, Mapping[str, Any]], **config: Any) -> None:
         from flwr.app import Context, RecordDict
@@ -291,14 +291,12 @@ class FakeGrid:
         self._pool = ThreadPoolExecutor()
         self._ids = count(1)
         self.deaf: set[int] = set()
-        self.begun = dict.fromkeys(nodes, "at first")
+        self._pool = ThreadPoolExecutor(len(nodes))
         self.reasons: list[str] = []
         self.meanwhile: Callable[[], bool] = bool  # is called until it returns True
 
     def get_nodes(self) -> list[Any]:
-        if self.meanwhile():
-            self.meanwhile = bool
-        return [SimpleNamespace(node_id=n, last_activated_at=at) for n, at in self.begun.items()]
+        return [SimpleNamespace(node_id=n, last_activated_at="at first") for n in self._contexts]
 
     def push_messages(self, messages: Any) -> list[str | None]:
         ids: list[str | None] = []
@@ -309,9 +307,12 @@ class FakeGrid:
                 continue
             number = str(next(self._ids))
             message.metadata.__dict__["_message_id"] = number
-            self._answers[number] = self._pool.submit(self._app, message, self._contexts[node])
+            self._pool.submit(self._ask, number, message, node)
             ids.append(number)
         return ids
+
+    def _ask(self, number: str, message: Any, node: int) -> None:
+        self._answers[number] = self._app(message, self._contexts[node])
 
     def pull_messages(self, message_ids: Any) -> list[Any]:
         done = [number for number in message_ids if self._answers[number].done()]

@@ -34,7 +34,7 @@ def keys_of(folder: Path, *names: str) -> dict[str, Key]:
 
 
 def signed(plan: Study, keys: Mapping[str, Key]) -> Study:
-    """Return the study of those who have keys; "server" is the server's."""
+    """Return the study of those who have keys; "server" is the server's, if there is one."""
     clients = {
         name: plan.with_clients([name])
         .clients[name]
@@ -42,7 +42,8 @@ def signed(plan: Study, keys: Mapping[str, Key]) -> Study:
         for name, key in keys.items()
         if name != "server"
     }
-    server = ServerData(address=f"{HOST}:1", certificate=keys["server"].certificate.decode())
+    certificate = keys["server"].certificate.decode() if "server" in keys else None
+    server = ServerData(address=f"{HOST}:1", certificate=certificate)
     return plan.model_copy(update={"clients": clients, "server": server})
 
 

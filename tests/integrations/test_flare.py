@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from fedtopics.errors import RunError, StudyError
-from fedtopics.federation.simulation import train
+from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.roster import Key
@@ -30,13 +30,13 @@ from tests.helpers.federation import assert_same_bits
 from tests.helpers.flare_studies import (
     METHODS,
     NETWORK,
-    all_left,
+    assert_as_here,
     fedtopics,
     make_study,
-    trained_here,
     write_documents,
     written,
 )
+from tests.helpers.grpc_federation import federated
 
 try:
     import nvflare  # noqa: F401
@@ -56,7 +56,9 @@ from fedtopics.integrations.flare import (
 )
 from fedtopics.integrations.flare_carrier import FlareCarrier, JobContext
 from fedtopics.integrations.flare_jobs import ALLOWED, allow
+from fedtopics.protocol.keys import framed
 from fedtopics.protocol.messages import decode, encode
+from fedtopics.protocol.roster import Key
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
@@ -108,12 +110,15 @@ def test_a_carrier_brings_answers_as_they_come() -> None:
     carrier = FlareCarrier(context, PATIENCE)
     assert carrier.addresses() == ["east", "north", "south"]
     assert carrier.receive(0.0) == []
-    for address in carrier.addresses():
+    carrier.send("east", b"abc")
+    assert carrier.receive(5.0) == [("east", b"ABC")]
+    for address in ("north", "south"):
         carrier.send(address, b"abc")
-    came: dict[str, bytes | None] = {}
-    while len(came) < 3:
-        came.update(carrier.receive(5.0))
-    assert came == {"east": b"ABC", "north": None, "south": None}
+        with pytest.raises(FederationError, match=f"^{address} failed; the log and failure.txt"):
+            carrier.receive(5.0)
+    context.aborted = True
+    with pytest.raises(FederationError, match="FLARE has ended the job"):
+        carrier.receive(5.0)
 
 
 @pytest.mark.quick
@@ -151,15 +156,25 @@ def test_a_run_is_named_as_a_folder(run: str) -> None:
 
 
 @pytest.mark.quick
-def test_a_site_without_documents_ends_and_keeps_the_reason(tmp_path: Path) -> None:
+def test_a_site_without_documents_ends_and_keeps_the_reason(
+    tmp_path: Path, documents: dict[str, Path]
+) -> None:
     site, there = StudySite("run-1"), job_context(tmp_path)
     Key.create(tmp_path / "local/north", "north")
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
-    said = site.handle(encode(Results(b"session", -1, [])), there)
-    assert decode(said, Calls).state == "ended"
-    reason = (tmp_path / "fedtopics" / "run-1" / FAILURE).read_text()
-    assert "nowhere.csv" in reason
-    assert len(reason.splitlines()) == 1
+    failure = tmp_path / "fedtopics" / "run-1" / FAILURE
+    first = encode(Results(b"session", -1, []))
+    with pytest.raises(FedTopicsError, match="has no key"):
+        site.handle(first, there)
+    assert "has no key" in failure.read_text()
+    key = Key.create(tmp_path / "local" / "north", "north")
+    calls = decode(site.handle(first, there), Calls)
+    assert (calls.name, calls.calls, calls.state) == ("north", [], "ended")
+    content = framed("fedtopics carried", b"session", encode(replace(calls, signature=b"")))
+    assert key.has_signed(content, calls.signature)
+    said = failure.read_text()
+    assert "nowhere.csv" in said
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.quick
@@ -224,66 +239,67 @@ def test_where_documents_are_is_checked_before_it_is_written(
 # In FLARE's simulator.
 
 
+CASES = [(case, "plain") for case in METHODS]
+CASES += [("lda", "secure"), ("gfedntm, several exchanges a round", "secure")]
+
+
 @pytest.mark.parametrize(
-    "case", [pytest.param(m, marks=pytest.mark.quick if m == "lda" else ()) for m in METHODS]
+    ("case", "aggregation"),
+    [pytest.param(*c, marks=pytest.mark.quick if c[0] == "lda" else ()) for c in CASES],
 )
-def test_the_result_is_that_of_the_local_engine(
-    case: str, documents: dict[str, Path], tmp_path: Path
+def test_the_result_is_that_of_this_process(
+    case: str, aggregation: str, documents: dict[str, Path], tmp_path: Path
 ) -> None:
     if METHODS[case]["name"] == "flda":
         pytest.importorskip("tomotopy")
-    study = make_study(METHODS[case], documents)
-    expected = trained_here(study, tmp_path / "here")
+    study, keys = (
+        make_study(METHODS[case], documents, aggregation=aggregation),
+        documents["north"].parent,
+    )
     file = written(study, tmp_path / "study.toml")
-    keys = documents["north"].parent
     run = fedtopics("flare", "run", file, "--out", tmp_path / "there", "--keys", keys)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
-    assert_same_bits(TopicModel.from_pretrained(tmp_path / "there" / "model"), expected)
-    assert all_left(tmp_path / "there") == all_left(tmp_path / "here")
-    assert (tmp_path / "there" / "report.html").exists()
-    for name in documents:
-        given = TopicModel.from_pretrained(tmp_path / "there" / "clients" / name / "model")
-        assert_same_bits(given, expected)
-
-
-def assert_near(folders: dict[str, Path], study: Study) -> None:
-    """All members have one model, which is that of one process but for rounding."""
-    first, *others = [TopicModel.from_pretrained(each / "model") for each in folders.values()]
-    for other in others:
-        assert_same_bits(other, first)
-    expected = train(study, at_once=False)
-    np.testing.assert_allclose(first.beta, expected.beta, rtol=1e-4, atol=2e-6)
-
-
-@pytest.mark.parametrize(
-    "case", ["gfedntm, several exchanges a round", pytest.param("lda", marks=pytest.mark.quick)]
-)
-def test_secure_aggregation(case: str, documents: dict[str, Path], tmp_path: Path) -> None:
-    study = make_study(METHODS[case], documents, aggregation="secure")
-    file, keys = written(study, tmp_path / "study.toml"), documents["north"].parent
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "there", "--keys", keys)
-    assert run.returncode == 0, run.stderr
-    assert_near({name: tmp_path / "there/clients" / name for name in documents}, study)
-    assert not (tmp_path / "there/model").exists()
+    folders = {name: tmp_path / "there/clients" / name for name in documents}
+    model = assert_as_here(study, folders, tmp_path / "here", keys)
+    if aggregation == "plain":
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / "there" / "model"), model)
+        assert (tmp_path / "there" / "report.html").exists()
+    else:
+        assert not (tmp_path / "there" / "model").exists()
 
 
 @pytest.mark.quick
-def test_what_a_policy_forbids_ends_the_job_with_a_sentence(
-    documents: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize(
+    ("forbids", "aggregation", "said"),
+    [
+        ('methods = ["flda"]', "secure", "does not allow the method 'lda'"),
+        ('aggregation = "secure"', "plain", "requires secure aggregation"),
+        (None, "secure", "has no key"),
+    ],
+)
+def test_what_a_site_refuses_ends_the_job_with_a_sentence(
+    forbids: str | None,
+    aggregation: str,
+    said: str,
+    documents: dict[str, Path],
+    tmp_path: Path,
 ) -> None:
     policy = tmp_path / "policy.toml"
-    policy.write_text('min_documents = 10\nmethods = ["flda"]\n')
-    study = make_study(METHODS["lda"], documents, aggregation="secure")
+    policy.write_text(f"min_documents = 10\n{forbids or ''}\n")
+    Policy.read(policy)
+    network = {"quorum": 3, "join_timeout": 20, "quorum_timeout": 20, "outliers": "none"}
+    more: dict[str, Any] = {"federation": network} if aggregation == "plain" else {}
+    study = make_study(METHODS["lda"], documents, aggregation=aggregation, **more)
     client = study.clients["north"].model_copy(update={"policy": policy})
     study = study.model_copy(update={"clients": {**study.clients, "north": client}})
-    file, keys = written(study, tmp_path / "study.toml"), documents["north"].parent
+    file = written(study, tmp_path / "study.toml")
+    keys = tmp_path if forbids is None else documents["north"].parent
     run = fedtopics("flare", "run", file, "--out", tmp_path / "run", "--keys", keys)
     assert run.returncode == 4
     assert len(run.stderr.splitlines()) == 1
-    assert "'north' does not allow the method 'lda'" in run.stderr
-    assert "'south'" not in run.stderr
-    assert not any(all_left(tmp_path / "run").values())
+    assert said in run.stderr
+    assert not list(tmp_path.rglob("model"))
 
 
 # A FLARE system of processes, as the documentation makes it.
@@ -317,7 +333,7 @@ class System:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def run_folder(self, out: str, site: str) -> Path:
+    def folder_at(self, site: str, out: str) -> Path:
         run = json.loads((self.folder / out / "flare.json").read_text())["run"]
         return self.kits / site / "fedtopics" / str(run)
 
@@ -325,10 +341,10 @@ class System:
         ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
             if (self.folder / out / "flare.json").exists():
-                events = self.run_folder(out, "north") / "state/events.jsonl"
+                events = self.folder_at("north", out) / "state" / "events.jsonl"
                 if events.exists() and f'"round": {number},' in events.read_text():
                     return
-            time.sleep(0.3)
+            time.sleep(0.05)
         raise TimeoutError(f"round {number}")
 
     def processes(self, module: str, party: str) -> list[int]:
@@ -396,22 +412,24 @@ def walked(system: System) -> System:
     return system
 
 
-def slow_study(system: System, name: str) -> tuple[Path, Study]:
-    """A secure study of many rounds on the system's documents."""
+def long_study(system: System, name: str) -> tuple[Path, Study]:
+    """A study of many rounds on the system's documents, with time to die in."""
     files = {site: system.folder / "data" / f"{site}.jsonl" for site in SITES}
-    for site in SITES:
-        shutil.copy(system.folder / f"{site}.pem", files[site].with_suffix(".pem"))
-    method = {**NETWORK, "max_rounds": 60, "norm": "server"}
-    study = make_study(method, files, aggregation="secure", checkpoint_every=5)
+    method = {**NETWORK, "max_rounds": 150, "norm": "server"}
+    study = make_study(method, files, system.folder, aggregation="secure", checkpoint_every=5)
     return written(study, system.folder / f"{name}.toml"), study
 
 
 def test_from_an_empty_folder_to_topics(walked: System) -> None:
     study = Study.read(walked.folder / "study.toml")
-    clients = {n: {"data": f"{walked.folder}/data/{n}.jsonl", "text": "text"} for n in SITES}
-    here = Study.make(**{**study.model_dump(mode="json"), "clients": clients, "server": {}})
-    there = {n: next((walked.kits / n / "fedtopics").glob("first-*")) for n in SITES}
-    assert_near(there, here)
+    clients = study.model_dump(mode="json")["clients"]
+    for name, table in clients.items():
+        table |= {"data": f"{walked.folder}/data/{name}.jsonl", "text": "text"}
+    here = Study.make(**{**study.model_dump(mode="json"), "clients": clients})
+    folders = {name: walked.folder_at(name, "runs/first") for name in SITES}
+    assert_as_here(here, folders, walked.folder / "here", walked.folder)
+    assert not (walked.folder / "runs/first/model").exists()
+    assert all((folder / "theta.parquet").exists() for folder in folders.values())
 
 
 def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
@@ -424,14 +442,21 @@ def test_documents_are_nowhere_but_where_they_were(walked: System) -> None:
             assert b"wheat rain north" not in content, path
 
 
-def test_a_dead_worker_ends_the_job_and_the_run_resumes(walked: System) -> None:
-    """The model is that of a run which was not interrupted."""
-    file, study = slow_study(walked, "worker")
+def test_a_dead_worker_ends_the_job_and_the_run_goes_on(walked: System) -> None:
+    file, study = long_study(walked, "worker")
     job = walked.submit(file, "runs/worker")
     walked.wait_for_round("runs/worker", 12)
     walked.kill(("client.worker_process", "north"))
-    assert walked.sentence(job).startswith("fedtopics: ")
+    assert "FLARE has ended the job" in walked.sentence(job)
     again = walked.submit(file, "runs/worker", "--resume")
     _, said = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, said
-    assert_near({n: walked.run_folder("runs/worker", n) for n in SITES}, study)
+    folders = {name: walked.folder_at(name, "runs/worker") for name in SITES}
+    held = {name: Key.load(walked.folder / name) for name in SITES}
+    policy = Policy(min_documents=10)
+    model = federated(study, study.corpora(), walked.folder / "p", policy, keys=held).model
+    for folder in folders.values():
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
+        events = (folder / "state" / "events.jsonl").read_text(encoding="utf-8").splitlines()
+        kinds = [json.loads(line)["event"] for line in events]
+        assert kinds.count("resumed") == 1

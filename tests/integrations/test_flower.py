@@ -16,14 +16,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
-import numpy as np
 import pytest
 
 from fedtopics.errors import FederationError
 from fedtopics.federation.study import Study
 from fedtopics.integrations.resident_process import ask, end
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.roster import Key
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flower_federation import (
     METHODS,
@@ -31,19 +32,20 @@ from tests.helpers.flower_federation import (
     FakeGrid,
     Machine,
     documented,
-    led,
-    local,
+    expected,
     study_text,
     write_documents,
 )
+from tests.helpers.grpc_federation import Background
 from tests.helpers.ledgers import left
 from tests.helpers.private import open_to_others
 
+GONE = 75.0  # seconds after which Flower has noticed that a SuperNode died
 REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
 if importlib.util.find_spec("flwr") is None and not REQUIRED:
     pytest.skip("flwr is not installed; see make test SUITE=flower", allow_module_level=True)
 
-from fedtopics.integrations.flower import client_app  # noqa: E402
+from fedtopics.integrations.flower import client_app, server_app  # noqa: E402
 from fedtopics.integrations.flower_carrier import GridCarrier  # noqa: E402
 
 
@@ -59,6 +61,8 @@ def needs(method: str) -> None:
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
     write_documents(folder)
+    for name in NAMES:
+        Key.create(folder / name, name)
     (folder / "closed.toml").write_text('methods = ["kmeans"]\n')
     (folder / "open.toml").write_text("min_documents = 10\n")
     return folder
@@ -77,64 +81,85 @@ def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]
     }
 
 
+def run(study: Path, grid: FakeGrid, out: Path) -> None:
+    """Run the ServerApp of a study."""
+    from flwr.app import Context, RecordDict
+
+    server_app(study)(grid, Context(7, 0, {}, RecordDict(), {"out": str(out)}, 7))
+
+
+def assert_as_without_flower(path: Path, folders: dict[str, Path], documents: Path) -> TopicModel:
+    """Hold what members have, and what left them, against the study without Flower."""
+    model, clients = expected(Study.read(path), documents, path.parent / "without")
+    for name, folder in folders.items():
+        assert left(folder / "ledger.jsonl") == left(clients / name / "ledger.jsonl")
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
+    return model
+
+
+def events_of(folder: Path, kind: str) -> list[dict[str, Any]]:
+    file = folder / "events.jsonl"
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    events = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [event for event in events if event["event"] == kind]
+
+
+CASES = [(method, "plain") for method in METHODS] + [("gfedntm", "secure"), ("lda", "secure")]
+
+
 @pytest.mark.parametrize(
-    "method", [pytest.param(m, marks=pytest.mark.quick if m == "lda" else ()) for m in METHODS]
+    ("method", "aggregation"),
+    [pytest.param(*c, marks=pytest.mark.quick if c[0] == "gfedntm" else ()) for c in CASES],
 )
-def test_plain_aggregation_has_the_bits_of_one_process(
-    method: str, documents: Path, tmp_path: Path
+def test_resident_processes_end_with_the_bits_of_one(
+    method: str, aggregation: str, documents: Path, tmp_path: Path
 ) -> None:
     needs(method)
     path = tmp_path / "study.toml"
-    path.write_text(study_text(method, "of processes", documents))
-    plan = Study.read(path)
-    grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
-    model = led(plan, grid, tmp_path / "run")
-    assert model is not None
-    assert_same_bits(model, local(plan, documents, tmp_path / "local"))
-    for name in NAMES:
-        folder = tmp_path / name / "of-processes"
-        expected = tmp_path / "local/clients" / name / "ledger.jsonl"
-        assert left(folder / "ledger.jsonl") == left(expected)
-        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
-        assert open_to_others(folder) == []
-    assert open_to_others(tmp_path / "run") == []
+    path.write_text(study_text(method, "of processes", aggregation, documents))
+    run(path, FakeGrid(client_app(path), nodes(documents, tmp_path)), tmp_path / "run")
+    folders = {name: tmp_path / name / "of-processes" for name in NAMES}
+    model = assert_as_without_flower(path, folders, documents)
+    assert not any(open_to_others(folder) for folder in [*folders.values(), tmp_path / "run"])
+    if aggregation == "plain":
+        assert_same_bits(TopicModel.from_pretrained(tmp_path / "run/model"), model)
+    else:
+        assert not (tmp_path / "run/model").exists()
 
 
-def assert_near(folders: dict[str, Path], plan: Study, documents: Path, out: Path) -> None:
-    """All members have one model, which is that of one process but for rounding."""
-    first, *others = [TopicModel.from_pretrained(each / "model") for each in folders.values()]
-    for other in others:
-        assert_same_bits(other, first)
-    expected = local(plan, documents, out)
-    np.testing.assert_allclose(first.beta, expected.beta, rtol=1e-4, atol=2e-6)
-
-
-@pytest.mark.parametrize(
-    ("method", "killed"),
-    [("gfedntm", False), pytest.param("lda", True, marks=pytest.mark.quick)],
-)
-def test_secure_aggregation(method: str, killed: bool, documents: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("aggregation", ["plain", pytest.param("secure", marks=pytest.mark.quick)])
+def test_a_killed_resident_process_goes_on(
+    aggregation: str, documents: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "study.toml"
-    path.write_text(study_text(method, "masked", documents, "secure"))
-    plan = Study.read(path)
+    text = study_text("lda", "killed", aggregation, documents)
+    path.write_text(text.replace("max_rounds = 2", "max_rounds = 8"))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path))
-    if killed:
-        grid.meanwhile = lambda: kill_after_a_round(tmp_path / "north")
-    led(plan, grid, tmp_path / "run")
-    assert grid.meanwhile is bool  # it has happened
-    assert_near({n: tmp_path / n / "masked" for n in NAMES}, plan, documents, tmp_path / "local")
-    (kept,) = (tmp_path / "run").iterdir()
-    assert b"north" not in kept.read_bytes().replace(b"\xa5north", b"")  # but as a name
+    folders = {name: tmp_path / name / "killed" for name in NAMES}
+
+    def kill() -> None:
+        while not events_of(folders["north"] / "state", "round"):
+            time.sleep(0.02)
+        (note,) = folders["north"].rglob("resident_process.json")
+        os.kill(json.loads(note.read_text())["process"], signal.SIGKILL)
+
+    killer = Background(kill)
+    run(path, grid, tmp_path / "run")
+    killer.result()
+    assert len(events_of(folders["north"] / "state", "resumed")) == 1
+    model, _ = expected(Study.read(path), documents, tmp_path / "without")
+    for folder in folders.values():
+        assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
 
 
-def kill_after_a_round(folder: Path) -> bool:
-    """Kill a member's process once it has done a round; whether that has happened."""
-    events = list(folder.rglob("events.jsonl"))
-    if not events or '"event": "round"' not in events[0].read_text():
-        return False
-    (note,) = folder.rglob("resident_process.json")
-    os.kill(json.loads(note.read_text())["process"], signal.SIGKILL)
-    return True
+def refused(documents: Path, tmp_path: Path, **given: Any) -> FakeGrid:
+    """A study that nobody can take part in, until its server gives up."""
+    path = tmp_path / "study.toml"
+    path.write_text(study_text("gfedntm", "s", keys=documents, join_timeout=1, quorum_timeout=1))
+    grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
+    with pytest.raises(FederationError):
+        run(path, grid, tmp_path / "run")
+    return grid
 
 
 @pytest.mark.quick
@@ -142,12 +167,9 @@ def kill_after_a_round(folder: Path) -> bool:
 def test_a_policy_that_forbids_the_method(
     aggregation: str, documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "study.toml"
-    path.write_text(study_text("lda", "s", documents, aggregation, join_timeout=0))
-    forbidding = nodes(documents, tmp_path, policy=str(documents / "closed.toml"))
-    with pytest.raises(FederationError):
-        led(Study.read(path), FakeGrid(client_app(path), forbidding), tmp_path / "run")
-    assert "The policy of client 'north' does not allow the method 'lda'" in capfd.readouterr().out
+    refused(documents, tmp_path, policy=str(documents / "closed.toml"))
+    said = capfd.readouterr().out
+    assert "The policy of client 'north' does not allow the method 'gfedntm'" in said
     assert not list(tmp_path.rglob("ledger.jsonl"))
 
 
@@ -169,11 +191,7 @@ def test_a_wrong_setting_is_one_sentence_and_stays_there(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    path = tmp_path / "study.toml"
-    path.write_text(study_text("lda", "s", documents, join_timeout=5, quorum_timeout=5))
-    grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
-    with pytest.raises(FederationError):
-        led(Study.read(path), grid, tmp_path / "run")
+    grid = refused(documents, tmp_path, **given)
     lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("fedtopics")]
     assert lines
     assert sentence in lines[0]
@@ -184,7 +202,7 @@ def test_a_wrong_setting_is_one_sentence_and_stays_there(
 def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     grid = FakeGrid(client_app(tmp_path / "study.toml"), nodes(documents, tmp_path))
     grid.deaf = {11, 12}
-    carrier = GridCarrier(grid)  # type: ignore[arg-type]
+    carrier = GridCarrier(grid)
     assert sorted(carrier.addresses()) == ["11", "12", "13"]
     carrier.send("12", b"anybody?")
     assert carrier.receive(5) == [("12", None)]
@@ -260,7 +278,8 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
     assert not (tmp_path / "other").exists()
     machine.run("cd app && flwr build")
     (bundle,) = (tmp_path / "app").glob("*.fab")
-    assert bundle.stat().st_size < 20_000
+    names = {name for name in ZipFile(bundle).namelist() if not name.startswith(".info")}
+    assert names == {"README.md", "client_app.py", "pyproject.toml", "server_app.py", "study.toml"}
 
 
 # Deployed: SuperLink and SuperNodes as processes
@@ -307,10 +326,10 @@ def step(machine: Machine, command: str) -> None:
 
 
 def test_the_walk_through(walked: Machine) -> None:
-    """With secure aggregation."""
-    plan = Study.read(walked.folder / "study.toml")
+    """With secure aggregation: the server has no model."""
     folders = {name: walked.folder / f"at-{name}/walk" for name in NAMES}
-    assert_near(folders, plan, walked.folder, walked.folder / "local/walk")
+    assert_as_without_flower(walked.folder / "study.toml", folders, walked.folder)
+    assert not (walked.folder / "runs/walk/model").exists()
     for folder in folders.values():
         assert (folder / "theta.parquet").exists()
         assert (folder / "report.html").exists()
@@ -319,27 +338,32 @@ def test_the_walk_through(walked: Machine) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_contract(method: str, walked: Machine) -> None:
     needs(method)
-    run = walked.begin(method, study_text(method, method, walked.folder))
-    assert walked.finish(run) == "finished:completed"
-    plan = Study.read(walked.folder / f"{method}.toml")
-    model = TopicModel.from_pretrained(walked.folder / f"runs/{method}/model")
-    assert_same_bits(model, local(plan, walked.folder, walked.folder / "local" / method))
+    started = walked.begin(method, study_text(method, method))
+    assert walked.finish(started) == "finished:completed"
+    model, clients = expected(
+        Study.read(walked.folder / f"{method}.toml"), walked.folder, walked.folder / f"p-{method}"
+    )
+    assert_same_bits(TopicModel.from_pretrained(walked.folder / f"runs/{method}/model"), model)
     for name in NAMES:
-        ledger = walked.folder / f"local/{method}/clients/{name}/ledger.jsonl"
+        ledger = clients / name / "ledger.jsonl"
         assert left(walked.folder / f"at-{name}/{method}/ledger.jsonl") == left(ledger)
 
 
-def test_the_others_wait_for_a_supernode_that_died(walked: Machine) -> None:
-    run = walked.begin("back", study_text("lda", "back", walked.folder, "secure"))
-    events = walked.folder / "at-south/back/state/events.jsonl"
-    walked.wait(lambda: events.exists() and '"event": "round"' in events.read_text(), "a round")
+def test_a_secure_run_waits_for_a_supernode_that_died(walked: Machine) -> None:
+    text = study_text("lda", "back", "secure").replace("max_rounds = 2", "max_rounds = 4")
+    started = walked.begin("back", text)
+    south = walked.folder / "at-south/back"
+    walked.wait(lambda: events_of(south / "state", "round"), "the first round")
     walked.kill("south")
-    time.sleep(90)  # Flower lets no other one in before it has noticed
+    time.sleep(GONE)  # before Flower notices, it lets no other in
     step(walked, next(each for each in documented()[1] if "south.toml" in each))
-    assert walked.finish(run) == "finished:completed"
-    plan = Study.read(walked.folder / "back.toml")
-    folders = {name: walked.folder / f"at-{name}/back" for name in NAMES}
-    assert_near(folders, plan, walked.folder, walked.folder / "local/back")
+    assert walked.finish(started) == "finished:completed"
+    model, _ = expected(
+        Study.read(walked.folder / "back.toml"), walked.folder, walked.folder / "p-back"
+    )
+    for name in NAMES:
+        found = TopicModel.from_pretrained(walked.folder / f"at-{name}/back/model")
+        assert_same_bits(found, model)
 
 
 # Simulated
@@ -347,8 +371,9 @@ def test_the_others_wait_for_a_supernode_that_died(walked: Machine) -> None:
 
 def test_the_simulation(tmp_path: Path) -> None:
     write_documents(tmp_path)
-    text = study_text("gfedntm", "simulated", tmp_path, "secure")
+    text = study_text("gfedntm", "simulated", "secure")
     for name in NAMES:
+        Key.create(tmp_path / name, name)
         table = f'data = "{name}.parquet"\ntext = "text"\nembedding = "embedding"\n'
         text = text.replace(f"[clients.{name}]\n", f"[clients.{name}]\n{table}")
     (tmp_path / "study.toml").write_text(text)
@@ -362,7 +387,6 @@ def test_the_simulation(tmp_path: Path) -> None:
         )
     finally:
         machine.end()
-    assert (tmp_path / "run/clients/north/model").exists(), said
-    plan = Study.read(tmp_path / "study.toml")
     folders = {name: tmp_path / "run/clients" / name for name in NAMES}
-    assert_near(folders, plan, tmp_path, tmp_path / "local")
+    assert (folders["north"] / "model").exists(), said
+    assert_as_without_flower(tmp_path / "study.toml", folders, tmp_path)

@@ -14,12 +14,17 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from fedtopics.errors import FederationError, FedTopicsError
+from fedtopics.federation.serve import lead, lead_relay, roster_of
+from fedtopics.federation.study import Study
+from fedtopics.methods.core.events import OnEvent
+from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.keys import framed
 from fedtopics.protocol.link import LinkError, Service
 from fedtopics.protocol.messages import Message, decode, encode
@@ -173,13 +178,10 @@ class _Member:
 
 
 class Served(Service, Protocol):
-    """A service that learns when a member, or the framework, will not call any more."""
+    """A service that learns when a member will not call any more."""
 
     def left(self, name: str) -> None:
         """Take note that a member has ended, with the model or without."""
-
-    def fail(self, reason: str) -> None:
-        """End the run: nobody will call any more."""
 
 
 @contextmanager
@@ -282,3 +284,22 @@ class CarriedServer:
         except FedTopicsError as error:
             refusal = str(error)
         self._served.put((address, Results(self._session, calls.number, results, refusal)))
+
+
+def lead_carried(
+    study: Study, folder: Path, carrier: Carrier, on_event: OnEvent
+) -> TopicModel | None:
+    """Serve a study as its relay or as its trusted server, which returns the model."""
+
+    @contextmanager
+    def listen(service: Served, notify: Any) -> Iterator[None]:
+        server = CarriedServer(service, carrier, roster_of(study))
+        try:
+            yield
+        finally:
+            server.stop()
+
+    if not study.is_secure:
+        return lead(study, folder, listen, on_event)
+    lead_relay(study, folder, listen, lambda event: on_event(event.plain()))
+    return None

@@ -21,11 +21,10 @@ from fedtopics.cli.news import client_sentence
 from fedtopics.errors import FedTopicsError, StudyError
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.serve import lead, lead_relay, roster_of
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, explain
 from fedtopics.files import make_folder, read_toml, shortened, write_durably
-from fedtopics.integrations.carried import CarriedLink, carried
+from fedtopics.integrations.carried import CarriedLink, lead_carried
 from fedtopics.integrations.flare_carrier import (
     FlareCarrier,
     JobContext,
@@ -67,12 +66,7 @@ class StudyServer(ServerPart):
         folder = Path(self.out) if self.out and context.simulated else usual
         (folder / FAILURE).unlink(missing_ok=True)
         try:
-            study = Study.read(context.config / STUDY_FILE)
-            listen = partial(carried, carrier, roster_of(study))
-            if study.is_secure:
-                lead_relay(study, folder, listen, lambda event: _log(event.plain()))
-            else:
-                lead(study, folder, listen, _log)
+            lead_carried(Study.read(context.config / STUDY_FILE), folder, carrier, _log)
         except FedTopicsError as error:
             _fail(folder, str(error))
             raise
@@ -110,47 +104,43 @@ class StudySite(SitePart):
             What `federation.door.Door` lets out; of a failure, that there was one.
         """
         if self._link is None:
-            settings = self._settings(context)
-            key = Key.load(settings.key or context.workspace / "local" / context.site)
-            self._link = CarriedLink(key, partial(self._take_part, key, settings, context))
+            folder = context.workspace / FOLDER / self.run
+            try:
+                settings = site_settings(context)
+                if settings.out is not None:
+                    folder = settings.out if context.simulated else settings.out / self.run
+                (folder / FAILURE).unlink(missing_ok=True)
+                key = Key.load(settings.key or context.workspace / "local" / context.site)
+            except FedTopicsError as error:
+                _fail(folder, str(error))
+                raise
+            study = context.config / STUDY_FILE
+            self._link = CarriedLink(key, partial(_take_part, key, settings, folder, study))
         return self._link.answer(message)
 
-    def _settings(self, context: JobContext) -> SiteSettings:
-        folder = context.workspace / FOLDER / self.run
-        try:
-            return site_settings(context)
-        except FedTopicsError as error:
-            _fail(folder, str(error))
-            raise
 
-    def _take_part(
-        self, key: Key, settings: SiteSettings, context: JobContext, link: CarriedLink
-    ) -> None:
-        """Take part in a study; say here why not, and raise."""
-        name, folder = context.site, context.workspace / FOLDER / self.run
+def _take_part(
+    key: Key, settings: SiteSettings, folder: Path, study: Path, link: CarriedLink
+) -> None:
+    """Take part in a study; say here why not, and raise."""
 
-        def tell(event: dict[str, Any]) -> None:
-            kind = event["event"]
-            if kind == "offer":
-                logger.warning("%s: %s %s", name, event["seen"], event["policy"])
-            elif text := client_sentence(event):
-                level = logging.ERROR if kind == "defect" else logging.INFO
-                logger.log(level, "%s: %s", name, text)
+    def tell(event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "offer":
+            logger.warning("%s: %s %s", key.name, event["seen"], event["policy"])
+        elif text := client_sentence(event):
+            level = logging.ERROR if kind == "defect" else logging.INFO
+            logger.log(level, "%s: %s", key.name, text)
 
-        try:
-            if settings.out is not None:
-                folder = settings.out if context.simulated else settings.out / self.run
-            (folder / FAILURE).unlink(missing_ok=True)
-            part = Participation.of(
-                key, settings, folder, tell, insecure_seed=settings.insecure_seed
-            )
-            join(part, Study.read(context.config / STUDY_FILE), link=link)
-        except FedTopicsError as error:
-            _fail(folder, str(error))
-            raise
-        except Exception as error:
-            logger.error("A defect of fedtopics: %s", type(error).__name__)
-            raise
+    try:
+        part = Participation.of(key, settings, folder, tell, insecure_seed=settings.insecure_seed)
+        join(part, Study.read(study), link=link)
+    except FedTopicsError as error:
+        _fail(folder, str(error))
+        raise
+    except Exception as error:
+        logger.error("A defect of fedtopics: %s", type(error).__name__)
+        raise
 
 
 def site_settings(context: JobContext) -> SiteSettings:

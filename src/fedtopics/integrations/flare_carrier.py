@@ -50,7 +50,6 @@ class FlareCarrier:
         self._patience = patience
         self._sites = {proxy.name: proxy for proxy in context.clients}
         self._arrived: SimpleQueue[tuple[str, bytes | None]] = SimpleQueue()
-        self._ended = False
 
     def addresses(self) -> Collection[str]:
         """Name the sites: all those of the job, which FLARE ends when it loses one."""
@@ -71,13 +70,11 @@ class FlareCarrier:
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
         """Return what has come; wait up to `seconds` for the first.
 
-        A `FederationError` if FLARE has ended the job; once, so that its server can still say
-        goodbye.
+        A `FederationError` if FLARE has ended the job, or a site failed: it cannot come back.
         """
         ends = time.monotonic() + seconds
         while True:
-            if self._context.is_aborted() and not self._ended:
-                self._ended = True
+            if self._context.is_aborted():
                 raise FederationError(
                     "FLARE has ended the job, as it does when a site's worker dies or an operator "
                     "aborts it. Go on with --resume when all sites are back."
@@ -87,6 +84,10 @@ class FlareCarrier:
                 arrived = [self._arrived.get(timeout=min(LOOK, left))]
                 while not self._arrived.empty():
                     arrived.append(self._arrived.get())
+                if failed := sorted(name for name, answer in arrived if answer is None):
+                    raise FederationError(
+                        f"{', '.join(failed)} failed; the log and failure.txt there say why."
+                    )
                 return arrived
             if not left:
                 return []

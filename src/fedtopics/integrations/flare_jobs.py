@@ -49,13 +49,15 @@ def make_job(
     """Make a job of a study, which begins when all clients are connected.
 
     Server and sites make their components again from what the `__init__` of `server` and `site`
-    took; `clients` has what the job says to each site. The study is a file: FLARE would replace
-    what is in braces in a component's arguments.
+    took; `clients` has what the job says to each site. The study is a file: FLARE would
+    replace what is in braces in a component's arguments.
     """
     count, threads = len(clients), max(100, 4 * len(clients))
     limits = {"min_clients": count, "max_call_threads_for_server": threads}
     recipe = _Recipe(name, server=server, client=site, sync_task_timeout=SYNC, **limits)
     recipe._job.set_app_packages(["fedtopics"])
+    for party in ("server", *clients):
+        recipe._job.add_file_to(str(study), party, app_folder_type="config")
     with _quiet():
         recipe.set_per_site_config({name: {"client": dict(to)} for name, to in clients.items()})
         for place in ("server", *clients):

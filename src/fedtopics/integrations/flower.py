@@ -52,23 +52,20 @@ def server_app(study: str | Path) -> ServerApp:
         from fedtopics.cli.display import say
         from fedtopics.cli.news import ServerNews
         from fedtopics.cli.records import show_run
-        from fedtopics.federation.serve import lead, lead_relay, roster_of
         from fedtopics.federation.study import Study
-        from fedtopics.integrations.carried import carried
+        from fedtopics.integrations.carried import lead_carried
 
         plan = Study.read(study)
         out = _run_folder(plan, context)
-        listen = partial(carried, GridCarrier(grid), roster_of(plan))
+
         try:
             with ServerNews() as news:
-                if plan.is_secure:
-                    lead_relay(plan, out, listen, lambda event: news(event.plain()))
-                    return
-                model = lead(plan, out, listen, news)
+                model = lead_carried(plan, out, GridCarrier(grid), news)
         except FedTopicsError as error:
             say(f"fedtopics: {error}")
             raise
-        show_run(model, out)
+        if model is not None:
+            show_run(model, out)
 
     app = ServerApp()
     app.main()(work)
