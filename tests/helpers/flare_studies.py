@@ -56,7 +56,6 @@ def write_documents(folder: Path) -> dict[str, Path]:
     rng = np.random.default_rng(0)
     files = {}
     for name, corpus in subjects(SIZES).items():
-        Key.create(folder / name, name)
         vectors = rng.normal(size=(len(corpus), DIMENSION))
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         rows = [

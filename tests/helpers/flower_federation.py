@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.serve import lead, lead_relay, roster_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
@@ -80,13 +78,11 @@ coherence = "nothing"
 }
 
 
-def write_documents(folder: Path, keys: bool = True) -> None:
-    """A file for each client, texts of a theme each and own words, embeddings; and its key."""
+def write_documents(folder: Path) -> None:
+    """A file for each client: texts of a theme each and of the client's own words; embeddings."""
     rng = np.random.default_rng(0)
     themes = list(THEMES.values())[:3]
     for name in NAMES:
-        if keys:
-            Key.create(folder / name, name)
         own = [f"{name}{i}" for i in range(5)]
         texts = [
             " ".join([*rng.choice(themes[rng.integers(3)], 10), *rng.choice(own, 2)])
@@ -131,20 +127,6 @@ def expected(plan: Study, documents: Path, out: Path) -> tuple[TopicModel, Path]
 def columns(documents: Path, name: str) -> dict[str, Any]:
     """A client's table in a study."""
     return {"data": documents / f"{name}.parquet", "text": "text", "embedding": "embedding"}
-
-
-def led(
-    plan: Study, grid: Any, out: Path, on_event: Callable[[dict[str, Any]], None] | None = None
-) -> TopicModel | None:
-    """Lead a study over a grid; with plain aggregation return the server's model."""
-    from fedtopics.integrations.flower_carrier import GridCarrier
-
-    listen = partial(carried, GridCarrier(grid), roster_of(plan))
-    follow = on_event or (lambda event: None)
-    if plan.is_secure:
-        lead_relay(plan, out, listen, lambda event: follow(event.plain()))
-        return None
-    return lead(plan, out, listen, follow)
 
 
 def documented() -> tuple[dict[str, str], list[str]]:
@@ -287,13 +269,11 @@ class FakeGrid:
             node: Context(7, node, dict(given), RecordDict(), dict(config), 7)
             for node, given in nodes.items()
         }
-        self._answers: dict[str, Future[Any]] = {}
-        self._pool = ThreadPoolExecutor()
+        self._answers: dict[str, Any] = {}
         self._ids = count(1)
         self.deaf: set[int] = set()
         self._pool = ThreadPoolExecutor(len(nodes))
         self.reasons: list[str] = []
-        self.meanwhile: Callable[[], bool] = bool  # is called until it returns True
 
     def get_nodes(self) -> list[Any]:
         return [SimpleNamespace(node_id=n, last_activated_at="at first") for n in self._contexts]
@@ -315,7 +295,6 @@ class FakeGrid:
         self._answers[number] = self._app(message, self._contexts[node])
 
     def pull_messages(self, message_ids: Any) -> list[Any]:
-        done = [number for number in message_ids if self._answers[number].done()]
-        found = [self._answers.pop(number).result() for number in done]
+        found = [self._answers.pop(number) for number in message_ids if number in self._answers]
         self.reasons += [message.error.reason for message in found if message.has_error()]
         return found

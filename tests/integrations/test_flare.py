@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,7 +24,6 @@ from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyErr
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.protocol.roster import Key
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.flare_studies import (
     METHODS,
@@ -160,7 +158,6 @@ def test_a_site_without_documents_ends_and_keeps_the_reason(
     tmp_path: Path, documents: dict[str, Path]
 ) -> None:
     site, there = StudySite("run-1"), job_context(tmp_path)
-    Key.create(tmp_path / "local/north", "north")
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
     failure = tmp_path / "fedtopics" / "run-1" / FAILURE
     first = encode(Results(b"session", -1, []))

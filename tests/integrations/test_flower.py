@@ -163,9 +163,8 @@ def refused(documents: Path, tmp_path: Path, **given: Any) -> FakeGrid:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("aggregation", ["plain", "secure"])
 def test_a_policy_that_forbids_the_method(
-    aggregation: str, documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     refused(documents, tmp_path, policy=str(documents / "closed.toml"))
     said = capfd.readouterr().out
@@ -181,7 +180,6 @@ def test_a_policy_that_forbids_the_method(
         ({"name": 7}, "needs the client's name"),
         ({"txt": "text"}, "txt"),
         ({"policy": "nowhere.toml"}, "The policy nowhere.toml cannot be used"),
-        ({"key": "nowhere"}, "nowhere has no key"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence_and_stays_there(
@@ -289,7 +287,7 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """The federation of docs/flower.md, after its walk-through."""
     machine = Machine(tmp_path_factory.mktemp("flower"))
-    write_documents(machine.folder, keys=False)
+    write_documents(machine.folder)
     (machine.folder / "flwr").mkdir()
     files, commands = documented()
     for name, content in files.items():

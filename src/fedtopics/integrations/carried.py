@@ -34,7 +34,7 @@ HOLD = 10.0  # seconds that a request waits for a program that computes
 LOST = 3600.0  # seconds without a request after which a call has failed
 LOOK = 1.0  # seconds between two looks at who can be reached
 STEP = 0.05  # seconds of a wait for answers
-PAUSE = 2.0  # seconds after which a member that failed is asked again
+PAUSE, LONGEST = 2.0, 60.0  # seconds after which a member that failed is asked again
 GOODBYE = 5.0  # seconds for the last results
 
 
@@ -173,6 +173,7 @@ class CarriedLink:
 class _Member:
     results: Results
     due: float = 0.0
+    pause: float = PAUSE
     is_asked: bool = False
     has_ended: bool = False
 
@@ -182,18 +183,6 @@ class Served(Service, Protocol):
 
     def left(self, name: str) -> None:
         """Take note that a member has ended, with the model or without."""
-
-
-@contextmanager
-def carried(
-    carrier: Carrier, roster: Roster, service: Served, notify: object = None
-) -> Iterator[None]:
-    """Serve the members over a carrier while a run goes on."""
-    server = CarriedServer(service, carrier, roster)
-    try:
-        yield
-    finally:
-        server.stop()
 
 
 class CarriedServer:
@@ -261,8 +250,11 @@ class CarriedServer:
             calls.name, calls.signature, _signed(self._session, calls)
         )
         if calls is None or not is_real:
-            member.due = time.monotonic() + PAUSE  # its process may be there again then
-        elif calls.state == "computes":
+            member.due = time.monotonic() + member.pause  # its process may be there again then
+            member.pause = min(2 * member.pause, LONGEST)
+            return
+        member.pause = PAUSE
+        if calls.state == "computes":
             member.due = 0.0
         elif calls.state == "ended":
             member.has_ended = True

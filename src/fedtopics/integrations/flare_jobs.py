@@ -60,8 +60,6 @@ def make_job(
         recipe._job.add_file_to(str(study), party, app_folder_type="config")
     with _quiet():
         recipe.set_per_site_config({name: {"client": dict(to)} for name, to in clients.items()})
-        for place in ("server", *clients):
-            recipe._job.add_file_to(str(study), place, app_folder_type="config")
     return recipe
 
 

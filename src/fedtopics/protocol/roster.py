@@ -128,7 +128,7 @@ class Roster:
     """
 
     members: Mapping[str, bytes]  # PEM
-    server: bytes  # empty if Flower or FLARE brings the messages
+    server: bytes | None
 
     @classmethod
     def of(cls, certificates: Mapping[str, str | None], server: str | None) -> Roster:
@@ -144,7 +144,7 @@ class Roster:
                 raise IdentityError(f"The certificate of {name!r} is one of {found!r}.")
         if server is not None:
             read_certificate(server.encode(), "of the server")
-        return cls(members, (server or "").encode())
+        return cls(members, None if server is None else server.encode())
 
     def digest_of(self, names: Iterable[str]) -> str:
         """Return the SHA-256 of some members' certificates together."""
@@ -160,7 +160,7 @@ class Roster:
     def plain(self) -> dict[str, str]:
         """The SHA-256 of each certificate, for the digest of a study."""
         found = {name: fingerprint(self.members[name]) for name in self.names}
-        return found | ({"": fingerprint(self.server)} if self.server else {})
+        return found if self.server is None else found | {"": fingerprint(self.server)}
 
     def verify(self, name: str, signature: bytes, content: bytes) -> bool:
         """Whether a member has signed some content."""
