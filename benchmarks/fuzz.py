@@ -147,7 +147,7 @@ def to_port() -> Iterator[tuple[list[bytes], Try]]:
         def take(raw: bytes) -> None:
             with socket.create_connection(("127.0.0.1", server.port), 5) as stranger:
                 stranger.sendall(raw)
-            for call in (link.ask, link.say, lambda content: link.fetch(content, 0)):
+            for call in (link.ask, link.say, link.fetch):
                 try:
                     call(raw)
                 except FedTopicsError as error:

@@ -62,9 +62,9 @@ def take_part(link: GrpcLink, name: str, vector: bytes, steps: int) -> None:
             pass
         list_ = digest(*answer.parts)
         link.say(encode(Body(list_, name, vector)))
-        while not isinstance(found := ask(link, Ask(b"process", step, "body", list_)), Total):
+        while not isinstance(ask(link, Ask(b"process", step, "body", list_)), Total):
             pass
-        if len(link.fetch(list_, found.size)) != len(vector):
+        if len(link.fetch(list_)) != len(vector):
             raise SystemExit("A total has another length than the vectors.")
 
 
@@ -89,7 +89,7 @@ def memory(folder: Path, members: int, length: int) -> dict[str, float]:
         }
         while True:
             try:
-                links[names[0]].fetch(b"", 0)
+                links[names[0]].fetch(b"")
                 break
             except LinkError:
                 time.sleep(0.5)

@@ -71,9 +71,9 @@ class Cut:
         self._link.say(message)
         self._check()
 
-    def fetch(self, what: bytes, size: int) -> bytes:
+    def fetch(self, what: bytes) -> bytes:
         self._check()
-        content = self._link.fetch(what, size)
+        content = self._link.fetch(what)
         self._check()
         return content
 

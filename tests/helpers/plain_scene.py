@@ -138,7 +138,7 @@ class TinyLink:
     def say(self, message: bytes) -> None:
         self._call("say", message)
 
-    def fetch(self, what: bytes, size: int) -> bytes:
+    def fetch(self, what: bytes) -> bytes:
         return bytes(self._call("fetch", what))
 
 

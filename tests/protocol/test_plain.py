@@ -127,7 +127,7 @@ def test_too_few_clients_end_the_server_with_a_sentence(scene: Scene) -> None:
     states = "east: connected; north: not connected; south: not connected"
     with pytest.raises(FederationError, match=states):
         server.result(20)
-    with pytest.raises(FederationError, match="It is away, for 0 seconds; start the same command"):
+    with pytest.raises(FederationError, match=r"away for 0 seconds: It is away\. Start the same"):
         client.result(20)
 
 

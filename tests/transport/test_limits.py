@@ -124,7 +124,7 @@ def test_a_newer_say_ends_the_older_one() -> None:
             link.say(b"newer")
             code, _ = older.result(5)
             assert code is grpc.StatusCode.CANCELLED
-            assert link.fetch(b"last", 0) == b"newer"
+            assert link.fetch(b"last") == b"newer"
 
 
 def test_too_many_calls_at_once_are_refused_at_once() -> None:
@@ -166,7 +166,7 @@ def test_a_flood_of_one_member_leaves_the_others_served(tmp_path: Path) -> None:
             times.append(time.monotonic() - began)
             time.sleep(0.02)
         assert len(flood.result()) == 1_000
-        assert flooding.fetch(b"last", 0) == b"999"
+        assert flooding.fetch(b"last") == b"999"
         assert max(times) < 2
         assert server.memory() - memory < 20 << 20
 
@@ -177,7 +177,7 @@ def test_content_is_not_copied_for_each_member(tmp_path: Path) -> None:
 
         def fetched(name: str) -> bytes:
             with linked(server.port, name) as link:
-                return link.fetch(b"content", 0)
+                return link.fetch(b"content")
 
         for content in pool.map(fetched, MEMBERS):
             assert content == b"0123456789abcdef" * (CONTENT // 16)
@@ -206,7 +206,7 @@ def test_large_messages_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> 
         time.sleep(0.3)
         other.say(b"small")
         other.say(bytes(3 << 20))  # after the slow one's deadline, which comes before its own
-        assert other.fetch(b"last", 0) == bytes(3 << 20)
+        assert other.fetch(b"last") == bytes(3 << 20)
         with pytest.raises(grpc.RpcError):
             list(slow)
 
@@ -227,5 +227,5 @@ def test_a_server_cannot_send_without_end(monkeypatch: pytest.MonkeyPatch) -> No
     with serving() as server, linked(server.port) as link:
         assert isinstance(link, GrpcLink)
         with pytest.raises(Exception, match="sent more than 5,242,880 bytes"):
-            link.fetch(b"content", 0)
+            link.fetch(b"content")
         assert link.ask(b"1") == b"north:1"

@@ -25,18 +25,18 @@ def link(request: pytest.FixtureRequest) -> Iterator[Link]:
 def test_small_messages(link: Link) -> None:
     assert link.ask(b"what") == b"north:what"
     assert link.ask(b"") == b"north:"
-    assert link.fetch(b"last", 0) == b""
+    assert link.fetch(b"last") == b""
     link.say(b"this")
-    assert link.fetch(b"last", 0) == b"this"
+    assert link.fetch(b"last") == b"this"
     link.say(b"")
-    assert link.fetch(b"last", 0) == b""
+    assert link.fetch(b"last") == b""
 
 
 @pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (5 << 20) + 7])
 def test_large_messages_both_ways(link: Link, size: int) -> None:
     message = (bytes(range(251)) * (size // 251 + 1))[:size]
     link.say(message)
-    assert link.fetch(b"last", 0) == message
+    assert link.fetch(b"last") == message
 
 
 def test_refusals_are_for_good_and_have_a_sentence(link: Link) -> None:

@@ -63,7 +63,7 @@ def reach(study: Study, folder: Path) -> str:
     key, address = Key.load(folder), address_of(study)
     link = GrpcLink(address, key.pem, key.certificate, server_of(study))
     try:
-        link.fetch(b"", 0)
+        link.fetch(b"")
     finally:
         link.close()
     return f"The server at {address} answers, and accepts the certificate of {key.name}."

@@ -121,7 +121,7 @@ class CarriedLink:
         with self._changed:
             self._calls.append(Call("say", message))
 
-    def fetch(self, what: bytes, size: int) -> bytes:
+    def fetch(self, what: bytes) -> bytes:
         """See `Link.fetch`."""
         return self._call("fetch", what)
 
@@ -275,6 +275,8 @@ class CarriedServer:
                     results.append(self._service.fetch(calls.name, call.content))
         except FedTopicsError as error:
             refusal = str(error)
+        except Exception as fault:
+            self._service.fail(f"the server has a fault ({type(fault).__name__})")
         self._served.put((address, Results(self._session, calls.number, results, refusal)))
 
 

@@ -79,8 +79,8 @@ class Exchange:
         before, asked = member.record, time.monotonic()
         answer = self._ask()
         if isinstance(answer.message, Total):
-            size, list_ = answer.message.size, member.record.list_digest
-            total = self._patience(lambda: self._link.fetch(list_, size))
+            list_ = member.record.list_digest
+            total = self._patience(lambda: self._link.fetch(list_))
             self._say(member.open(total))
         else:
             self._say(member.answer(answer.message))

@@ -32,8 +32,8 @@ class Link(Protocol):
     def say(self, message: bytes) -> None:
         """Send a message."""
 
-    def fetch(self, what: bytes, size: int) -> bytes:
-        """Get something of about so many bytes."""
+    def fetch(self, what: bytes) -> bytes:
+        """Get something large."""
 
 
 class Service(Protocol):

@@ -112,7 +112,7 @@ class Remote:
         if answer.what not in ("entry", "state"):
             return False
         what = f"{answer.what} {step}".encode()
-        content = self._patience(lambda: self._link.fetch(what, answer.size))
+        content = self._patience(lambda: self._link.fetch(what))
         self._traffic[1] += len(content)
         if content and answer.what == "state":
             raise StateError(content)

@@ -262,7 +262,7 @@ class GrpcLink:
         """Send a message of any size."""
         self._call("Say", message)
 
-    def fetch(self, what: bytes, size: int) -> bytes:
+    def fetch(self, what: bytes) -> bytes:
         """Get content of any size."""
         return self._call("Fetch", what)
 

@@ -21,6 +21,6 @@ class LoopbackLink:
         check_size(len(message), self._service.most(self._name))
         self._service.say(self._name, message)
 
-    def fetch(self, what: bytes, size: int) -> bytes:
+    def fetch(self, what: bytes) -> bytes:
         """See `Link.fetch`."""
         return self._service.fetch(self._name, what)
