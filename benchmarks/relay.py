@@ -1,18 +1,23 @@
-"""What `fedtopics serve` costs: seconds until the first round, and memory as relay of 50 members.
+"""What `fedtopics serve` costs: seconds until the first round and of a step, and a relay's memory.
 
 Seconds are from the start of server and five members at once. Memory is measured while 50 links
-send vectors of 2 million words, which are drawn: a relay cannot tell them from masked ones.
+send vectors of 2 million words, which are drawn: a relay cannot tell them from masked ones. A step
+of five members with 2 MB is compared with a bare gRPC stream: bytes up, a barrier, bytes down.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 
 from benchmarks.common import arguments, bag_of_words, memory_mb, table, versions, write
@@ -22,9 +27,11 @@ from fedtopics.protocol.keys import digest
 from fedtopics.protocol.link import LinkError
 from fedtopics.protocol.messages import Answer, Ask, Body, List, Part, Total, decode, encode
 from fedtopics.protocol.roster import Key
-from fedtopics.transport.grpc import GrpcLink
+from fedtopics.transport.credentials import channel_credentials
+from fedtopics.transport.grpc import CHUNK, GrpcLink
 
 MEMBERS, LENGTH, STEPS = 50, 2_000_000, 3
+FEW, SHORT, MANY = 5, 250_000, 50  # members, words and steps of the comparison
 PATIENCE = 300.0  # seconds
 
 
@@ -68,7 +75,54 @@ def take_part(link: GrpcLink, name: str, vector: bytes, steps: int) -> None:
             raise SystemExit("A total has another length than the vectors.")
 
 
-def memory(folder: Path, members: int, length: int) -> dict[str, float]:
+def echo(pipe: Any, key: bytes, certificate: bytes, members: int) -> None:
+    """Serve streams that give back what they get, once all members have sent theirs."""
+    barrier = threading.Barrier(members, timeout=PATIENCE)
+
+    def serve(chunks: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        content = [*chunks]
+        barrier.wait()
+        yield from content
+
+    handler = {"Echo": grpc.stream_stream_rpc_method_handler(serve)}
+    server = grpc.server(ThreadPoolExecutor(members))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("bare", handler)])
+    credentials = grpc.ssl_server_credentials([(key, certificate)])
+    pipe.send(server.add_secure_port("localhost:0", credentials))
+    server.start()
+    pipe.recv()
+    server.stop(None)
+
+
+def bare(folder: Path, members: int, size: int, steps: int) -> float:
+    """Return the seconds of a round over gRPC streams that do nothing else."""
+    key = Key.create(folder / "bare", "server")
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=echo, args=(theirs, key.pem, key.certificate, members))
+    process.start()
+    credentials, host = channel_credentials(key.pem, key.certificate, key.certificate)
+    address, content = f"localhost:{ours.recv()}", np.random.default_rng(0).bytes(size)
+    chunks = [content[start : start + CHUNK] for start in range(0, size, CHUNK)]
+
+    def take_part(number: int) -> None:
+        options = [("grpc.ssl_target_name_override", host), ("grpc.use_local_subchannel_pool", 1)]
+        with grpc.secure_channel(address, credentials, options) as channel:
+            for _ in range(steps):
+                answer = channel.stream_stream("/bare/Echo")(iter(chunks))
+                if sum(map(len, answer)) != size:
+                    raise SystemExit("The stream has lost bytes.")
+
+    begun = time.monotonic()
+    with ThreadPoolExecutor(members) as pool:
+        list(pool.map(take_part, range(members)))
+    seconds = (time.monotonic() - begun) / steps
+    ours.send("")
+    process.join()
+    return seconds
+
+
+def memory(folder: Path, members: int, length: int, steps: int = STEPS) -> dict[str, float]:
     """Return megabytes of a relay when it has started, and the most after some steps."""
     names, port = [f"m{number:02}" for number in range(members)], free_port()
     keys = {name: Key.create(folder / name, name) for name in ("server", *names)}
@@ -95,8 +149,8 @@ def memory(folder: Path, members: int, length: int) -> dict[str, float]:
                 time.sleep(0.5)
         begun, at_start = time.monotonic(), memory_mb(process.pid, "VmRSS")
         with ThreadPoolExecutor(members) as pool:
-            list(pool.map(lambda n: take_part(links[n], n, vector, STEPS), names))
-        seconds = (time.monotonic() - begun) / STEPS
+            list(pool.map(lambda n: take_part(links[n], n, vector, steps), names))
+        seconds = (time.monotonic() - begun) / steps
         return {"start": at_start, "most": memory_mb(process.pid), "seconds": seconds}
     finally:
         process.kill()
@@ -114,11 +168,18 @@ def main() -> None:
         lines.append([what, f"{seconds:.1f}"])
     with tempfile.TemporaryDirectory() as name:
         found = memory(Path(name), members, length)
-    of = f"{members} members, {length:,} words"
+    few, short, many = (3, 1_000, 2) if given.quick else (FEW, SHORT, MANY)
+    with tempfile.TemporaryDirectory() as name:
+        step = memory(Path(name), few, short, many)["seconds"]
+        stream = bare(Path(name), few, 8 * short, many)
+    of, beside = f"{members} members, {length:,} words", f"{few} members, {8 * short / 1e6:g} MB"
     lines += [
         ["resident MB of the relay, started", f"{found['start']:.0f}"],
         [f"most resident MB, {of}", f"{found['most']:.0f}"],
         [f"seconds of a step, {of}", f"{found['seconds']:.1f}"],
+        [f"ms of a step, {beside}", f"{1000 * step:.0f}"],
+        [f"ms of a round of bare gRPC streams, {beside}", f"{1000 * stream:.0f}"],
+        ["step / round of bare streams", f"{step / stream:.2f}"],
     ]
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio").items())
     write(given, [
