@@ -96,7 +96,7 @@ def echo(pipe: Any, key: bytes, certificate: bytes, members: int) -> None:
 
 def bare(folder: Path, members: int, size: int, steps: int) -> float:
     """Return the seconds of a round over gRPC streams that do nothing else."""
-    key = Key.create(folder / "bare", "server")
+    key = Key.create(folder / "bare/key", "server")
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=echo, args=(theirs, key.pem, key.certificate, members))
