@@ -28,7 +28,7 @@ from fedtopics.protocol.link import LinkError
 from fedtopics.protocol.messages import Answer, Ask, Body, List, Part, Total, decode, encode
 from fedtopics.protocol.roster import Key
 from fedtopics.transport.credentials import channel_credentials
-from fedtopics.transport.grpc import CHUNK, GrpcLink
+from fedtopics.transport.grpc import GrpcLink
 
 MEMBERS, LENGTH, STEPS = 50, 2_000_000, 3
 FEW, SHORT, MANY = 5, 250_000, 50  # members, words and steps of the comparison
@@ -90,8 +90,7 @@ def echo(pipe: Any, key: bytes, certificate: bytes, members: int) -> None:
     credentials = grpc.ssl_server_credentials([(key, certificate)])
     pipe.send(server.add_secure_port("localhost:0", credentials))
     server.start()
-    pipe.recv()
-    server.stop(None)
+    server.wait_for_termination(PATIENCE)
 
 
 def bare(folder: Path, members: int, size: int, steps: int) -> float:
@@ -103,23 +102,18 @@ def bare(folder: Path, members: int, size: int, steps: int) -> float:
     process.start()
     credentials, host = channel_credentials(key.pem, key.certificate, key.certificate)
     address, content = f"localhost:{ours.recv()}", np.random.default_rng(0).bytes(size)
-    chunks = [content[start : start + CHUNK] for start in range(0, size, CHUNK)]
 
     def take_part(number: int) -> None:
         options = [("grpc.ssl_target_name_override", host), ("grpc.use_local_subchannel_pool", 1)]
         with grpc.secure_channel(address, credentials, options) as channel:
             for _ in range(steps):
-                answer = channel.stream_stream("/bare/Echo")(iter(chunks))
-                if sum(map(len, answer)) != size:
-                    raise SystemExit("The stream has lost bytes.")
+                list(channel.stream_stream("/bare/Echo")(iter([content])))
 
     begun = time.monotonic()
     with ThreadPoolExecutor(members) as pool:
         list(pool.map(take_part, range(members)))
-    seconds = (time.monotonic() - begun) / steps
-    ours.send("")
-    process.join()
-    return seconds
+    process.kill()
+    return (time.monotonic() - begun) / steps
 
 
 def memory(folder: Path, members: int, length: int, steps: int = STEPS) -> dict[str, float]:
@@ -164,15 +158,16 @@ def main() -> None:
     for kind in () if given.quick else ("plain", "secure"):
         with tempfile.TemporaryDirectory() as name:
             seconds = seconds_until_round(Path(name), kind, each)
-        what = f"seconds to the first round, {kind}, {len(NAMES)} members"
-        lines.append([what, f"{seconds:.1f}"])
+        lines.append(
+            [f"seconds to the first round, {kind}, {len(NAMES)} members", f"{seconds:.1f}"]
+        )
     with tempfile.TemporaryDirectory() as name:
         found = memory(Path(name), members, length)
-    few, short, many = (3, 1_000, 2) if given.quick else (FEW, SHORT, MANY)
+    many = 2 if given.quick else MANY
     with tempfile.TemporaryDirectory() as name:
-        step = memory(Path(name), few, short, many)["seconds"]
-        stream = bare(Path(name), few, 8 * short, many)
-    of, beside = f"{members} members, {length:,} words", f"{few} members, {8 * short / 1e6:g} MB"
+        step = memory(Path(name), FEW, SHORT, many)["seconds"]
+        stream = bare(Path(name), FEW, 8 * SHORT, many)
+    of, beside = f"{members} members, {length:,} words", f"{FEW} members, {8 * SHORT / 1e6:g} MB"
     lines += [
         ["resident MB of the relay, started", f"{found['start']:.0f}"],
         [f"most resident MB, {of}", f"{found['most']:.0f}"],
@@ -185,6 +180,5 @@ def main() -> None:
     write(given, [
         f"`fedtopics serve` on one machine, mutual TLS; LDA on {each:,} documents a member, "
         f"{WORDS:,} words; {STEPS} steps of a relay whose members are threads of one process, seed "
-        f"0. {used}. "
-        "Command: `make bench NAME=relay`.", "", *table("what | value", lines),
+        f"0. {used}. Command: `make bench NAME=relay`.", "", *table("what | value", lines),
     ])  # fmt: skip

@@ -16,7 +16,7 @@ from fedtopics.federation.serve import lead, lead_relay
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ServerData
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.protocol.link import Link, LinkError, Service
+from fedtopics.protocol.link import Link, Service
 from fedtopics.protocol.roster import Key
 from fedtopics.text.corpus import Corpus
 from fedtopics.transport.loopback import LoopbackLink
@@ -172,12 +172,3 @@ def federated(
         lead(plan, folder / "server", listen, events.append, begun)
     models = [each.result() for each in partners.values()]
     return Outcome(models[0], events, partners)
-
-
-class Unreachable:
-    """A link to a server that is not there."""
-
-    def ask(self, message: bytes) -> bytes:
-        raise LinkError("the server cannot be reached")
-
-    say = fetch = ask  # type: ignore[assignment]

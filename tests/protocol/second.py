@@ -51,9 +51,7 @@ def words(key: bytes, count: int) -> list[int]:
 
 
 def sealed(key: bytes, content: bytes) -> bytes:
-    size = 64
-    while size < len(content) + 4:
-        size *= 2
+    size = max(64, 1 << (len(content) + 3).bit_length())
     padded = len(content).to_bytes(4, "big") + content
     return AESGCM(key).encrypt(bytes(12), padded.ljust(size, b"\0"), None)
 
@@ -192,6 +190,7 @@ STUDY = hashlib.sha256(b"a study").digest()
 PRIVATE = {
     n: ec.derive_private_key(i, ec.SECP256R1()) for i, n in enumerate(("ann", "bob", "cat"), 7)
 }
+PUBLIC = {name: private.public_key() for name, private in PRIVATE.items()}
 NUMBERS = {"ann": [1, -2, 3], "bob": [10, 20, -(2**50)], "cat": [0, 0, 5]}
 STEPS = [
     ("group key", "call", dict.fromkeys(NUMBERS, b"")),
@@ -209,8 +208,7 @@ def randomness(name: str) -> Callable[[int], bytes]:
 
 def vectors() -> dict[str, Any]:
     """Play the steps; return every byte as hexadecimal digits."""
-    public = {name: private.public_key() for name, private in PRIVATE.items()}
-    members = {n: Second(n, STUDY, p, public, randomness(n)) for n, p in PRIVATE.items()}
+    members = {n: Second(n, STUDY, p, PUBLIC, randomness(n)) for n, p in PRIVATE.items()}
     steps = []
     for function, kind, contents in STEPS:
         parts = [m.part(function, kind, b"layout", contents[n]) for n, m in members.items()]
@@ -219,12 +217,11 @@ def vectors() -> dict[str, Any]:
         total = added(found) if kind == "sum" else pack(found)
         opened = [member.open(total) for member in members.values()]
         assert opened.count(opened[0]) == len(opened)
-        transcript = members["ann"].transcript
         steps.append({
             "function": function, "kind": kind, "contents": [c.hex() for c in contents.values()],
             "parts": [each.hex() for each in parts], "bodies": [each.hex() for each in bodies],
             "total": total.hex(), "opened": [each.hex() for each in opened[0]],
-            "transcript": transcript.hex(),
+            "transcript": members["ann"].transcript.hex(),
         })  # fmt: skip
     return {"study": STUDY.hex(), "layout": b"layout".hex(), "members": list(members),
             "private keys": [p.private_numbers().private_value for p in PRIVATE.values()],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from fedtopics.errors import FederationError
@@ -9,6 +11,8 @@ from fedtopics.methods.core.events import Event, Reconnecting
 from fedtopics.protocol import exchange
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import LinkError
+
+AWAY = "cannot reach host:1: Connection refused"
 
 
 class Clock:
@@ -31,18 +35,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def away() -> None:
-    raise LinkError("cannot reach host:1: Connection refused")
-
-
 def test_pauses_double_and_the_end_has_a_sentence(clock: Clock) -> None:
     events: list[Event] = []
     sentence = (
-        r"^The server was away for 60 seconds: cannot reach host:1: Connection refused\. "
+        rf"^The server was away for 60 seconds: {AWAY}\. "
         r"Start the same command again to resume the run\.$"
     )
     with pytest.raises(FederationError, match=sentence):
-        Patience(60, events.append)(away)
+        Patience(60, events.append)(Mock(side_effect=LinkError(AWAY)))
     assert clock.now == pytest.approx(60)
     pauses = [event.seconds for event in events if isinstance(event, Reconnecting)]
     assert len(pauses) == len(events)
@@ -51,9 +51,7 @@ def test_pauses_double_and_the_end_has_a_sentence(clock: Clock) -> None:
 
 
 def test_a_refusal_is_not_tried_again(clock: Clock) -> None:
-    def refused() -> None:
-        raise FederationError("These are other bytes than before.")
-
+    refused = Mock(side_effect=FederationError("These are other bytes than before."))
     with pytest.raises(FederationError, match=r"^These are other bytes than before\.$"):
         Patience(60, lambda event: None)(refused)
     assert clock.now == 0

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import List
@@ -17,27 +16,21 @@ from tests.protocol import second
 from tests.protocol.disks import Disk
 
 FILE = Path(__file__).parents[2] / "docs/vectors/three-members.json"
-PUBLIC = {name: private.public_key() for name, private in second.PRIVATE.items()}
 
 
 def verify(name: str, signature: bytes, content: bytes) -> bool:
     try:
-        PUBLIC[name].verify(signature, content, second.ECDSA)
+        second.PUBLIC[name].verify(signature, content, second.ECDSA)
     except InvalidSignature:
         return False
     return True
 
 
 def member_of(name: str) -> Member:
-    process, drawn = bytes(8), second.randomness(name)
-
-    def random(count: int) -> bytes:
-        return process if count == 8 else drawn(count)
-
-    private: ec.EllipticCurvePrivateKey = second.PRIVATE[name]
+    drawn, private = second.randomness(name), second.PRIVATE[name]
     return Member(
-        name, second.STUDY, list(PUBLIC), lambda c: private.sign(c, second.ECDSA), verify, random,
-        Disk(), Record(), b"",
+        name, second.STUDY, list(second.PUBLIC), lambda c: private.sign(c, second.ECDSA), verify,
+        lambda n: bytes(8) if n == 8 else drawn(n), Disk(), Record(), b"",
     )  # fmt: skip
 
 
@@ -71,7 +64,7 @@ def test_members_and_relay_have_the_bytes_of_the_vectors() -> None:
 
 def test_the_second_implementation_refuses_what_is_false() -> None:
     bob = second.Second(
-        "bob", second.STUDY, second.PRIVATE["bob"], PUBLIC, second.randomness("bob")
+        "bob", second.STUDY, second.PRIVATE["bob"], second.PUBLIC, second.randomness("bob")
     )
     ann, cat = member_of("ann"), member_of("cat")
     (first,), own, (last,) = (
