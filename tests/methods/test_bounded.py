@@ -116,8 +116,9 @@ def test_what_a_study_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned("nmf", 3).with_clients("abc")
     found = expose(plan, themed(300))
     shown = {each.function: each for each in found.shown}
-    assert set(shown) == {"extent", "occurrences", "sketch", "noisy_factors"}
-    assert all((each.once or 0) + (each.round or 0) > 0 for each in shown.values())
+    noisy = {"extent", "occurrences", "sketch", "noisy_factors"}
+    assert set(shown) == noisy | {"model", "arrays"}
+    assert all((shown[name].once or 0) + (shown[name].round or 0) > 0 for name in noisy)
     assert found.verdicts["whether a document was there"].startswith("hardly: by at most a factor")
 
 

@@ -14,8 +14,7 @@ import fedtopics
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.transport.loopback import LoopbackLink
-from tests.federation.test_federation import SIZES, planned
-from tests.helpers.federation import subjects
+from tests.helpers.federation import study, subjects
 from tests.helpers.grpc_federation import federated
 
 PACKAGE = str(Path(fedtopics.__file__).parent)
@@ -58,7 +57,8 @@ def test_a_masked_update_passes_few_functions(
             sys.setprofile(None)
 
     monkeypatch.setattr(SecureClients, "sum", traced)
-    federated(planned("secure", max_rounds=2), subjects(SIZES), tmp_path)
+    plan = study(max_rounds=2).model_copy(update={"aggregation": "secure"})
+    federated(plan, subjects({"north": 40, "east": 40, "south": 40}), tmp_path)
     (trace,) = traces
     modules = {module for module, _ in trace.functions}
     assert 60 < len(trace.functions) <= MOST_FUNCTIONS
