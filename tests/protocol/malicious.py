@@ -71,7 +71,7 @@ class Malicious(Relay):
             found = self._mixed(name, ask.step)
             return Answer(List(found)) if found else honest
         if kind == "total" and ask.list:
-            return Answer(Total(ask.list, 32))
+            return Answer(Total(ask.list))
         if kind == "old list" and self.memory.lists:
             return Answer(List(r.choice(self.memory.lists[-6:])))
         if kind == "want":

@@ -13,14 +13,7 @@ import pytest
 from fedtopics.errors import FederationError
 from fedtopics.protocol.messages import Answer, Ask, Body, Kind, List, Stop, decode, encode
 from fedtopics.protocol.relay import Relay
-from tests.protocol.three import (
-    NAMES,
-    NOTHING,
-    VECTORS,
-    Run,
-    honest,
-    member_of,
-)
+from tests.protocol.three import NAMES, NOTHING, VECTORS, Run, honest, member_of
 
 
 @pytest.fixture
@@ -47,6 +40,12 @@ def relay_with(run: Run) -> Relay:
     for name, part in run.parts.items():
         relay.say(name, part)
     return relay
+
+
+def test_a_large_part_is_refused_by_the_relay() -> None:
+    (part,) = member_of("ann").give("x" * 5_000, "call", b"", b"")
+    with pytest.raises(FederationError, match="bytes that are no vector or reply"):
+        Relay(NAMES, b"", bytes).say("ann", part)
 
 
 @pytest.mark.parametrize("kind", ["sum", "call"])

@@ -318,7 +318,7 @@ def test_a_log_forgets_what_is_before_the_last_checkpoint(tmp_path: Path) -> Non
     for number in (6, 7):
         log.close()
         log = Log(tmp_path, 6)
-        assert (log.run, log.next, log.size(5)) == (run, number, 1)
+        assert (log.run, log.next, log.get(5)) == (run, number, b"5")
         log.append(b"more")
     assert entries(log, range(4, 9)) == [b"4", b"5", b"more", b"more", None]
     assert Log(tmp_path, 99).next == 99

@@ -57,7 +57,6 @@ class Total(Message):
     """The total of a step is ready to be fetched."""
 
     list: bytes
-    size: int  # bytes
 
 
 class Want(Message):

@@ -42,7 +42,6 @@ class PlainAnswer(Message):
 
     what: Literal["", "reply", "entry", "state"]
     run: bytes
-    size: int = 0  # bytes
     waiting: dict[str, float] = msgspec.field(default_factory=dict)  # seconds since the last call
 
 

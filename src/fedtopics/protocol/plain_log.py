@@ -77,11 +77,9 @@ class Log:
             self._file.close()
         self._path, self._file = path, open_private(path, "ab", buffering=0)
 
-    def size(self, step: int) -> int | None:
-        """Return the bytes of an entry, None if it is not here."""
-        with self._lock:
-            place = self._places.get(step)
-            return None if place is None else place[2]
+    def has(self, step: int) -> bool:
+        """Whether an entry is here."""
+        return step in self._places
 
     def get(self, step: int) -> bytes | None:
         """Return an entry, None if it is not here."""

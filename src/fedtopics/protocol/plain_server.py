@@ -94,7 +94,7 @@ class PlainServer:
             if client.asks == number:
                 client.called = time.monotonic()
                 client.due = client.called + GONE if answer is None else math.inf
-            return encode(answer or PlainAnswer("", self.log.run, 0, self._waiting()))
+            return encode(answer or PlainAnswer("", self.log.run, self._waiting()))
 
     def _met(self, name: str, ask: PlainAsk) -> Caller:
         """Take note of a call. FederationError if it is of another study or run."""
@@ -128,11 +128,10 @@ class PlainServer:
         run, step, is_open = self.log.run, ask.step, name in self._wanted
         if ask.phase in ("done", "left"):
             return PlainAnswer("", run)
-        size = self.log.size(step)
-        if size is not None:
-            return PlainAnswer("entry", run, size)
+        if self.log.has(step):
+            return PlainAnswer("entry", run)
         if step < self.log.next:
-            return PlainAnswer("state", run, self.largest)
+            return PlainAnswer("state", run)
         if ask.phase == "reply" and is_open and name not in self._digests:
             return PlainAnswer("reply", run)
         # A client that finds out whether it has to compute must not wait for the others.

@@ -27,6 +27,7 @@ from fedtopics.protocol.messages import (
     encode,
 )
 
+SMALL = 4096  # bytes of a message that is no body: all members get a copy of it
 HOLD = 20.0  # seconds until an `Ask` is answered, even if there is nothing to do
 
 
@@ -71,6 +72,10 @@ class Relay:
     def say(self, name: str, content: bytes) -> None:
         """Take a message. FederationError if it is damaged, or differs from one before."""
         message = decode(content, Part | Body | Stop)  # type: ignore[arg-type]
+        if not isinstance(message, Body) and len(content) > SMALL:
+            raise FederationError(
+                f"{name} sent {len(content):,} bytes that are no vector or reply."
+            )
         if message.name != name:
             raise FederationError(f"{name} sent a message of {message.name or 'the relay'}.")
         if isinstance(message, Part):
@@ -138,7 +143,7 @@ class Relay:
             return List(last.parts)  # with a part that the member does not remember
         if last is not None and ask.step == last.step:
             is_known = ask.list == digest(*last.parts)
-            return Total(ask.list, len(last.total)) if is_known else List(last.parts)
+            return Total(ask.list) if is_known else List(last.parts)
         if self._list and ask.step <= self.step:
             if ask.list != digest(*self._list):
                 return List(self._list)
