@@ -37,9 +37,8 @@ MARKS = {True: ("ok  ", ""), None: ("--  ", ""), False: ("FAIL", "bold red")}
 def show_status(run: Path, as_json: bool) -> None:
     """Say how a run stands: rounds, time left, who is there, topics as they form.
 
-    RUN is the folder of a server's run, a client's or peer's part in one, or a simulation, in
-    progress or ended. It is read, by this machine alone; nothing is asked of the process that works
-    with it.
+    RUN is the folder of a member, of a simulation, or of a server with plain aggregation, while it
+    runs or afterwards. The command only reads files; it asks no other process.
     """
     from fedtopics.federation.run_status import read_run
 

@@ -287,7 +287,7 @@ class RunFolder:
         if isinstance(event, RoundEnded):
             self._last = now
         if self.folder is not None:
-            with self._lock:  # a server's, and a peer's, come from two threads
+            with self._lock:  # a server's come from two threads
                 self._unwritten += json.dumps(plain, allow_nan=False).encode() + b"\n"
                 self._write()
         if self._on_event is not None:

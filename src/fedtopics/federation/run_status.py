@@ -241,8 +241,8 @@ def read_run(folder: Path) -> RunReading:
     path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
     if path is None:
         raise RunError(
-            f"There is no run in {folder}; name the folder of one, of a server, a client or a "
-            "peer, as --out says."
+            f"There is no run in {folder}; name the folder of one, of a member, a simulation or a "
+            "server that adds in the clear. A relay has nothing to show."
         )
     study, status = None, RunStatus()
     with suppress(FedTopicsError, OSError):  # none, or of a method that is not installed here
