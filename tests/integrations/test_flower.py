@@ -152,10 +152,10 @@ def test_a_killed_resident_process_goes_on(
         assert_same_bits(TopicModel.from_pretrained(folder / "model"), model)
 
 
-def refused(documents: Path, tmp_path: Path, **given: Any) -> FakeGrid:
+def refused(documents: Path, tmp_path: Path, kind: str = "plain", **given: Any) -> FakeGrid:
     """A study that nobody can take part in, until its server gives up."""
-    path = tmp_path / "study.toml"
-    path.write_text(study_text("gfedntm", "s", keys=documents, join_timeout=1, quorum_timeout=1))
+    path, wait = tmp_path / "study.toml", {"join_timeout": 20, "quorum_timeout": 1}
+    path.write_text(study_text("gfedntm", "s", kind, documents, **wait))
     grid = FakeGrid(client_app(path), nodes(documents, tmp_path, **given))
     with pytest.raises(FederationError):
         run(path, grid, tmp_path / "run")
@@ -166,7 +166,7 @@ def refused(documents: Path, tmp_path: Path, **given: Any) -> FakeGrid:
 def test_a_policy_that_forbids_the_method(
     documents: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    refused(documents, tmp_path, policy=str(documents / "closed.toml"))
+    refused(documents, tmp_path, "secure", policy=str(documents / "closed.toml"))
     said = capfd.readouterr().out
     assert "The policy of client 'north' does not allow the method 'gfedntm'" in said
     assert not list(tmp_path.rglob("ledger.jsonl"))
