@@ -107,7 +107,7 @@ def membership(
     for verb, given, _ in calls:
         if given[0] == "vocabulary":
             continue
-        reply = getattr(door, verb)(*given)
+        reply = getattr(door, verb)(Call(*given))
         if given[0] == function:
             index = rows_of(reply).index
             row = np.zeros(n, bool)
