@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import arguments, bag_of_words, grid, measured, table, versions, write
+from benchmarks.common import Row, arguments, bag_of_words, grid, measured, table, versions, write
 from benchmarks.federated import NAMES, ONE_WAY, prepare, run
 
 WORDS, TOPICS, EACH, ROUNDS = 5_000, 50, 2_000, 15
@@ -62,9 +62,9 @@ def alone(folder: Path, study: str, names: Sequence[str]) -> Path:
     return out
 
 
-def measure(folder: Path, names: Sequence[str], method: str, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, names: Sequence[str], words: int, method: str, rounds: int) -> Row:
     """Return milliseconds and megabytes of a round of a member, for each kind of run."""
-    sizes = {"topics": TOPICS, "words": WORDS, "rounds": rounds, "method": METHODS[method]}
+    sizes = {"topics": TOPICS, "words": words, "rounds": rounds, "method": METHODS[method]}
     study = {kind: STUDY.format(kind=kind, **sizes) for kind in ("plain", "secure")}
     own = alone(folder, study["plain"], names)
     found: dict[str, Any] = {"alone": 1e3 * seconds_of(own / "events.jsonl")}
@@ -91,19 +91,19 @@ def cells_of(row: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     given = arguments(__doc__)
-    methods, rounds = (["LDA"], 3) if given.quick else (METHODS, ROUNDS)
+    methods, rounds, words = (["LDA"], 3, 200) if given.quick else (METHODS, ROUNDS, WORDS)
     names = NAMES[:3] if given.quick else NAMES  # without the delay only all
     each = 60 if given.quick else EACH
-    bag = bag_of_words(each * len(names), WORDS)
+    bag = bag_of_words(each * len(names), words)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepare(folder, {n: bag[i * each : (i + 1) * each] for i, n in enumerate(names)})
         tasks = grid(method=methods, rounds=[rounds])
-        rows = measured(given, tasks, lambda task: measure(folder, names, **task))
+        rows = measured(given, tasks, lambda task: measure(folder, names, words, **task))
     used = ", ".join(f"{k} {v}" for k, v in versions("fedtopics", "grpcio", "numpy").items())
     write(given, [
         f"{len(names)} members of {each:,} documents and a server, each a process with one thread, "
-        f"gRPC over loopback; {WORDS:,} words, {TOPICS} topics, seed 0. Milliseconds are medians "
+        f"gRPC over loopback; {words:,} words, {TOPICS} topics, seed 0. Milliseconds are medians "
         f"of {rounds - 1} rounds; the delay is {2e3 * ONE_WAY:g} ms there and back. Megabytes are "
         "those of one member in a round, what comes before the first and after the last shared "
         f"out among the {rounds}. {used}. Command: `make bench NAME=secure-rounds`.", "",

@@ -17,13 +17,7 @@ from fedtopics.errors import DataError, StudyError
 from fedtopics.federation import sweep as sweeping
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
-from fedtopics.federation.sweep import (
-    CRITERIA,
-    Criterion,
-    held_out_loss,
-    recommend,
-    sweep,
-)
+from fedtopics.federation.sweep import CRITERIA, Criterion, held_out_loss, recommend, sweep
 from fedtopics.metrics import unique_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus

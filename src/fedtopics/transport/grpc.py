@@ -41,7 +41,7 @@ LARGEST = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and those that are ending
 LARGE = 8  # requests of several chunks that the server collects at once
 NEW_CHANNEL = 3  # errors in a row
-STOPPING = 5.0  # seconds
+GRACE, STOPPING = 0.5, 5.0  # seconds: for answers on their way, for all of it
 TICK = 0.1  # seconds
 
 OPTIONS = [
@@ -161,7 +161,7 @@ class GrpcServer:
 
     def stop(self) -> None:
         """End all calls and free the port."""
-        self._server.stop(None).wait(STOPPING)
+        self._server.stop(GRACE).wait(STOPPING)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def service(self, details: Any) -> Any:
