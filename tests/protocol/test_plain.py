@@ -288,8 +288,8 @@ def test_a_server_that_lost_its_log_is_refused(
 
     def without_log() -> Any:
         if scene.saved["server"].round:
-            for path in (scene.folder / "log").iterdir():
-                path.unlink()
+            scene.folder = scene.folder / "another"
+            scene.folder.mkdir()
         return server()
 
     monkeypatch.setattr(scene, "server", without_log)
