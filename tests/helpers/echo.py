@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import subprocess
 import sys
@@ -47,7 +48,7 @@ class Echo:
         if message == b"again":
             raise LinkError("the disk is full")
         if message == b"fault":
-            raise ZeroDivisionError
+            raise OSError(errno.ENOSPC, "No space left on device")
         self.digests[name].append(hashlib.sha256(message).digest())
         self.last[name] = message
 

@@ -107,7 +107,7 @@ def fedtopics(*arguments: object, **environment: str) -> subprocess.CompletedPro
 
 
 def assert_as_here(study: Study, folders: dict[str, Path], out: Path, keys: Path) -> TopicModel:
-    """Hold what sites have, and what left them, against the study in this process."""
+    """Compare what sites have, and what they sent, with the study in this process."""
     if study.is_secure:
         held = {name: Key.load(keys / name) for name in study.clients}
         policy = Policy(min_documents=10)

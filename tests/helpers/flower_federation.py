@@ -113,7 +113,7 @@ def study_text(
 def expected(plan: Study, documents: Path, out: Path) -> tuple[TopicModel, Path]:
     """The same study without Flower: its model, and the folder of its clients' folders.
 
-    The members' keys are beside their documents.
+    The folder of a member's documents has its key.
     """
     if plan.is_secure:
         corpora = {name: ClientData(**columns(documents, name)).read(name) for name in NAMES}

@@ -89,7 +89,7 @@ def run(study: Path, grid: FakeGrid, out: Path) -> None:
 
 
 def assert_as_without_flower(path: Path, folders: dict[str, Path], documents: Path) -> TopicModel:
-    """Hold what members have, and what left them, against the study without Flower."""
+    """Compare the members' models and ledgers with the study without Flower."""
     model, clients = expected(Study.read(path), documents, path.parent / "without")
     for name, folder in folders.items():
         assert left(folder / "ledger.jsonl") == left(clients / name / "ledger.jsonl")

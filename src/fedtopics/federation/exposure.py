@@ -23,6 +23,7 @@ from fedtopics.methods.core.aggregation import Named, flat_fields
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.replies import Template, WordCounts
+from fedtopics.methods.registry import Exchange
 from fedtopics.privacy.accounting import together
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.clients import ARRAYS, DOCUMENTS, LEAVES, MODEL, SEEN
@@ -110,18 +111,16 @@ def expose(
         _rehearse(study, sample, once, rounds)
         if study.is_secure:
             once.update({DOCUMENTS: WORD, MODEL: LENGTH})
-    found = [
-        (each.function, each.often, each.leaves, each.seen_by_all)
-        for each in study.registration.exchanges(study.method)
-    ]
+    exchanges = study.registration.exchanges(study.method)
     if study.is_secure:
         # With a bound, words are public and no exact number of documents leaves.
         own = LEAVES if study.privacy is None else {name: LEAVES[name] for name in (MODEL, ARRAYS)}
-        found += [(name, "once", leaves, name in SEEN) for name, leaves in own.items()]
+        exchanges += [Exchange(name, "once", each, name in SEEN) for name, each in own.items()]
     shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
-    for name, often, leaves, all_see in found:
+    for each in exchanges:
+        name, seen = each.function, ALL_SEE if each.seen_by_all else otherwise
         weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
-        shown.append(Shown(name, often, leaves, ALL_SEE if all_see else otherwise, *weighed))
+        shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
     size = () if corpus is None else (len(corpus), corpus.text_bytes)
     return Exposure(study, shown, *size)
 

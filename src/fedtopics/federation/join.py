@@ -15,14 +15,7 @@ from fedtopics.errors import FederationError, IdentityError
 from fedtopics.federation.door import Door
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.run_folder import MemberRun, has_run
-from fedtopics.federation.serve import (
-    address_of,
-    hosted,
-    listen_address,
-    roster_of,
-    server_of,
-    software_of,
-)
+from fedtopics.federation.serve import hosted, link_of, listen_address, roster_of, software_of
 from fedtopics.federation.study import Study, finished
 from fedtopics.files import hold
 from fedtopics.methods.core.events import Allowed, Joined
@@ -37,7 +30,6 @@ from fedtopics.protocol.plain_client import Remote, StateError
 from fedtopics.protocol.record import Folder
 from fedtopics.protocol.roster import Key
 from fedtopics.protocol.values import dumps, loads
-from fedtopics.transport.grpc import GrpcLink
 from fedtopics.transport.loopback import LoopbackLink
 
 WEEK = 7 * 86_400.0  # seconds
@@ -77,7 +69,7 @@ def join(
             service = files.enter_context(hosted(study, key, place, part.out, part.notify))
             link = LoopbackLink(service, key.name)
         if link is None:
-            link = GrpcLink(address_of(study), key.pem, key.certificate, server_of(study))
+            link = link_of(study, key)
         return _train(part, study, link, timeout)
 
 

@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedtopics.federation.serve import address_of, server_of
+from fedtopics.federation.serve import link_of
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.guarantees import PLAIN, SECURE, Promise, promises
 from fedtopics.protocol.roster import Key
-from fedtopics.transport.grpc import GrpcLink
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ def proposal_of(study: Study) -> Proposal:
 
 def reach(study: Study, folder: Path) -> str:
     """Call the server with a member's key; return a sentence, or raise FederationError."""
-    key, address = Key.load(folder), address_of(study)
-    link = GrpcLink(address, key.pem, key.certificate, server_of(study))
+    key = Key.load(folder)
+    link = link_of(study, key)
     try:
         link.fetch(b"")
     finally:
         link.close()
-    return f"The server at {address} answers, and accepts the certificate of {key.name}."
+    return f"The server answers, and accepts the certificate of {key.name}."

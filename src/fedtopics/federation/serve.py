@@ -22,7 +22,7 @@ from fedtopics.protocol.plain_rounds import Rounds, Rules
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key, Roster
-from fedtopics.transport.grpc import GrpcServer, split_address
+from fedtopics.transport.grpc import GrpcLink, GrpcServer, split_address
 
 Notify = Callable[[Event], None]
 Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
@@ -73,6 +73,11 @@ def address_of(study: Study) -> str:
     if study.server.address is None:
         raise StudyError('The study has no server address; add [server] address = "HOST:PORT".')
     return study.server.address
+
+
+def link_of(study: Study, key: Key) -> GrpcLink:
+    """Return a member's link to the server of a study."""
+    return GrpcLink(address_of(study), key.pem, key.certificate, server_of(study))
 
 
 def listen_address(study: Study, given: str) -> str:

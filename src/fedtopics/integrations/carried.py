@@ -26,7 +26,7 @@ from fedtopics.federation.study import Study
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.keys import framed
-from fedtopics.protocol.link import LinkError, Service
+from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 from fedtopics.protocol.messages import Message, decode, encode
 from fedtopics.protocol.roster import Key, Roster
 
@@ -269,6 +269,7 @@ class CarriedServer:
                 if call.method == "ask":
                     results.append(self._service.ask(calls.name, call.content))
                 elif call.method == "say":
+                    check_size(len(call.content), self._service.most(calls.name))
                     self._service.say(calls.name, call.content)
                     results.append(b"")
                 else:
@@ -276,7 +277,8 @@ class CarriedServer:
         except FedTopicsError as error:
             refusal = str(error)
         except Exception as fault:
-            self._service.fail(f"the server has a fault ({type(fault).__name__})")
+            refusal = "The server failed."
+            self._service.fail(f"the server failed: {reason_of(fault)}")
         self._served.put((address, Results(self._session, calls.number, results, refusal)))
 
 

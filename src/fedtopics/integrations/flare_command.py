@@ -189,7 +189,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
         (folder / FAILURE).unlink(missing_ok=True)
         for brought in results.glob(f"*/workspace/{BROUGHT}"):
             copy_folder(brought, folder)
-    if not [*folder.glob("events.jsonl"), *folder.glob("relay-*")]:  # nothing to go on with
+    if not [*folder.glob("events.jsonl"), *folder.glob("relay-*")]:  # nothing to resume
         note.unlink()
     if ended != "FINISHED:COMPLETED":
         raise FederationError(

@@ -10,7 +10,7 @@ from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.core.events import Defect, Event
 from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.methods.core.interfaces import Door as BaseDoor
-from fedtopics.protocol.link import LinkError
+from fedtopics.protocol.link import LinkError, reason_of
 
 REFUSED, UNUSABLE = "its policy refuses", "its documents cannot be used"
 DEFECT = "its software has a defect"
@@ -86,7 +86,7 @@ class ClientSide:
         try:
             return work(self.door)
         except (OSError, MemoryError) as error:
-            reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+            reason = reason_of(error)
             raise FedTopicsError(
                 f"The update of round {self.round} did not leave: {reason}. Make room on the "
                 "disk or in memory, then start the same command again."

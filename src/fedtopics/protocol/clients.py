@@ -228,7 +228,7 @@ class SecureClients:
         return self._side.door is not None and self._member.name in self._drawn
 
     def _advance(self) -> None:
-        """Go on to the next moment, also where an earlier process has done what belongs to it."""
+        """Move to the next moment, also where an earlier process did what belongs to it."""
         self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
 
     def _next(

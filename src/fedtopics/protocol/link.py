@@ -11,6 +11,11 @@ class LinkError(FederationError):
     """The server cannot be reached now; another attempt may succeed."""
 
 
+def reason_of(error: Exception) -> str:
+    """Say what an unexpected error is; its own text could quote what was sent."""
+    return (isinstance(error, OSError) and error.strerror) or type(error).__name__
+
+
 def check_size(size: int, most: int) -> None:
     """Refuse a message with more bytes than a service takes."""
     if size > most:
@@ -55,4 +60,4 @@ class Service(Protocol):
         """Return the most bytes that a message of this member may have."""
 
     def fail(self, reason: str) -> None:
-        """End the run, which cannot go on."""
+        """End the run for a reason."""

@@ -218,7 +218,7 @@ class PlainServer:
     def wait(self, seconds: float) -> None:
         """Wait for news, with the lock held; FederationError if there will be none."""
         if self._failure:
-            raise FederationError(f"The run cannot go on: {self._failure}.")
+            raise FederationError(f"The run has ended: {self._failure}.")
         self.changed.wait(seconds)
 
     def open(self, names: Sequence[str]) -> None:

@@ -239,7 +239,7 @@ class RelayService:
         with self._changed:
             while missing := [n for n in self.relay.names if n not in self.relay.done]:
                 if self._failure:
-                    raise FederationError(f"The run cannot go on: {self._failure}.")
+                    raise FederationError(f"The run has ended: {self._failure}.")
                 if (left := until - time.monotonic()) <= 0:
                     return missing
                 self._changed.wait(left)

@@ -16,8 +16,7 @@ from functools import cache, partial
 from io import BytesIO
 from typing import Any, ClassVar
 
-# gRPC reads this when it is imported. Its own lines about broken connections help nobody; ours are
-# sentences.
+# gRPC reads this when it is imported; its own lines about broken connections help nobody.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
@@ -25,7 +24,7 @@ from grpc import StatusCode
 
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.harmless import sentence
-from fedtopics.protocol.link import LinkError, Service, check_size
+from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 from fedtopics.transport.credentials import (
     certificate_of,
     channel_credentials,
@@ -210,8 +209,8 @@ class GrpcServer:
         except grpc.RpcError:
             return  # nobody waits for the answer any more
         except Exception as fault:
-            self._service.fail(f"the server has a fault ({type(fault).__name__})")
-            context.abort(StatusCode.INTERNAL, "the server has a fault")
+            self._service.fail(f"the server failed: {reason_of(fault)}")
+            context.abort(StatusCode.INTERNAL, "the server failed")
 
     @contextmanager
     def _counted(self, name: str, method: str, end: Callable[[], object]) -> Iterator[_Deadline]:
@@ -329,4 +328,4 @@ def _reason(address: str, code: StatusCode, details: str) -> str:
         return f"the certificate of {address} is not that of the study"
     if details.startswith("failed to connect") and details.endswith("Socket closed"):
         return f"{address} ends the connection; it may not know this member's certificate"
-    return f"cannot reach {address}: {details.rpartition(': ')[2].rstrip(']')}"
+    return f"cannot reach {address}: {re.sub('.*[:(] ?(?=[A-Z])|[^a-z]*$', '', details)}"
