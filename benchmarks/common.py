@@ -260,13 +260,14 @@ def doors_of(study: Any, clients: Mapping[str, Any], policy: Any) -> dict[str, A
     """Return the doors of a study's clients, by name."""
     from fedtopics.federation.door import Door
     from fedtopics.federation.ledger import Ledger
+    from fedtopics.federation.program import client_of
     from fedtopics.methods.core.plan import Secret, Site
 
     found = {}
     for name, corpus in clients.items():
         site = Site(name, corpus, policy, secret=Secret.from_seed(study.seed, name))
         ledger = Ledger(study.method.method_name, study.fingerprint)
-        found[name] = Door(name, study.client_half(site), policy, ledger)
+        found[name] = Door(name, client_of(study, site), policy, ledger)
     return found
 
 

@@ -22,8 +22,8 @@ from fedtopics.datasets import split_clients, synthetic_lda
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.bounded.estimates import centred_words, first_centres
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information, topic_similarity
+from fedtopics.privacy.estimates import centred_words, first_centres
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens

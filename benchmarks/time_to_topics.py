@@ -23,6 +23,7 @@ from fedtopics import Corpus, Study, TopicModel
 from fedtopics.datasets import split_clients
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.program import program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.methods.core.training import Program
@@ -81,7 +82,7 @@ class Bench(NamedTuple):
         limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1}
         study = Study.make(seed=seed, method=method, vocabulary=limits).with_clients(self.clients)
         run = Keeping(study)
-        study.server_half(None).train(self.engine(study), run)
+        program_of(study).train(self.engine(study), run)
         end = run.seconds - run.kept[-1][0]  # the last exchanges, which every model needs
         points = [
             [checkpoint.round, round(seconds + end, 3), *self.scores(model)]
@@ -93,7 +94,7 @@ class Bench(NamedTuple):
         return LocalClients(common.doors_of(study, self.clients, OPEN_POLICY))
 
     def models(self, study: Study, run: Keeping) -> Iterator[TopicModel]:
-        program = cast("Program[Any, Any]", study.server_half(None))
+        program = cast("Program[Any, Any]", program_of(study))
         clients, silent = self.engine(study), Keeping(study)
         agreement = program.agree(clients, silent)
         for _, kept in run.kept:

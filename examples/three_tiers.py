@@ -18,6 +18,7 @@ from fedtopics.datasets import synthetic_lda
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
+from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.aggregation import Named, RunningSum
 from fedtopics.methods.core.interfaces import Call
@@ -57,7 +58,7 @@ def door_of(device: str, documents: Corpus, study: Study) -> Door:
     policy = Policy(min_documents=10)
     site = Site(device, documents, policy, secret=Secret.from_seed(study.seed, device))
     ledger = Ledger(study.method.method_name, study.fingerprint)
-    return Door(device, study.client_half(site), policy, ledger)
+    return Door(device, client_of(study, site), policy, ledger)
 
 
 def train_in_tiers(study: Study, clients: Mapping[str, Mapping[str, Corpus]]) -> TopicModel:
@@ -68,7 +69,7 @@ def train_in_tiers(study: Study, clients: Mapping[str, Mapping[str, Corpus]]) ->
         for client, devices in clients.items()
     }
     run = RunFolder(None, study.identity(None), 0, False, None)
-    return study.server_half(None).train(LocalClients(tiers), run)
+    return program_of(study).train(LocalClients(tiers), run)
 
 
 def main() -> None:

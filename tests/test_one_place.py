@@ -17,13 +17,15 @@ from click.testing import CliRunner, Result
 from fedtopics import Policy, Study, TopicEstimator, TopicModel, train
 from fedtopics.cli import app
 from fedtopics.errors import PolicyError, StudyError
+from fedtopics.federation.program import client_of
 from fedtopics.federation.study import example_study
 from fedtopics.methods import registry
 from fedtopics.methods.core.plan import Site
 from fedtopics.methods.core.settings import STOP_RULES
-from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.registry import METHODS
 from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS, register
+from fedtopics.privacy.recipe import leaves
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import FORMATS
 from tests.helpers import pages
@@ -68,7 +70,7 @@ def test_a_schedule_of_functions_that_do_not_say_what_leaves(page: dict[str, Any
     with restored():
         registry.register(silent)
         with pytest.raises(StudyError, match=r"'unigrams' names 'count_words', .* with @leaves"):
-            Study.make(method=METHOD).client_half(Site("forest", Corpus.of(["oak"]), Policy()))
+            client_of(Study.make(method=METHOD), Site("forest", Corpus.of(["oak"]), Policy()))
 
 
 @pytest.fixture
@@ -160,7 +162,7 @@ def test_a_method_in_the_ledger(folder: Path) -> None:
     counted = next(row for row in ledgers["forest"] if row["function"] == "count_words")
     assert (counted["fields"], counted["values"]) == (["counts", "documents"], 2 * 16 + 1)
     printed = " ".join(fedtopics("ledger", "out").output.split())
-    assert f"count_words: {find_method('unigrams').leaves('count_words')}" in printed
+    assert f"count_words: {leaves('unigrams', 'count_words')}" in printed
 
 
 def test_a_method_in_the_report(folder: Path) -> None:

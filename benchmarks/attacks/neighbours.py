@@ -22,13 +22,12 @@ from fedtopics import Corpus, Study
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.files import RowFile
-from fedtopics.methods.bounded import estimates
-from fedtopics.methods.bounded.client import NoisyClient
-from fedtopics.methods.bounded.method import noisy
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.plan import Plan, Secret, Site
-from fedtopics.methods.registry import Method, find_method
-from fedtopics.privacy import Noise, Privacy
+from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.privacy import Noise, Privacy, estimates
+from fedtopics.privacy.client import NoisyClient, PrivatePlan
+from fedtopics.privacy.recipe import RECIPES
+from fedtopics.privacy.stages import noisy
 from fedtopics.protocol.layout import Layout
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
@@ -110,7 +109,7 @@ def overheard(half: Half) -> Overheard:
 
 
 @cache
-def plan_of(case: Case) -> Plan[Any]:
+def plan_of(case: Case) -> PrivatePlan:
     method: dict[str, Any] = {"name": case.method, "n_components": THEMES, "words": PUBLIC}
     if case.method in ROUNDS:
         method["max_rounds"] = ROUNDS[case.method]
@@ -119,11 +118,10 @@ def plan_of(case: Case) -> Plan[Any]:
     bound = {"epsilon": case.epsilon, "delta": DELTA}
     study = Study.make(method=method, privacy=bound)
     limits, privacy = VocabularyLimits(), Privacy.model_validate(bound)
-    return Plan(study.method, TextRules(), limits, 0, privacy=privacy, clients=CLIENTS)
-
-
-def method_of(case: Case) -> Method:
-    return find_method(case.method).with_privacy()
+    budget = RECIPES.find(case.method).budget(privacy, study.method)
+    return PrivatePlan(
+        study.method, TextRules(), limits, 0, privacy=privacy, budget=budget, clients=CLIENTS
+    )
 
 
 @cache
@@ -142,7 +140,7 @@ def half_of(case: Case, name: str, texts: list[list[str]]) -> Half:
     of_words = dict(zip(PUBLIC, vectors(), strict=True))
     found = np.array([np.sum([of_words[word] for word in text], axis=0) for text in texts])
     corpus = Corpus.of(texts).with_embeddings(unit(found))
-    half: Any = method_of(case).client(plan_of(case), Site(name, corpus, OPEN_POLICY))
+    half: Any = RECIPES.find(case.method).client(plan_of(case), Site(name, corpus, OPEN_POLICY))
     half.take(list(PUBLIC))
     half.__dict__["_vectors"] = vectors()  # so that no model is needed
     return half  # type: ignore[no-any-return]
@@ -172,7 +170,7 @@ def run(case: Case, there: bool, number: int) -> tuple[float, bool]:
         half.noise = Overheard(secret, case.noise)
         half.forget()
     plan = plan_of(case)
-    program: Any = method_of(case).server(plan)
+    program: Any = RECIPES.find(case.method).program(plan)
     sums = Sums(chosen, alone, there)
     nothing = np.zeros(len(PUBLIC), np.int64)
     vocabulary = Vocabulary(PUBLIC, nothing, nothing)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.attacks.tapped import Tap, door_of, federate, synthetic
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.program import program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.interfaces import Call
@@ -125,7 +126,7 @@ def read_few(n_clusters: int, policy: Policy, more: int, skewed: bool) -> str:
     first.more = more
     doors: Any = taps
     clients = LocalClients(doors, hidden=True)
-    study.server_half(None).train(clients, RunFolder(None, study.identity(None)))
+    program_of(study).train(clients, RunFolder(None, study.identity(None)))
     points: list[NDArray[np.float64]] = []
     for (payload, _), *theirs in zip(*map(sums_of, (first, *others)), strict=True):
         count = sum(reply["counts"] for _, reply in theirs)

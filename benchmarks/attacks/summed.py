@@ -55,12 +55,12 @@ class Summed:
 
     def embedded(self, round_: int | None = None) -> Numbers:
         drawn = self._drawn(round_)
-        return np.concatenate([half._corpus.embeddings[rows] for half, rows in drawn]).astype(float)
+        return np.concatenate([half.corpus.embeddings[rows] for half, rows in drawn]).astype(float)
 
     def members(self, round_: int | None = None) -> Numbers:
         """Return some of the documents as who asks after them has them: with all agreed words."""
         texts = [
-            text for half, rows in self._drawn(round_) for text in tokens(half._corpus.take(rows))
+            text for half, rows in self._drawn(round_) for text in tokens(half.corpus.take(rows))
         ]
         return counted(texts[:: -(-len(texts) // CANDIDATES)], self.words)
 
@@ -75,7 +75,7 @@ class Summed:
         halves = [tap.half for tap in self.taps.values()]
         if round_ is None:
             return [(half, np.arange(half.bag.shape[0])) for half in halves]
-        return [(half, half.minibatch(half._fingerprint, round_)) for half in halves]
+        return [(half, half.minibatches.draw(round_, half.attempt)) for half in halves]
 
 
 def tokens(corpus: Corpus) -> list[list[str]]:

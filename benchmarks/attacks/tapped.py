@@ -21,6 +21,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Rows
@@ -69,7 +70,7 @@ def door_of(
     study: Study, name: str, corpus: Corpus, policy: Policy | None = None, **site: Any
 ) -> Any:
     rules = policy or Policy()
-    half = study.client_half(Site(name, study.embedded(corpus), rules, **site))
+    half = client_of(study, Site(name, study.embedded(corpus), rules, **site))
     return Door(name, half, rules, Ledger(study.method.method_name, study.fingerprint))
 
 
@@ -84,7 +85,7 @@ def federate(
         site = {"secret": Secret(key(name))}
         taps[name] = Tap(door_of(study, name, corpus, policy, **site), site)
     run = RunFolder(None, study.identity(None), study.checkpoint_every, False, None)
-    return study.server_half(None).train(engine(taps), run), taps
+    return program_of(study).train(engine(taps), run), taps
 
 
 def membership(

@@ -15,8 +15,11 @@ from fedtopics import cli
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.methods.registry import METHODS, Method, find_method
+from fedtopics.methods.core.client import TopicClient
+from fedtopics.methods.core.last_sums import LastSums
+from fedtopics.methods.registry import METHODS, Method, exchanges_of, find_method
 from fedtopics.metrics import METRICS
+from fedtopics.privacy.recipe import RECIPES
 
 
 def commands() -> str:
@@ -69,17 +72,19 @@ def clients() -> str:
     places: dict[type, list[str]] = {}
     parts = []
     for name in METHODS.names:
-        for method, title, settings in _variants(find_method(name)):
+        for client, title, settings in _variants(find_method(name)):
             parts += [f"\n## {title}\n", "| function | how often | what leaves |"]
             parts.append("| --- | --- | --- |")
-            for exchange in method.exchanges(settings):
+            for exchange in exchanges_of(client, settings):
                 leaves = exchange.leaves.replace("|", "\\|")
                 parts.append(f"| `{exchange.function}` | {exchange.often} | {leaves} |")
-            for function in method.functions:
-                place = next(base for base in method.client.__mro__ if function in vars(base))
+            kinds = client, *client.exchanges, LastSums
+            for place in dict.fromkeys(base for kind in kinds for base in kind.__mro__):
+                own = [name for name in vars(place) if name in client.functions()]
                 names = places.setdefault(place, [])
-                names += [function] * (function not in names)
-    for place, names in sorted(places.items(), key=lambda entry: len(entry[0].__mro__)):
+                names += sorted({*own} - {*names})
+    shared = {place: names for place, names in places.items() if names}
+    for place, names in sorted(shared.items(), key=lambda entry: len(entry[0].__mro__)):
         parts += [f"\n## {place.__name__}\n", "| function | what leaves |", "| --- | --- |"]
         parts += [f"| `{name}` | {vars(place)[name].leaves} |" for name in names]
         parts.append(
@@ -90,12 +95,13 @@ def clients() -> str:
     return "\n".join(parts)
 
 
-def _variants(method: Method) -> Iterator[tuple[Method, str, Any]]:
-    """Yield a method, its title and its settings: without privacy, and with it if it can."""
-    yield method, f"`{method.name}`", method.settings()
-    if method.noisy is not None:
-        settings = method.settings(**method.settings.with_privacy)
-        yield method.with_privacy(), f"`{method.name}` with `[privacy]`", settings
+def _variants(method: Method) -> Iterator[tuple[type[TopicClient[Any]], str, Any]]:
+    """Yield a method's client, a title and settings: without privacy, and with it if it can."""
+    yield method.client, f"`{method.name}`", method.settings()
+    if method.name in RECIPES.names:
+        recipe = RECIPES.find(method.name)
+        settings = method.settings(**recipe.usual)
+        yield recipe.client, f"`{method.name}` with `[privacy]`", settings
 
 
 def metrics() -> str:

@@ -47,8 +47,7 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
 - *Typing mistakes*: two letters swapped, one dropped or one doubled, in words that the seed draws;
   such texts are embedded anew.
 - *Mann-Whitney*: p by the scores of all seeds; "too few" if so few cannot come below the level.
-- *Words left out*, *words replaced*: a step sees two views of each text, without a fifth of its
-  words, or with one of the five nearest words, by {ENCODER}, in the place of a fifth of them.
+- *Words left out*: a step sees two views of each text, without a fifth of its words.
 - *Word vectors of the same texts*: of {DIMENSION} dimensions, by a singular value decomposition of
   the texts that are clustered, all in one place; *of other texts*: of those of the other files in
   the folder. No language model and no label is in them.

@@ -54,9 +54,7 @@ class Settings(FileSettings):
         """List the trainings of a part, of these data sets."""
         seeds = len(self.used_seeds)
         seeds = seeds if part == "table2" else min(seeds, SWEEP_SEEDS)
-        tasks = (task for data in data_sets for task in PARTS[part](usable, data, seeds))
-        # To find the neighbours of all words takes minutes.
-        return [task for task in tasks if not (self.quick and task.method.get("synonyms"))]
+        return [task for data in data_sets for task in PARTS[part](usable, data, seeds)]
 
     def usable(self, name: str, split: Mapping[str, Any], seeds: int) -> list[int]:
         """Return the first seeds whose split leaves each client enough documents."""

@@ -26,6 +26,7 @@ from fedtopics.cli import app
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.privacy.recipe import leaves
 from tests.helpers import pages
 from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
 
@@ -326,8 +327,8 @@ def test_the_reference_has_every_key_of_a_study(site: Path) -> None:
 def test_the_reference_says_what_leaves(site: Path) -> None:
     text = words(Tags(site / "reference/clients.html").text)
     for method in METHODS.names:
-        for function in find_method(method).functions:
-            assert words(find_method(method).leaves(function)) in text, (method, function)
+        for function in find_method(method).client.functions():
+            assert words(leaves(method, function)) in text, (method, function)
 
 
 @pytest.mark.parametrize("name", ["GuidedLDA", "ShortTextClustering", "TopicEstimator"])

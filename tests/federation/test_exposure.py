@@ -12,14 +12,16 @@ from fedtopics.federation import exposure
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.program import exchanges
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.privacy import Privacy
+from fedtopics.privacy.recipe import leaves
 from fedtopics.text.corpus import Corpus
-from tests.helpers.bounded import PUBLIC, install, themed
-from tests.helpers.bounded import planned as with_noise
 from tests.helpers.federation import DIMENSION, embedded, subjects
+from tests.helpers.recipes import PUBLIC, install, themed
+from tests.helpers.recipes import planned as with_noise
 from tests.helpers.studies import read, written
 
 SIZES = {"east": 60, "north": 60, "south": 60}
@@ -78,7 +80,7 @@ def test_who_sees_what_is_what_the_programs_do(name: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(LocalClients, "call", listen)
     plan = small(name, max_rounds=2)
     train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
-    said = plan.registration.exchanges(plan.method)
+    said = exchanges(plan)
     assert called == {each.function for each in said if each.seen_by_all} & called
     assert called
 
@@ -86,10 +88,9 @@ def test_who_sees_what_is_what_the_programs_do(name: str, monkeypatch: pytest.Mo
 def test_every_method_says_who_sees_its_replies() -> None:
     for name in METHODS.names:
         method = find_method(name)
-        sentences = {each: method.leaves(each) for each in method.functions}
-        for function, sentence in sentences.items():
-            by_all = getattr(getattr(method.client, function), "seen_by_all", False)
-            assert by_all == ("all participants" in sentence.lower()), (name, function)
+        for function, of_client in method.client.functions().items():
+            sentence, seen_by_all = leaves(name, function), vars(of_client)["seen_by_all"]
+            assert seen_by_all == ("all participants" in sentence.lower()), (name, function)
 
 
 def verdicts(**settings: Any) -> dict[str, str]:

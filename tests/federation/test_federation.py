@@ -20,7 +20,7 @@ from fedtopics.federation.serve import lead, lead_relay
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.federation.study_tables import ObserverData
-from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.gfedntm.client import Passes
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.link import Service
 from fedtopics.text.corpus import Corpus
@@ -280,15 +280,15 @@ def test_a_member_that_is_killed_in_every_step_has_the_same_model(
 
 
 def raising(patch: pytest.MonkeyPatch) -> None:
-    loss = GFedNTMClient.loss
+    loss = Passes.loss
 
-    @wraps(GFedNTMClient.loss)
-    def raises(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
-        if self.name == "south":
+    @wraps(Passes.loss)
+    def raises(self: Passes, *given: Any, **named: Any) -> dict[str, Any]:
+        if self.client.name == "south":
             raise ValueError(f"a document: {CANARIES[2]}")
         return loss(self, *given, **named)
 
-    patch.setattr(GFedNTMClient, "loss", raises)
+    patch.setattr(Passes, "loss", raises)
 
 
 def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
@@ -313,14 +313,14 @@ def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
 def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward = GFedNTMClient.forward
+    forward = Passes.forward
 
-    @wraps(GFedNTMClient.forward)
-    def of_few(self: GFedNTMClient, *given: Any, **named: Any) -> dict[str, Any]:
+    @wraps(Passes.forward)
+    def of_few(self: Passes, *given: Any, **named: Any) -> dict[str, Any]:
         reply = forward(self, *given, **named)
-        return reply | {"documents": 7} if self.name == "north" else reply
+        return reply | {"documents": 7} if self.client.name == "north" else reply
 
-    monkeypatch.setattr(GFedNTMClient, "forward", of_few)
+    monkeypatch.setattr(Passes, "forward", of_few)
     hurried = PATIENT.model_copy(update={"round_timeout": 2.0})
     plan = planned(kind)
     if kind == "plain":

@@ -14,10 +14,10 @@ from fedtopics.federation.run_status import SHOWN, RunReading, RunStatus, Standi
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.shown_words import USUAL
-from tests.helpers.bounded import planned as with_noise
-from tests.helpers.bounded import themed
 from tests.helpers.federation import embedded, subjects, train_until_killed
 from tests.helpers.methods import POLICIES, SIZES, planned
+from tests.helpers.recipes import planned as with_noise
+from tests.helpers.recipes import themed
 
 CORPORA = embedded(subjects(SIZES))
 

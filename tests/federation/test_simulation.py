@@ -18,6 +18,8 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.verify import verify
 from fedtopics.methods.core.interfaces import Call
+from fedtopics.methods.core.minibatches import Minibatches
+from fedtopics.methods.lda.client import LDAClient
 from tests.helpers.clusters import blobs, planned, spread
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 
@@ -65,7 +67,11 @@ def test_each_clients_policy_holds_for_sums_at_once(monkeypatch: pytest.MonkeyPa
     corpora = subjects(SIZES)
     rules = dict.fromkeys(corpora, OPEN_POLICY) | {"south": Policy(min_documents=12)}
     plan = study(max_rounds=2)
-    monkeypatch.setattr("fedtopics.methods.lda.client.Minibatches.size", lambda *_: 11)
+
+    def of_eleven(client: LDAClient, *_: float) -> Minibatches:
+        return Minibatches(client.usable, client.secret, 11)
+
+    monkeypatch.setattr(Minibatches, "of", of_eleven)
     with pytest.raises(PolicyError, match="'south' sums over 11 documents, its policy asks for 12"):
         train(plan, corpora, policies=rules, at_once=True)
 

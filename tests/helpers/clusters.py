@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedtopics.datasets import split_clients
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
@@ -93,7 +94,7 @@ def half(
     folder: Path | None = None,
 ) -> tuple[Any, str]:
     """A client's half that took up a vocabulary, and the vocabulary's fingerprint."""
-    client: Any = plan.client_half(Site(name, plan.embedded(corpus), policy, folder))
+    client: Any = client_of(plan, Site(name, plan.embedded(corpus), policy, folder))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
     client.adopt(words, len(corpus), 3.0)
     return client, fingerprint(words)

@@ -1,7 +1,8 @@
-"""A client's door before a half that replies what a test wants."""
+"""A door of a client that replies what a test wants."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from fedtopics.methods.core.interfaces import Call, Moment
 
 
 class Echo:
-    """A client half that replies what it was made with."""
+    """A client that replies what it was made with."""
 
     method = "gfedntm"
     published = ("echo", "fail")
@@ -24,6 +25,10 @@ class Echo:
     def __init__(self, **reply: Any) -> None:
         self.reply = reply
         self.calls = 0
+
+    def function(self, name: str) -> Callable[..., dict[str, Any]]:
+        function: Callable[..., dict[str, Any]] = getattr(self, name)
+        return function
 
     def echo(self, **payload: Any) -> dict[str, Any]:
         self.calls += 1

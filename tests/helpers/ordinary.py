@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fedtopics.federation.study import Study
 from fedtopics.inference import Weights
-from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.gfedntm.client import Passes
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.base import Batch, Noise
 from fedtopics.networks.neural import NeuralTopicModel
@@ -135,14 +135,14 @@ def united(batches: list[Batch]) -> tuple[Tensor, Noise, Tensor | None]:
 def record_minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
     """The minibatches that the clients draw, by round."""
     seen: dict[int, list[Batch]] = {}
-    draw = GFedNTMClient._minibatch
+    draw = Passes.minibatch
 
-    def drawn(self: GFedNTMClient, vocabulary: str, number: int) -> Batch:
+    def drawn(self: Passes, vocabulary: str, number: int) -> Batch:
         batch = draw(self, vocabulary, number)
         seen.setdefault(number, []).append(batch)
         return batch
 
-    monkeypatch.setattr(GFedNTMClient, "_minibatch", drawn)
+    monkeypatch.setattr(Passes, "minibatch", drawn)
     return seen
 
 

@@ -30,7 +30,7 @@ class Half:
     def published(self) -> tuple[str, ...]:
         return tuple(self.functions)
 
-    def __getattr__(self, function: str) -> Callable[..., dict[str, Any]]:
+    def function(self, function: str) -> Callable[..., dict[str, Any]]:
         def called(**payload: Any) -> dict[str, Any]:
             self.calls.append(function)
             self.attempts.append(self.attempt)

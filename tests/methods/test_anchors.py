@@ -11,6 +11,7 @@ from scipy import sparse
 
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.interfaces import Call
@@ -78,14 +79,14 @@ def test_rare_words_are_no_anchors_where_there_are_others() -> None:
 def client(**method: Any) -> tuple[GFedNTMClient, str]:
     plan = study(initialisation="anchors", **method)
     policy = Policy(min_documents=1, min_document_frequency=20)
-    half: Any = plan.client_half(Site("a", subjects({"a": 60})["a"], policy))
+    half: Any = client_of(plan, Site("a", subjects({"a": 60})["a"], policy))
     half.adopt(sorted({*half._counts.words}), 60, 10.0)
     return half, half._fingerprint
 
 
 def test_rare_words_of_a_client_are_left_out() -> None:
     half, vocabulary = client()
-    reply = half.projections(vocabulary)
+    reply = half.function("projections")(vocabulary)
     frequency = np.bincount(half.bag.indices, minlength=half.bag.shape[1])
     rare = frequency < 20
     assert rare.any() and not rare.all()

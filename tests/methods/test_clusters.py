@@ -274,7 +274,7 @@ def test_topics_of_few_documents_leave_nothing() -> None:
         "words": np.zeros((4, client.bag.shape[1])),
     }  # fmt: skip
     evidence = vars(mixture_method.Evidence.of(state, plan.method))
-    reply = client.topic_sums(fingerprint, 1, evidence)
+    reply = client.function("topic_sums")(fingerprint, 1, evidence)
     few = reply["weights"] < 10
     assert few.any()
     assert not few.all()

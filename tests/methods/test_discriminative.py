@@ -13,7 +13,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
-from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Separation, Split, complete
 from fedtopics.metrics import clustering_accuracy
@@ -135,7 +135,7 @@ def test_a_bias_brings_clusters_to_one_size() -> None:
 
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
     """Each of five documents has a direction of its own; all agree with none of four clusters."""
-    found: dict[str, Any] = client.class_sums(
+    found: dict[str, Any] = client.function("class_sums")(
         vocabulary,
         round=1,
         origin=np.zeros(5),
@@ -208,9 +208,9 @@ def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: in
     def replies(of: int) -> list[dict[str, Any]]:
         given: dict[str, Any] = {"round": 0, "origin": origin, "half": of}
         return [
-            client.moments(vocabulary, origin, of),
-            client.cluster_sums(vocabulary, centres=clusters, starts=[0], **given),
-            client.class_sums(vocabulary, **given, **discriminants),
+            client.function("moments")(vocabulary, origin, of),
+            client.function("cluster_sums")(vocabulary, centres=clusters, starts=[0], **given),
+            client.function("class_sums")(vocabulary, **given, **discriminants),
         ]
 
     assert [reply["documents"] for reply in replies(part)] == [in_half] * 3

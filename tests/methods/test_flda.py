@@ -12,6 +12,7 @@ import pytest
 from fedtopics.errors import StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.gibbs import Sampled, sample_topics
@@ -319,7 +320,7 @@ def test_a_word_that_few_documents_have_is_nowhere(
 def client(
     corpus: Corpus, policy: Policy = OPEN_POLICY, name: str = "a", **given: Any
 ) -> FLDAClient:
-    return flda(**given).client_half(Site(name, corpus, policy))  # type: ignore[return-value]
+    return client_of(flda(**given), Site(name, corpus, policy))  # type: ignore[return-value]
 
 
 def asked(half: FLDAClient, round_: int = 1, **other: Any) -> dict[str, Any]:

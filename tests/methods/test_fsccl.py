@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,10 @@ from fedtopics.inference.trained_clusters import LENGTH, log_student_t
 from fedtopics.methods.clusters.views import (
     ViewSettings,
     embedded_views,
-    nearest_words,
-    neighbours,
     shorten,
     text_views,
 )
+from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.fsccl.client import (
     FEATURES,
@@ -33,7 +31,6 @@ from fedtopics.methods.fsccl.client import (
     contrastive_loss,
     network,
 )
-from fedtopics.methods.lda.client import Minibatches
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import represent
 from fedtopics.text.corpus import Corpus
@@ -195,10 +192,10 @@ def test_a_round_is_plain_training() -> None:
     optimizer = torch.optim.Adam(plain.parameters(), lr=5e-4)
     vectors = unit_rows(corpus.embeddings) - weights["origin"]
     points = torch.tensor(LENGTH * unit_rows(vectors), dtype=torch.float32)
-    batches = Minibatches(np.arange(70), Secret.from_seed(0, "a"), 0.0, 1)
+    batches = Minibatches(np.arange(70), Secret.from_seed(0, "a"), 30)
     losses = []
     for number in range(11, 21):  # of the second round
-        loss = plain.loss(points[torch.from_numpy(batches.draw(number, 30))])
+        loss = plain.loss(points[torch.from_numpy(batches.draw(number))])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -278,49 +275,7 @@ def test_wrong_parameters_are_refused(given: dict[str, Any], reason: str) -> Non
         plan(**given)
 
 
-# Views of texts: words left out, words replaced by their neighbours, and whose they are
-
-
-ANGLES = {"oak": 0.0, "elm": 0.1, "ash": 0.25, "ketch": 1.5, "sloop": 1.4, "yawl": 1.2, "junk": 1.0}
-
-
-class Compass:
-    """An encoder of words that are directions in the plane."""
-
-    fingerprint = "compass"
-
-    def __init__(self, folder: Path, kind: str = "WordPiece") -> None:
-        pieces = [*ANGLES, "##ing", "at", "2026"]
-        vocabulary = (
-            dict.fromkeys(pieces) if kind == "WordPiece" else [[piece, 0] for piece in pieces]
-        )
-        content = {"model": {"type": kind, "vocab": vocabulary}}
-        (folder / "tokenizer.json").write_text(json.dumps(content), "utf-8")
-        self.folder = folder
-        self.asked: list[str] = []
-
-    def __call__(self, texts: list[str]) -> Any:
-        self.asked += texts
-        angles = [np.mean([ANGLES[word] for word in text.split()]) for text in texts]
-        return np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
-
-
-def use(encoder: Compass, monkeypatch: pytest.MonkeyPatch) -> Compass:
-    neighbours.cache_clear()
-    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    for module in ("methods.clusters.views", "text.embeddings"):
-        monkeypatch.setattr(f"fedtopics.{module}.sentence_encoder", lambda model: encoder)
-    return encoder
-
-
-def site(texts: list[str]) -> Site:
-    return Site("north", Corpus.of(texts), OPEN_POLICY)
-
-
-PLANE = EmbeddingSettings(model="x", dimension=2)
-
-
-# Words left out
+# Views of texts: words are left out
 
 
 def test_a_shortened_text_keeps_words_in_their_order() -> None:
@@ -331,52 +286,27 @@ def test_a_shortened_text_keeps_words_in_their_order() -> None:
     assert 760 < len(words) < 840
 
 
-# Words replaced
+class Lengths:
+    """An encoder by numbers of words."""
+
+    fingerprint = "lengths"
+
+    def __call__(self, texts: list[str]) -> Any:
+        angles = np.array([len(text.split()) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
 
 
-def test_the_nearest_words_come_first_and_never_the_word_itself() -> None:
-    words = list(ANGLES)
-    vectors = np.array([[np.cos(a), np.sin(a)] for a in ANGLES.values()], np.float32)
-    near = nearest_words(words, vectors)
-    assert near["oak"] == ["elm", "ash", "junk", "yawl", "sloop"]
-    assert near["ketch"][:2] == ["sloop", "yawl"]
-    assert nearest_words(words[:2], vectors[:2]) == {"oak": ["elm"], "elm": ["oak"]}
-
-
-def test_words_are_the_tokenizers_whole_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = use(Compass(tmp_path), monkeypatch)
-    near = neighbours(PLANE, None)
-    assert near.keys() == ANGLES.keys()
-    assert near["elm"][:2] == ["oak", "ash"]
-    assert encoder.asked == list(ANGLES)
-
-
-def test_a_tokenizer_without_whole_words_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(Compass(tmp_path, "Unigram"), monkeypatch)
-    message = r"'north' .* no pieces that are whole words; .* Or set deletion = 0 and synonyms = 0"
-    with pytest.raises(StudyError, match=message):
-        embedded_views(Corpus.of(["oak"]), ViewSettings(synonyms=0.1), PLANE, site(["oak"]))
-
-
-# Both
-
-
-def test_two_views_of_all_texts_and_their_embeddings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(Compass(tmp_path), monkeypatch)
-    texts = ["oak elm", "sloop"]
-    settings = ViewSettings(synonyms=1.0, deletion=0.4)
-    views = text_views(Corpus.of(texts), settings, PLANE, site(texts))
-    assert [len(view) for view in views] == [2, 2]
-    for view in views:
-        assert not set(view[1].split()) & {"sloop", ""}, "every word is another"
-        assert 1 <= len(view[0].split()) <= 2
-    embedded = embedded_views(Corpus.of(texts), settings, PLANE, site(texts))
-    angles = [[np.mean([ANGLES[word] for word in text.split()]) for text in view] for view in views]
-    expected = np.stack([np.cos(angles), np.sin(angles)], 2)
+def test_two_views_of_all_texts_and_their_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
+    monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", lambda model: Lengths())
+    corpus = Corpus.of(["oak elm ash", "sloop"])
+    settings = ViewSettings(deletion=0.4)
+    views = text_views(corpus, settings)
+    assert [view[1] for view in views] == ["sloop", "sloop"]
+    assert views[0][0] != views[1][0]
+    site = Site("north", corpus, OPEN_POLICY)
+    embedding = EmbeddingSettings(model="x", dimension=2)
+    embedded = embedded_views(corpus, settings, embedding, site)
+    lengths = [[len(text.split()) for text in view] for view in views]
+    expected = np.stack([np.cos(lengths), np.sin(lengths)], 2)
     np.testing.assert_allclose(embedded, expected, atol=1e-6)

@@ -17,7 +17,8 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import sums_by_label, unit_rows
-from fedtopics.methods.core.client import ALL
+from fedtopics.methods.clusters.client import ClusterSums
+from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import FSTCClient
@@ -326,7 +327,7 @@ def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.Monke
     np.testing.assert_allclose(labels.sum(1), 1)
     assert (np.unique(labels).tolist() == [0, 1]) == (start == "kmeans"), "hard or soft"
     largest = labels.astype(np.float32).argmax(1)
-    sums, counts = sums_by_label(one.points(given["origin"]), largest, CLUSTERS)
+    sums, counts = sums_by_label(one.part(ClusterSums).points(given["origin"]), largest, CLUSTERS)
     np.testing.assert_allclose(reply["sums"], sums, atol=1e-6)
     np.testing.assert_array_equal(reply["counts"], counts)
 
@@ -339,7 +340,7 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
         one, vocabulary = half(plan, corpus_of(np.eye(60)), Policy(min_documents=5))
         centres, origin = unit_rows(rng.normal(size=(1, 4, 60))), np.zeros(60)
         given = {"round": 0, "origin": origin, "centres": centres, "starts": [0], "half": ALL}
-        before = one.cluster_sums(vocabulary, **given)["sums"][0]
+        before = one.function("cluster_sums")(vocabulary, **given)["sums"][0]
         moved = centres[0] + 0.02 * rng.normal(size=(4, 60))
         one.first_labels(vocabulary, origin, {"centres": moved})
         after = one.first_centres(vocabulary)["sums"]

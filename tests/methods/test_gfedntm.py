@@ -13,14 +13,15 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.program import client_of, exchanges, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.auto.method import AutoSettings
 from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm.method import Exchange
-from fedtopics.methods.lda.client import Minibatches
 from fedtopics.methods.registry import find_method
 from fedtopics.protocol.values import dumps
 from fedtopics.text.corpus import Corpus
@@ -51,27 +52,27 @@ def test_a_fixed_minibatch_is_each_clients_own() -> None:
 
 
 def minibatches(seed: int, name: str = "a") -> Minibatches:
-    return Minibatches(np.arange(10), Secret.from_seed(seed, name), 0.0, 1)
+    return Minibatches(np.arange(10), Secret.from_seed(seed, name), 5)
 
 
 def test_an_epoch_takes_every_document_once_and_repeats_exactly() -> None:
     draws = minibatches(0)
-    first = [draws.draw(number, 5) for number in (1, 2)]
+    first = [draws.draw(number) for number in (1, 2)]
     assert sorted(np.concatenate(first)) == list(range(10))
 
-    np.testing.assert_array_equal(minibatches(0).draw(2, 5), first[1])
-    assert not np.array_equal(draws.draw(3, 5), first[0])
-    assert not np.array_equal(minibatches(0, "b").draw(1, 5), first[0])
-    assert not np.array_equal(minibatches(1).draw(1, 5), first[0])
+    np.testing.assert_array_equal(minibatches(0).draw(2), first[1])
+    assert not np.array_equal(draws.draw(3), first[0])
+    assert not np.array_equal(minibatches(0, "b").draw(1), first[0])
+    assert not np.array_equal(minibatches(1).draw(1), first[0])
 
 
 def test_another_attempt_has_documents_of_its_own() -> None:
     draws = minibatches(0)
-    samples = [draws.draw(2, 5, attempt) for attempt in (1, 2, 3)]
+    samples = [draws.draw(2, attempt) for attempt in (1, 2, 3)]
     assert len({tuple(sorted(sample)) for sample in samples}) == 3
     assert all(len(set(sample)) == 5 for sample in samples)
-    np.testing.assert_array_equal(minibatches(0).draw(2, 5, 3), samples[2])
-    assert not np.array_equal(minibatches(0, "b").draw(2, 5, 3), samples[2])
+    np.testing.assert_array_equal(minibatches(0).draw(2, 3), samples[2])
+    assert not np.array_equal(minibatches(0, "b").draw(2, 3), samples[2])
 
 
 @pytest.mark.parametrize("preset", ["avitm", "paper"])
@@ -109,9 +110,9 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
     uncut = train(plan, corpora)
 
     monkeypatch.setattr(Exchange, "_client_statistics", Exchange._synchronised_statistics)
-    client = plan.client_half(Site("a", corpora["a"], Policy()))
+    client = client_of(plan, Site("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
-    cut = plan.server_half().train(LocalClients({"a": door}), RunFolder(None, ""))
+    cut = program_of(plan).train(LocalClients({"a": door}), RunFolder(None, ""))
     np.testing.assert_allclose(cut.beta, uncut.beta, rtol=1e-9)
 
 
@@ -161,11 +162,11 @@ def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
 
     doors = {
         name: Watched(
-            name, plan.client_half(Site(name, corpus, OPEN_POLICY)), OPEN_POLICY, Ledger("", "")
+            name, client_of(plan, Site(name, corpus, OPEN_POLICY)), OPEN_POLICY, Ledger("", "")
         )
         for name, corpus in corpora.items()
     }
-    model = plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
+    model = program_of(plan).train(LocalClients(doors), RunFolder(None, ""))
     told = doors["a"].call(Call("vocabulary", {"places": 9}, Moment(99)))["words"].values
     assert told.tobytes() in left, "the search finds what left"
     for corpus in corpora.values():
@@ -247,7 +248,7 @@ def test_titles_get_what_the_mixture_finds() -> None:
 
 def test_the_offer_says_what_each_method_would_send() -> None:
     study = auto()
-    calls = {call.function: call for call in study.registration.exchanges(study.method)}
+    calls = {call.function: call for call in exchanges(study)}
     assert {"extent", "vocabulary", "factor_sums", "topic_sums"} <= calls.keys()
     assert all(call.leaves for call in calls.values())
     assert calls["factor_sums"].often == "each round, with nmf"

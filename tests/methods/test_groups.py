@@ -9,11 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
-from fedtopics.methods.core.client import ALL
 from fedtopics.methods.core.groups import Guard, as_many, enough_have
+from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.core.plan import Site
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clusters import blobs, corpus_of, overheard, planned, spread
@@ -114,7 +115,7 @@ def kmeans_half(n: int, policy: Policy = POLICY, first: int = 0) -> tuple[Any, s
     """A half under masks whose documents' embeddings are unit vectors, from this one on."""
     plan = planned("kmeans", embedding={"dimension": 60})
     corpus = corpus_of(np.eye(60)[first : first + n])
-    client: Any = plan.client_half(Site("a", plan.embedded(corpus), policy, masked=True))
+    client: Any = client_of(plan, Site("a", plan.embedded(corpus), policy, masked=True))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
     client.adopt(words, n, 3.0)
     return client, client._fingerprint
@@ -123,7 +124,7 @@ def kmeans_half(n: int, policy: Policy = POLICY, first: int = 0) -> tuple[Any, s
 def asked(half: tuple[Any, str], centres: NDArray[np.float64], **groups: Any) -> dict[str, Any]:
     client, vocabulary = half
     starts = list(range(len(centres)))
-    found: dict[str, Any] = client.cluster_sums(
+    found: dict[str, Any] = client.function("cluster_sums")(
         vocabulary, 1, np.zeros(60), centres, starts, ALL, groups
     )
     return found

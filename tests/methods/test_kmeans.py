@@ -11,9 +11,9 @@ from sklearn.cluster import KMeans as PooledKMeans
 
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.client import ALL
+from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.kmeans.method import KMeans, merge_centres
-from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.registry import METHODS, exchanges_of, find_method
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.clusters import (
     CLUSTERS,
@@ -133,7 +133,7 @@ def test_clusters_of_words(preset: str) -> None:
 def test_every_function_says_what_leaves() -> None:
     for name in METHODS.names:
         method = find_method(name)
-        exchanges = method.exchanges(method.settings())
+        exchanges = exchanges_of(method.client, method.settings())
         assert {"shares", "word_sums", "pairs"} <= {exchange.function for exchange in exchanges}
         assert all(exchange.leaves and exchange.often for exchange in exchanges)
 
@@ -144,7 +144,7 @@ def asked(
     origin = np.zeros(centres.shape[2])
     starts = starts or list(range(len(centres)))
     given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "half": ALL}
-    found: dict[str, Any] = client.cluster_sums(vocabulary, **given)
+    found: dict[str, Any] = client.function("cluster_sums")(vocabulary, **given)
     return found
 
 

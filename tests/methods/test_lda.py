@@ -14,6 +14,7 @@ from scipy.special import digamma
 from fedtopics.errors import StudyError
 from fedtopics.estimators import LDA
 from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import Site, WarmStart
@@ -61,7 +62,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 
     @wraps(some)
     def asked(self: LDAClient, vocabulary: str, round: int, pseudo_counts: Any) -> Any:  # noqa: A002
-        rows = self.minibatch(vocabulary, round)
+        rows = self.minibatches.draw(round, self.attempt)
         seen.setdefault(round, []).append(self.bag[rows])
         return some(self, vocabulary, round, pseudo_counts)
 
@@ -162,7 +163,7 @@ def test_one_document_of_a_million_words_is_not_most_of_the_model() -> None:
 
     def counted(times: int) -> Any:
         texts = [["oak", "elm"], ["ash", "elm"], ["oak"] * times + ["yew"] * times]
-        half = lda_study().client_half(Site("north", Corpus.of(texts), OPEN_POLICY))
+        half = client_of(lda_study(), Site("north", Corpus.of(texts), OPEN_POLICY))
         half.vocabulary(places=9)
         half.adopt(["ash", "elm", "oak", "yew"], 3, 2.0)
         weights = np.random.default_rng(0).gamma(1.0, size=(4, 6))

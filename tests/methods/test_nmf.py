@@ -114,7 +114,7 @@ def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats, str]
 
 def sums_of(texts: list[list[str]], topics: Floats, least: int) -> dict[str, Any]:
     half, rarity, fingerprint = half_of(texts, least)
-    return half.factor_sums(fingerprint, 1, rarity, topics)
+    return half.function("factor_sums")(fingerprint, 1, rarity, topics)
 
 
 TEXTS = [["ash", "oak"]] * 8 + [["brig", "yawl"]] * 2 + [["ash", "brig"]]
@@ -152,9 +152,9 @@ def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
     own = ["ash", "brig", "oak", "yawl"] + ["brig"] * repeats
     # Rarity follows from all documents; here the same is told to both.
     half, rarity, fingerprint = half_of([*TEXTS, own], 1)
-    with_it = half.factor_sums(fingerprint, 1, rarity, OWN)
+    with_it = half.function("factor_sums")(fingerprint, 1, rarity, OWN)
     half, _, fingerprint = half_of([*TEXTS, []], 1)
-    without = half.factor_sums(fingerprint, 1, rarity, OWN)
+    without = half.function("factor_sums")(fingerprint, 1, rarity, OWN)
     for name in ("sums", "products"):
         moved = np.linalg.norm(with_it[name] - without[name])
         assert 0 < moved <= 1 + 1e-9
@@ -187,10 +187,10 @@ def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> Non
     trees, own = ["ash", "elm", "fir", "oak", "yew"], ["brig", "yawl"]
     half, rarity, fingerprint = half_of([own * 3, *[trees] * 30], 5)
     weights = {"topics": topics_of_two(), "rarity": rarity}
-    sums = half.word_sums(fingerprint, weights=weights)["sums"]
+    sums = half.function("word_sums")(fingerprint, weights=weights)["sums"]
     assert sums[0].any()
     assert not sums[1].any()
-    before = half.topic_words(fingerprint, rarity, weights["topics"])["sums"]
+    before = half.function("topic_words")(fingerprint, rarity, weights["topics"])["sums"]
     assert not before[1].any()
 
 

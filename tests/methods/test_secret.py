@@ -21,6 +21,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
@@ -90,13 +91,13 @@ def trained(**secrets: Secret) -> TopicModel:
     doors = {
         name: Door(
             name,
-            plan.client_half(Site(name, corpus, OPEN_POLICY, secret=secrets.get(name))),
+            client_of(plan, Site(name, corpus, OPEN_POLICY, secret=secrets.get(name))),
             OPEN_POLICY,
             Ledger("", ""),
         )
         for name, corpus in corpora.items()
     }
-    return plan.server_half().train(LocalClients(doors), RunFolder(None, ""))
+    return program_of(plan).train(LocalClients(doors), RunFolder(None, ""))
 
 
 def test_a_site_without_a_secret_draws_from_the_studys_seed_and_its_name() -> None:
@@ -151,7 +152,7 @@ def test_another_attempt_draws_anew_and_again_the_same(
 
 HALVES = [
     path
-    for pattern in ("*/client.py", "fstc/training.py")
+    for pattern in ("*/client.py", "*/minibatches.py", "fstc/training.py")
     for path in (Path(fedtopics.__file__).parent / "methods").glob(pattern)
 ]
 PUBLIC = {"projections", "sketch", "_new_trainer", "shorten"}
@@ -164,7 +165,7 @@ def uses(tree: ast.AST) -> Iterator[tuple[str, str]]:
         if isinstance(function, ast.FunctionDef):
             for node in ast.walk(function):
                 name = node.attr if isinstance(node, ast.Attribute) else ""
-                if name in ("default_rng", "SeedSequence", "seed", "_public_seed", "RandomState"):
+                if name in ("default_rng", "SeedSequence", "seed", "public_seed", "RandomState"):
                     value = ast.unparse(node)
                     if not value.endswith("secret.seed"):
                         yield function.name, value
@@ -175,5 +176,5 @@ def test_no_half_draws_from_anything_else() -> None:
     found = {use for path in HALVES for use in uses(ast.parse(path.read_text("utf-8")))}
     assert {function for function, _ in found} - PUBLIC == {"__init__"}
     assert {use for function, use in found if function == "__init__"} == {
-        "plan.seed", "self._public_seed"
+        "plan.seed", "self.public_seed"
     }  # fmt: skip

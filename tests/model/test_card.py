@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedtopics.federation.study import Study, privacy_summary
+from fedtopics.federation.program import privacy_summary
+from fedtopics.federation.study import Study
 from fedtopics.model.card import card, promise
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.models import made

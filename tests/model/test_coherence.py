@@ -11,8 +11,9 @@ from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel
 
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import train
-from fedtopics.methods.core.client import ALL, CHOOSING, SCORED, draw_halves
+from fedtopics.methods.core.last_sums import ALL, CHOOSING, SCORED, draw_halves
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
@@ -177,14 +178,14 @@ PAIRS = np.array(list(combinations_with_replacement(range(4), 2)))
 
 def client(texts: list[list[str]], **policy: int) -> Any:
     rules = Policy(**{"min_documents": 1, **policy})
-    half: Any = study().client_half(Site("a", Corpus.of(texts), rules))
+    half: Any = client_of(study(), Site("a", Corpus.of(texts), rules))
     half.adopt(WORDS, len(texts), 3.0)
     return half
 
 
 def counts(half: Any, part: int) -> dict[tuple[str, str], int]:
     """How many documents hold two words, and how many there are under a pair of nothing."""
-    reply = half.pairs(fingerprint(WORDS), WORDS, PAIRS, SIZES_OF_WINDOWS, part)
+    reply = half.function("pairs")(fingerprint(WORDS), WORDS, PAIRS, SIZES_OF_WINDOWS, part)
     counted = reply["0"]["pairs"].tolist()
     pairs = {(WORDS[i], WORDS[k]): n for (i, k), n in zip(PAIRS, counted, strict=True)}
     return pairs | {("", ""): reply["documents"]}

@@ -21,13 +21,12 @@ from benchmarks.attacks import neighbours
 from fedtopics.errors import PolicyError, RunError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
-from fedtopics.methods.bounded import contributions
-from fedtopics.methods.bounded.contributions import counted_once
 from fedtopics.methods.core.plan import Secret
-from fedtopics.privacy import Budget, Noise, Privacy
+from fedtopics.privacy import Budget, Noise, Privacy, contributions
 from fedtopics.privacy.accounting import ROUNDING, Account, delta_of, mu_of, together
+from fedtopics.privacy.contributions import counted_once
 from fedtopics.text.corpus import Corpus
-from tests.helpers.bounded import BY_EMBEDDINGS, METHODS, install, planned, themed
+from tests.helpers.recipes import BY_EMBEDDINGS, METHODS, install, planned, themed
 
 THREE = Privacy(epsilon=3)
 

@@ -10,10 +10,10 @@ from scipy.special import ndtri
 from scipy.stats import kstest
 
 from fedtopics.errors import PolicyError
-from fedtopics.methods.bounded.method import noisy
 from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import MOST_CLIENTS, Noise, Privacy
 from fedtopics.privacy.noise import LARGEST, _drawn, normal
+from fedtopics.privacy.stages import noisy
 from fedtopics.protocol.layout import Layout
 
 SIZE = 200_000

@@ -17,8 +17,8 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.bounded import PUBLIC, planned, themed
 from tests.helpers.keys import key_of
+from tests.helpers.recipes import PUBLIC, planned, themed
 
 PLAN = planned("lda", 3).with_clients(["east", "north", "west"])
 

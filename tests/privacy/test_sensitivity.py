@@ -11,12 +11,13 @@ import pytest
 
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.inference import points
-from fedtopics.methods.bounded import contributions
 from fedtopics.methods.core.client import TopicClient
+from fedtopics.privacy import contributions
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.bounded import (
+from tests.helpers.encoders import unit
+from tests.helpers.recipes import (
     BY_WORDS,
     CENTRES,
     DIMENSION,
@@ -28,7 +29,6 @@ from tests.helpers.bounded import (
     planned,
     questions,
 )
-from tests.helpers.encoders import unit
 
 ONE = 1 + 1e-6  # embeddings are float32
 AGREED = fingerprint(PUBLIC)

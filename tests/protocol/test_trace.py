@@ -12,6 +12,7 @@ import pytest
 
 import fedtopics
 from fedtopics.methods.core.client import TopicClient
+from fedtopics.methods.core.exchanges import Exchanges
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.federation import study, subjects
@@ -34,7 +35,7 @@ class Trace:
         name = frame.f_code.co_filename
         if event != "call" or self._below is not None or not name.startswith(PACKAGE):
             return
-        if isinstance(frame.f_locals.get("self"), (TopicClient, LoopbackLink)):
+        if isinstance(frame.f_locals.get("self"), (TopicClient, Exchanges, LoopbackLink)):
             self._below = frame  # it computes the update; it is another machine
         elif not frame.f_code.co_name.startswith("<"):
             self.functions.add((name.removeprefix(PACKAGE), frame.f_code.co_qualname))

@@ -32,9 +32,9 @@ from fedtopics.report.dpia_document import (
 from fedtopics.report.dpia_records import CONTROL, TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
 from fedtopics.text.corpus import Corpus
-from tests.helpers.bounded import PUBLIC, planned, themed
 from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left
+from tests.helpers.recipes import PUBLIC, planned, themed
 
 ROOT = Path(__file__).parents[2]
 CANARY = "quetzalcoatl"

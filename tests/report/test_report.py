@@ -15,8 +15,8 @@ import pytest
 
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.methods.registry import find_method
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.privacy.recipe import leaves
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
@@ -293,7 +293,7 @@ def test_what_left_is_the_sum_of_the_ledgers(run: Reported) -> None:
         assert row["replies"] == sum(other["replies"] for other in same)
         assert row["bytes"] == sum(other["bytes"] for other in same)
         assert row["documents"] == min(other["documents"] for other in same)
-        assert row["meaning"] == find_method(run.model.info["method"]).leaves(row["function"]) != ""
+        assert row["meaning"] == leaves(run.model.info["method"], row["function"]) != ""
         shown = [markup.escape(row["meaning"], quote=False).replace("'", "&#39;")]
         assert all(text in run.html for text in shown)
     assert left["clients"] == [

@@ -23,7 +23,6 @@ from fedtopics.cli.display import (
 )
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, FedTopicsError, RunError
-from fedtopics.methods.registry import find_method
 
 if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
@@ -68,6 +67,7 @@ def ledger(run: Path, as_json: bool) -> None:
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
     from fedtopics.federation import ledger as kept
+    from fedtopics.privacy.recipe import leaves
     from fedtopics.protocol.clients import LEAVES
 
     paths = {kept.client_of(run): run} if run.is_file() else kept.find_ledgers(run)
@@ -98,7 +98,7 @@ def ledger(run: Path, as_json: bool) -> None:
         )
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
     for function, method in meanings.items():
-        say(f"{function}: {LEAVES.get(function) or find_method(method).leaves(function)}")
+        say(f"{function}: {LEAVES.get(function) or leaves(method, function)}")
 
 
 @click.command()

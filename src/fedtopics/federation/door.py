@@ -82,7 +82,7 @@ class Door:
         """Execute a function for the state that it leaves; its reply does not leave by this."""
         self._client.attempt = call.moment.attempt
         try:
-            reply: dict[str, Any] = getattr(self._client, call.function)(**call.payload)
+            reply: dict[str, Any] = self._client.function(call.function)(**call.payload)
         except DataError as error:
             raise DataError(f"Client {self.client!r}: {error}") from None
         return reply

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.program import exchanges, plan_of, recipe_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.study import Study, plan_of
+from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Named, flat_fields
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
@@ -111,13 +112,13 @@ def expose(
         _rehearse(study, sample, once, rounds)
         if study.is_secure:
             once.update({DOCUMENTS: WORD, MODEL: LENGTH})
-    exchanges = study.registration.exchanges(study.method)
+    asked = exchanges(study)
     if study.is_secure:
         # With a bound, words are public and no exact number of documents leaves.
         own = LEAVES if study.privacy is None else {name: LEAVES[name] for name in (MODEL, ARRAYS)}
-        exchanges += [Exchange(name, "once", each, name in SEEN) for name, each in own.items()]
+        asked += [Exchange(name, "once", each, name in SEEN) for name, each in own.items()]
     shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
-    for each in exchanges:
+    for each in asked:
         name, seen = each.function, ALL_SEE if each.seen_by_all else otherwise
         weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
         shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
@@ -170,20 +171,24 @@ class _SecureClients(LocalClients):
 def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[str]) -> None:
     """Do a few rounds without noise, which adds no byte; weigh the client with these documents."""
     names = sorted(study.clients)[:MOST_CLIENTS]
-    short = study.with_clients(names).model_copy(update={"privacy": None})
-    if study.privacy is None:  # else there are few, and all are done
+    short, method = study.with_clients(names), study.registration
+    make: Any = method.client, method.server
+    if (recipe := recipe_of(study)) is None:  # else rounds are few, and all are done
         short = short.with_rounds(ROUNDS)
-    plan, method = plan_of(short), study.registration
+        plan = plan_of(short)
+    else:
+        make = recipe.client, recipe.program
+        plan = replace(plan_of(short), privacy=None, budget=recipe.budget(None, short.method))
     doors: dict[str, Any] = {}
     for name in names:
         secret = Secret.from_seed(short.seed, name)
         own = corpus if name == names[0] else _some(corpus, OTHERS)
         site = Site(name, own, OPEN_POLICY, secret=secret, masked=study.is_secure)
-        half, ledger = method.client(plan, site), Ledger(method.name, short.fingerprint)
+        half, ledger = make[0](plan, site), Ledger(method.name, short.fingerprint)
         doors[name] = Door(name, half, OPEN_POLICY, ledger)
     doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
     clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors)
-    method.server(plan).train(clients, RunFolder(None, short.fingerprint))
+    make[1](plan).train(clients, RunFolder(None, short.fingerprint))
 
 
 def _some(corpus: Corpus, most: int) -> Corpus:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from fedtopics.errors import FederationError, IdentityError
 from fedtopics.federation.door import Door
 from fedtopics.federation.participant import Participation
+from fedtopics.federation.program import finished, program_of
 from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.serve import hosted, link_of, listen_address, roster_of, software_of
-from fedtopics.federation.study import Study, finished
+from fedtopics.federation.study import Study
 from fedtopics.files import hold
 from fedtopics.methods.core.events import Allowed, Joined
 from fedtopics.methods.core.plan import fingerprint_of
@@ -102,7 +103,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                 run.clients = clients
                 part.notify(Joined(study.fingerprint))
                 try:
-                    model = finished(study, start, study.server_half(start).train(clients, run))
+                    model = finished(study, start, program_of(study, start).train(clients, run))
                 except StateError as error:
                     run.install(error.content)
                     continue

@@ -12,15 +12,7 @@ from typing import Any
 
 from fedtopics.errors import DataError
 from fedtopics.methods.core.events import BadReply, Event, Excluded, RoundReport
-from fedtopics.methods.core.interfaces import (
-    EVERYONE,
-    AgainError,
-    Call,
-    Door,
-    Draw,
-    Moment,
-    T,
-)
+from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Door, Draw, Moment, T
 from fedtopics.methods.core.outliers import Robust
 from fedtopics.methods.core.replies import BAD_REPLIES, Look, Template, check_blame
 

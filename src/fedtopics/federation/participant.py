@@ -13,12 +13,12 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.exposure import Exposure, expose
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.program import client_of, exchanges, recipe_of
 from fedtopics.federation.run_folder import require_no_other_study
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_text, write_durably
 from fedtopics.harmless import file_name
-from fedtopics.methods.bounded.contributions import authors
 from fedtopics.methods.core.events import (
     Embedding,
     Event,
@@ -32,6 +32,7 @@ from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.plan import Secret, Site, WarmStart, usual_words
 from fedtopics.model.folder import UNEDITED
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.privacy.contributions import authors
 from fedtopics.protocol.roster import Key
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.checks import check_texts
@@ -137,14 +138,15 @@ class Participation:
             self.name, self.corpus, policy, self.out, self.notify, model, self._growing, secret,
             study.is_secure,
         )  # fmt: skip
-        return Door(self.name, study.client_half(site), policy, self._ledger), state
+        return Door(self.name, client_of(study, site), policy, self._ledger), state
 
     def look(self, study: Study) -> None:
         """Show what the study shares, and check it against the policy; nothing leaves."""
         if self.corpus is None:
             return
-        exchanges = study.registration.exchanges(study.method)
-        leaves = {each.function: {"often": each.often, "what": each.leaves} for each in exchanges}
+        leaves = {
+            each.function: {"often": each.often, "what": each.leaves} for each in exchanges(study)
+        }
         policy = self.policy_in(study)
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
@@ -251,8 +253,8 @@ def check_policy(
     authors(corpus, study.privacy)
     if not grows:
         check_times(corpus, method.over_time)
-    if study.privacy is not None:
-        method.public_words(study.text)  # raises StudyError if this computer lacks them
+    if (recipe := recipe_of(study)) is not None:
+        recipe.public_words(method, study.text)  # raises StudyError if they are not here
     found = check_texts(corpus, study.text)
     asked = method.method_name, method.max_rounds, documents, study.text, clients
     policy.check_study(client, *asked)

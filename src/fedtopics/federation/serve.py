@@ -9,8 +9,9 @@ from typing import Any
 
 from fedtopics.errors import FederationError, IdentityError, StudyError
 from fedtopics.extras import VERSION
+from fedtopics.federation.program import finished, program_of
 from fedtopics.federation.run_folder import MemberRun, has_run
-from fedtopics.federation.study import Study, finished
+from fedtopics.federation.study import Study
 from fedtopics.files import hold, make_folder, read_bytes, write_durably
 from fedtopics.methods.core.events import Event, Finished, Listening, OnEvent
 from fedtopics.methods.core.plan import WarmStart
@@ -170,7 +171,7 @@ def lead(
     """
     network = study.federation
     times = network.join_timeout, network.quorum_timeout, network.round_timeout
-    program, identity = study.server_half(start), study.identity(start)
+    program, identity = program_of(study, start), study.identity(start)
     with hold(folder):
         run = MemberRun(
             folder, identity, study.checkpoint_every, has_run(folder), on_event,

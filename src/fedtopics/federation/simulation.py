@@ -19,18 +19,12 @@ from fedtopics.federation.door import AtOnce, Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.program import client_of, finished, program_of
 from fedtopics.federation.run_folder import RunFolder, has_run
-from fedtopics.federation.study import Study, finished
+from fedtopics.federation.study import Study
 from fedtopics.files import open_file, read_bytes
 from fedtopics.harmless import check_client_name
-from fedtopics.methods.core.events import (
-    Documents,
-    Embedding,
-    Event,
-    Finished,
-    Languages,
-    OnEvent,
-)
+from fedtopics.methods.core.events import Documents, Embedding, Event, Finished, Languages, OnEvent
 from fedtopics.methods.core.groups import check_times
 from fedtopics.methods.core.outliers import Robust
 from fedtopics.methods.core.plan import Secret, Site, WarmStart, Words
@@ -135,7 +129,7 @@ class _Simulation:
             documents = policy.min_documents if waits else len(corpus)
             policy.check_study(name, method.method_name, method.max_rounds, documents)
         languages = [self._languages(*item) for item in self.documents.items()]
-        program = study.server_half(start)
+        program = program_of(study, start)
         identity = study.identity(start)
         run = RunFolder(folder, identity, study.checkpoint_every, resume, self.on_event)
         with ExitStack() as files:
@@ -181,7 +175,7 @@ class _Simulation:
             name, corpus, policy, place, self._notify, embedding_model,
             secret=Secret.from_seed(self.study.seed, name), masked=self.study.is_secure,
         )  # fmt: skip
-        return Door(name, self.study.client_half(site), policy, ledger)
+        return Door(name, client_of(self.study, site), policy, ledger)
 
     def _languages(self, name: str, corpus: Corpus) -> Languages | None:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,7 +29,6 @@ from fedtopics.federation.study_tables import (
     ServerData,
     as_toml,
     check_privacy,
-    client_names,
     dotted,
     explained,
     member_tables,
@@ -39,13 +37,9 @@ from fedtopics.federation.study_tables import (
 )
 from fedtopics.files import digest, read_toml
 from fedtopics.harmless import check_client_name
-from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.plan import Plan, Site, WarmStart
+from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.methods.core.training import Trainer
 from fedtopics.methods.registry import METHODS, Method, find_method
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.model.topics import TrainingInfo
 from fedtopics.privacy import Privacy
 from fedtopics.protocol.roster import Roster
 from fedtopics.text.corpus import Corpus
@@ -228,32 +222,8 @@ class Study(BaseModel):
 
     @property
     def registration(self) -> Method:
-        """What is registered of the study's method; with privacy, what adds noise in its place."""
-        method = find_method(self.method.method_name)
-        return method if self.privacy is None else method.with_privacy()
-
-    def server_half(self, start: WarmStart | None = None) -> Trainer:
-        """Make the server's half of the method; StudyError if it cannot begin with the model."""
-        method = self.registration
-        if start is not None and self.privacy is None:
-            if not method.starts_from_models:
-                *first, last = (n for n in METHODS.names if find_method(n).starts_from_models)
-                raise StudyError(
-                    f"The method {method.name!r} cannot begin with a model; use "
-                    f"{', '.join(first)} or {last}."
-                )
-            start.check_method(method.name)
-        return method.server(plan_of(self, start))
-
-    def client_half(self, site: Site) -> TopicClient[Any]:
-        """Make a client's half of the method; StudyError if it cannot take growing documents."""
-        method = self.registration
-        if site.growing is not None and not method.takes_new_documents:
-            raise StudyError(
-                f"The method {self.method.method_name!r} takes all documents at once; leave out "
-                "--follow, or use flda."
-            )
-        return method.client(plan_of(self), site)
+        """What is registered of the study's method."""
+        return find_method(self.method.method_name)
 
     def embedded(
         self,
@@ -354,39 +324,6 @@ def _hindrance(study: Study) -> str:
     if outliers not in (None, "none"):
         return f'federation.outliers = "{outliers}" looks at updates one by one'
     return ""
-
-
-def plan_of(study: Study, start: WarmStart | None = None) -> Plan[Any]:
-    """Return a study as its method sees it."""
-    promised = study.privacy, len(study.clients)
-    settings = study.method.read_by(study.text)
-    return Plan(settings, study.text, study.vocabulary, study.seed, start, *promised)
-
-
-def in_the_clear(study: Study) -> list[str]:
-    """Return what all members see of each client, though aggregation is secure; sorted names."""
-    exchanges = study.registration.exchanges(study.method)
-    return sorted(each.function for each in exchanges if each.seen_by_all)
-
-
-def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
-    """Return what a study's model says of masks, and of the bound for each document."""
-    info: TrainingInfo = {} if seeded else {"masked": study.is_secure}
-    if info.get("masked"):
-        info["clear"] = in_the_clear(study)
-    if study.privacy is not None:
-        bound: Any = study.privacy.told | {"seeded": seeded}
-        info["privacy"] = bound
-    return info
-
-
-def finished(
-    study: Study, start: WarmStart | None, model: TopicModel, seeded: bool = False
-) -> TopicModel:
-    """Return what was trained, with what is to be said of how."""
-    model = model if start is None else start.credited(model)
-    model = replace(model, info={**model.info, **privacy_summary(study, seeded)})
-    return model.with_client_names(client_names(study.clients, model.documents))
 
 
 def example_study(method: str = "gfedntm") -> str:

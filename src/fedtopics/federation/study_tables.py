@@ -17,8 +17,9 @@ from fedtopics.files import read_bytes, read_toml
 from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.core.outliers import Rule
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.registry import find_method
 from fedtopics.privacy import MOST_CLIENTS
+from fedtopics.privacy.recipe import RECIPES, why_not
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
@@ -212,7 +213,7 @@ class FederationSettings(BaseModel):
 
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:
     """Raise ValueError for a bound that the method, or whoever adds, could not keep."""
-    if why := method.unbounded:
+    if why := why_not(method):
         name = method.method_name
         others = ", ".join(other for other in _able() if other != name)
         raise ValueError(
@@ -240,11 +241,10 @@ def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: R
 
 def _able() -> Iterator[str]:
     """Yield the names of the methods that can keep a bound."""
-    for name in METHODS.names:
+    for name in RECIPES.names:
         with suppress(FedTopicsError):  # one whose packages are not installed here
-            settings = find_method(name).settings
-            if not settings(**settings.with_privacy).unbounded:
-                yield name
+            RECIPES.find(name)
+            yield name
 
 
 def with_privacy(study: Any) -> Any:
@@ -253,7 +253,7 @@ def with_privacy(study: Any) -> Any:
     if not isinstance(method, Mapping) or not study.get("privacy"):
         return study
     name = method.get("name")
-    usual = find_method(name).settings.with_privacy if name in METHODS.names else {}
+    usual = RECIPES.find(name).usual if name in RECIPES.names else {}
     return {**study, "method": {**usual, **method}}
 
 

@@ -27,7 +27,8 @@ from fedtopics.federation.ledger import (
     head_path,
     lines_of,
 )
-from fedtopics.federation.study import Study, in_the_clear
+from fedtopics.federation.program import in_the_clear
+from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes, read_text
 from fedtopics.protocol.clients import SEEN
 from fedtopics.protocol.roster import fingerprint, has_signed, name_of

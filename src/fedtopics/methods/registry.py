@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedtopics.errors import StudyError
 from fedtopics.extras import Registry
 
 if TYPE_CHECKING:  # the command line names the methods without what they load
@@ -20,7 +19,7 @@ if TYPE_CHECKING:  # the command line names the methods without what they load
 
 @dataclass(frozen=True)
 class Exchange:
-    """A function of the client's half that a study calls: how often, and what then leaves."""
+    """A function of a client that a study calls: how often, and what then leaves."""
 
     function: str
     often: str
@@ -42,8 +41,6 @@ class Method:
     starts_from_models: bool = False  # or from topics
     takes_new_documents: bool = False  # of clients, while it runs
     inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
-    noisy: Callable[[Any], Trainer] | None = None  # as `server`, in a study with [privacy]
-    noisy_client: type[TopicClient[Any]] | None = None  # likewise
 
     @property
     def topics_of(self) -> Callable[[Any, int, Mapping[str, NDArray[Any]]], Any] | None:
@@ -54,34 +51,14 @@ class Method:
         """
         return getattr(self.server, "topics_of", None)
 
-    def with_privacy(self) -> Method:
-        """Return the method as it runs in a study with [privacy]; StudyError if it cannot."""
-        if self.noisy is None or self.noisy_client is None:
-            raise StudyError(f"The method {self.name!r} has no sums with noise; choose another.")
-        return replace(self, server=self.noisy, client=self.noisy_client)
 
-    def exchanges(self, settings: TopicSettings) -> list[Exchange]:
-        """Return what a study with these settings asks of a client."""
-        schedule = self.client.schedule(settings)
-        return [
-            Exchange(name, often, self.leaves(name), self._says(name, "seen_by_all") is True)
-            for name, often in schedule.items()
-        ]
-
-    def _says(self, function: str, what: str) -> Any:
-        """Return what `leaves` says of a function, None if nothing."""
-        return getattr(getattr(self.client, function, None), what, None)
-
-    @property
-    def functions(self) -> list[str]:
-        """Names of the functions that the client's half has for studies, sorted."""
-        return sorted(name for name in dir(self.client) if self._says(name, "leaves"))
-
-    def leaves(self, function: str) -> str:
-        """Return what leaves a client with a reply of a function; nothing for an unknown one."""
-        halves = self.client, self.noisy_client
-        said = (getattr(getattr(half, function, None), "leaves", "") for half in halves)
-        return next(filter(None, said), "")
+def exchanges_of(client: type[TopicClient[Any]], settings: TopicSettings) -> list[Exchange]:
+    """Return what a study with these settings asks of clients of a kind."""
+    about = {name: vars(function) for name, function in client.functions().items()}
+    return [
+        Exchange(name, often, about[name]["leaves"], about[name]["seen_by_all"])
+        for name, often in client.schedule(settings).items()
+    ]
 
 
 OURS = (

@@ -8,13 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.metrics import (
-    WINDOWS,
-    Measure,
-    count_cooccurrences,
-    npmi_of_pairs,
-    score_pairs,
-)
+from fedtopics.metrics import WINDOWS, Measure, count_cooccurrences, npmi_of_pairs, score_pairs
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens

@@ -9,16 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedtopics.model import (
-    card,
-    document_map,
-    exports,
-    figures,
-    labels,
-    merging,
-    over_time,
-    search,
-)
+from fedtopics.model import card, document_map, exports, figures, labels, merging, over_time, search
 from fedtopics.model.figures import Figure
 from fedtopics.model.finding import Finder
 from fedtopics.model.folder import read_model, write_model

@@ -17,15 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtopics.errors import StudyError
-from fedtopics.networks.base import (
-    Batch,
-    Kept,
-    NetworkSettings,
-    Noise,
-    Shared,
-    Stage,
-    Tensors,
-)
+from fedtopics.networks.base import Batch, Kept, NetworkSettings, Noise, Shared, Stage, Tensors
 from fedtopics.text.embeddings import Vectors
 
 EPSILON = 1e-5  # added to variances, as torch's batch normalisation does

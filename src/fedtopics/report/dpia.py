@@ -11,16 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedtopics.federation.program import exchanges
 from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
 from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section, Statement, Table
-from fedtopics.report.dpia_records import (
-    CONTROLLER,
-    EACH,
-    Parts,
-    Records,
-    said_or_asked,
-)
+from fedtopics.report.dpia_records import CONTROLLER, EACH, Parts, Records, said_or_asked
 from fedtopics.report.run import LedgerFacts
 
 FROM = {
@@ -277,7 +272,7 @@ def _schedule(records: Records) -> Table:
     masked = "in secure sums" if records.masked else "in the clear"
     rows = [
         [each.function, each.often, each.leaves, "in the clear" if each.seen_by_all else masked]
-        for each in records.study.registration.exchanges(records.study.method)
+        for each in exchanges(records.study)
     ]
     head = ["what leaves a client", "how often", "what it holds", "how"]
     return Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run is here")

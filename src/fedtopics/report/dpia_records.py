@@ -15,6 +15,7 @@ from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study
 from fedtopics.files import read_toml
+from fedtopics.privacy.recipe import leaves
 from fedtopics.protocol.clients import LEAVES
 from fedtopics.report.dpia_document import Gap, Part, Section, Statement
 from fedtopics.report.run import LedgerFacts, Place, place_of
@@ -98,7 +99,7 @@ class Records:
 
     def leaves(self, function: str) -> str:
         """Say what leaves with a function, as its own documentation does."""
-        return LEAVES.get(function) or self.study.registration.leaves(function)
+        return LEAVES.get(function) or leaves(self.study.method.method_name, function)
 
     def size(self, name: str) -> str:
         """Return how large a file or folder is; "-" if it is not there."""

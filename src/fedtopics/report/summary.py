@@ -22,6 +22,7 @@ from fedtopics.model.card import counted_units, merger, promise
 from fedtopics.model.over_time import changes
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.privacy.recipe import leaves
 from fedtopics.protocol.clients import LEAVES
 from fedtopics.report import findings, header
 from fedtopics.report.run import RunFacts
@@ -257,7 +258,7 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
     functions = [
         {
             "function": name,
-            "meaning": (LEAVES.get(name) or find_method(rows[0]["method"]).leaves(name))
+            "meaning": (LEAVES.get(name) or leaves(rows[0]["method"], name))
             + (" Only the total was seen." if rows[0]["masked"] else ""),
             "documents": min(row["documents"] for row in rows),
             "fields": rows[0]["fields"],

@@ -22,14 +22,7 @@ from scipy import sparse
 from fedtopics.errors import DataError
 from fedtopics.text.columns import Column, concatenate, is_missing, is_tokens
 from fedtopics.text.readers import read_table
-from fedtopics.text.tables import (
-    EMBEDDING_NAMES,
-    ID_NAMES,
-    LABEL_NAMES,
-    Columns,
-    Table,
-    is_table,
-)
+from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Columns, Table, is_table
 
 BATCH = 4096
 FIRST = 3  # documents whose words are counted for people

@@ -1,6 +1,6 @@
 """A study that leaves the method to a rule: all clients say how much they have, and train it.
 
-The client's side becomes that of the chosen method.
+Each client becomes one of the chosen method.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal
 import pyarrow.compute as pc
 from pydantic import Field
 
-from fedtopics.methods.core.client import TopicClient, leaves
+from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.events import Chosen
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan, Site
@@ -91,16 +92,24 @@ def count_words(corpus: Corpus) -> int:
     return int(pc.sum(lengths).as_py() or 0)
 
 
-HALVES: tuple[type[TopicClient[Any]], ...] = (NMFClient, MixtureClient)
-
-
 class AutoClient(TopicClient[AutoSettings]):
-    """Counts documents and words; then it does what the half of the chosen method does."""
+    """Counts documents and words; then it is a client of the chosen method."""
 
     def __init__(self, plan: Plan[Any], site: Site) -> None:
         super().__init__(plan, site)
         self._plan = plan
-        self._half: TopicClient[Any] | None = None
+        self._chosen: TopicClient[Any] | None = None
+
+    @classmethod
+    def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
+        """Return its own, and those of all methods that can be chosen."""
+        return MixtureClient.functions() | NMFClient.functions() | super().functions()
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return its own `extent` or `take`, or a function of the chosen method's client."""
+        if name in ("extent", "take"):
+            return super().function(name)
+        return self.chosen.function(name)
 
     @classmethod
     def schedule(cls, settings: AutoSettings) -> dict[str, str]:
@@ -120,45 +129,26 @@ class AutoClient(TopicClient[AutoSettings]):
     @leaves("Their number, how many have an embedding, and the number of their words.")
     def extent(self) -> dict[str, Any]:
         """Count what the method is chosen by."""
-        embeddings = self._corpus.embeddings
+        embeddings = self.corpus.embeddings
         embedded = 0 if embeddings is None else len(embeddings)
-        words = count_words(self._corpus)
-        return {"documents": len(self._corpus), "words": words, "embedded": embedded}
+        words = count_words(self.corpus)
+        return {"documents": len(self.corpus), "words": words, "embedded": embedded}
 
     def take(self, chosen: Mapping[str, Any]) -> None:
-        """Become the half of a method with these settings; told, nothing leaves."""
+        """Become a client of a method with these settings; nothing leaves."""
         method = find_method(chosen["name"])
-        self._half = method.client(
-            replace(self._plan, settings=method.settings(**chosen)), self.site
-        )
-
-    def adopt(self, words: list[str], total: int, length: float) -> None:
-        self.half.adopt(words, total, length)
+        plan = replace(self._plan, settings=method.settings(**chosen))
+        self._chosen = method.client(plan, self.site)
 
     def thetas(self, **model: Any) -> Thetas:
-        return self.half.thetas(**model)
+        return self.chosen.thetas(**model)
 
     @property
-    def half(self) -> TopicClient[Any]:
-        """The half of the chosen method, at the present attempt."""
-        assert self._half is not None, "a method is chosen first"  # noqa: S101
-        self._half.attempt = self.attempt
-        return self._half
-
-
-def _forwarded(name: str, what: str, seen_by_all: bool) -> Callable[..., dict[str, Any]]:
-    def ask(self: AutoClient, **payload: Any) -> dict[str, Any]:
-        reply: dict[str, Any] = getattr(self.half, name)(**payload)
-        return reply
-
-    ask.__name__ = name
-    ask.__doc__ = "As of the chosen method's half."
-    return leaves(what, seen_by_all)(ask)
-
-
-for _name, _function in {n: getattr(h, n) for h in HALVES for n in dir(h)}.items():
-    if what := getattr(_function, "leaves", ""):
-        setattr(AutoClient, _name, _forwarded(_name, what, _function.seen_by_all))
+    def chosen(self) -> TopicClient[Any]:
+        """The client of the chosen method, at the present attempt."""
+        assert self._chosen is not None, "a method is chosen first"  # noqa: S101
+        self._chosen.attempt = self.attempt
+        return self._chosen
 
 
 EXTENT: Template = {

@@ -1,4 +1,4 @@
-"""What the client sides of all methods that find clusters of documents have in common."""
+"""What the clients of all methods that find clusters of documents compute."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from fedtopics.inference.points import (
 )  # fmt: skip
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.aggregation import digest_of
-from fedtopics.methods.core.client import Documents, Settings, TopicClient, leaves
+from fedtopics.methods.core.client import Documents, TopicClient
+from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
-from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.settings import TopicSettings
 
 Clustering = tuple[int, int, int]
@@ -82,19 +82,21 @@ class ReleasedLabels:
             write_durably(self._file, save(named))
 
 
-class PointClient(TopicClient[Settings]):
-    """A client's documents as points, and their sums."""
+class PointSums(Exchanges):
+    """Sums of a client's documents as points: their embeddings."""
 
-    def __init__(self, plan: Plan[Settings], site: Site) -> None:
-        super().__init__(plan, site)
+    client: TopicClient[Any]
+
+    def __init__(self, client: TopicClient[Any]) -> None:
+        super().__init__(client)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
-        protect = self.guard.of_all or self.min_documents > 1
-        self._released = ReleasedLabels(site.folder if protect else None)
+        protect = client.guard.of_all or client.min_documents > 1
+        self.released = ReleasedLabels(client.site.folder if protect else None)
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
         """The documents' embeddings; DataError if they have none."""
-        embeddings: NDArray[np.float32] | None = self._corpus.embeddings
+        embeddings: NDArray[np.float32] | None = self.client.corpus.embeddings
         if embeddings is None:
             raise DataError("the documents have no embeddings, by which they are told apart.")
         return embeddings
@@ -107,7 +109,7 @@ class PointClient(TopicClient[Settings]):
     @leaves("The sum of the documents' embeddings, and their number.")
     def means(self, vocabulary: str) -> dict[str, Any]:
         """Sum the embeddings of all documents."""
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         total = np.zeros(self.embeddings.shape[1])
         for _, block in blocks(self.embeddings[self.located]):
             total += block.sum(0)
@@ -122,7 +124,7 @@ class PointClient(TopicClient[Settings]):
 
         The origin (n_dimensions,) is the mean embedding of all clients; see `rows` for the half.
         """
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
         total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
         for _, block in blocks(points):
@@ -149,26 +151,26 @@ class PointClient(TopicClient[Settings]):
         Centres of several clusterings have the shape (n_starts, n_clusters, n_dimensions); `starts`
         are the clusterings' numbers, as later rounds have fewer. See `moments` for the rest.
         """
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
         sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
         distances, n = np.zeros(len(centres)), centres.shape[1]
         moves = np.zeros((len(centres), n, n), np.int64)
         compute = lambda: [nearest(points, each) for each in centres]  # noqa: E731
         given = {"sums": "nearest", "origin": origin, "centres": centres, "half": half}
-        found = self.guard.once(groups, given, compute)
+        found = self.client.guard.once(groups, given, compute)
         question = digest_of({"round": round, "origin": origin, "centres": centres})
         for i, (start, (labels, distance)) in enumerate(zip(starts, found, strict=True)):
-            before = self._released.before((start, n, half), question, labels)
+            before = self.released.before((start, n, half), question, labels)
             labels, enough, moves[i] = self.moved(groups, i, before, labels, n)
             if is_count(groups):
                 continue
-            self._released.keep((start, n, half), question, labels)
+            self.released.keep((start, n, half), question, labels)
             sums[i], counts[i] = of_enough(enough, *sums_by_label(points, labels, n))
             distances[i] = distance.sum()
         if is_count(groups):
             return {"moves": moves, "documents": points.shape[0]}
-        self._released.store()
+        self.released.store()
         reply = {"sums": sums, "counts": counts, "distances": distances}
         return reply | {"documents": points.shape[0]}
 
@@ -181,8 +183,8 @@ class PointClient(TopicClient[Settings]):
         documents that move in groups of this client alone do not move for others.
         """
         moves = flows(before, now, n)
-        if not self.guard.shares(groups):
-            may, enough = _settled(moves, self.guard.least)
+        if not self.client.guard.shares(groups):
+            may, enough = _settled(moves, self.client.guard.least)
             labels = np.where(may[before, now], now, before)
             return labels, enough, np.diag(np.bincount(labels, minlength=n) * enough)
         if is_count(groups):
@@ -191,8 +193,8 @@ class PointClient(TopicClient[Settings]):
         return np.where(may[before, now], now, before), enough, moves
 
     def forget(self) -> None:
-        """As of `TopicClient`: nothing was released yet."""
-        self._released.forget()
+        """As of `Exchanges`: nothing was released yet."""
+        self.released.forget()
 
     def rows(self, half: int) -> Documents | slice:
         """Return which points belong to a half of the documents, or all of them.
@@ -202,8 +204,8 @@ class PointClient(TopicClient[Settings]):
         """
         if half not in (0, 1):
             return slice(None)
-        shuffled = self.secret.rng("halves").permutation(len(self.located))
-        enough = len(shuffled) // 2 >= self.min_documents
+        shuffled = self.client.secret.rng("halves").permutation(len(self.located))
+        enough = len(shuffled) // 2 >= self.client.min_documents
         return np.sort(shuffled[half::2]) if enough else shuffled[:0]
 
     def points(self, origin: Numbers) -> Points:
@@ -233,23 +235,15 @@ AnyClusterSettings = TypeVar("AnyClusterSettings", bound=ClusterSettings)
 UNCLEAR = 0.5  # a document whose clusters are all less probable belongs to none
 
 
-class ClusterClient(PointClient[AnyClusterSettings]):
-    """A client's documents as points, each of one cluster."""
+class ClusterSums(PointSums):
+    """Sums of a client's documents as points by clusters: of embeddings, or of bags of words."""
 
-    inference: ClassVar[type[ClusterInference]]
+    client: ClusterClient[Any]
 
-    @staticmethod
-    def end(settings: TopicSettings) -> dict[str, str]:
-        return TopicClient.end(settings) | {"sizes": "once, at the end"}
-
-    def find_usable(self) -> Documents:
-        if self.settings.representation != "embedding":
-            return super().find_usable()
-        return np.flatnonzero(self.embeddings.any(1))
-
-    @property  # documents without a word are none, where words are points
+    @property
     def located(self) -> Documents:
-        return self.usable
+        """Rows of the documents that have a point: where words are points, those with a word."""
+        return self.client.usable
 
     @leaves(
         "For each clustering: with how much weight the documents are members of each cluster; "
@@ -261,13 +255,14 @@ class ClusterClient(PointClient[AnyClusterSettings]):
         directions: Numbers, bias: Numbers, half: int, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum points by memberships in n_starts `Discriminant`s; see `moments` for the rest."""
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         points = self.points(origin)[self.rows(half)]
+        temperature = self.client.settings.temperature
 
         def compute() -> Grouped:
             sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
             for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
-                members = Discriminant(*arrays, self.settings.temperature).memberships(points)
+                members = Discriminant(*arrays, temperature).memberships(points)
                 sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
 
             def summed(enough: Enough) -> dict[str, Any]:
@@ -280,7 +275,7 @@ class ClusterClient(PointClient[AnyClusterSettings]):
             "sums": "classes", "origin": origin, "projection": projection,
             "directions": directions, "bias": bias, "half": half,
         }  # fmt: skip
-        reply = self.guard.sums(groups, given, as_many, compute)
+        reply = self.client.guard.sums(groups, given, as_many, compute)
         return reply | {"documents": len(points)}
 
     @leaves(
@@ -292,20 +287,42 @@ class ClusterClient(PointClient[AnyClusterSettings]):
         second: dict[str, NDArray[Any]],
     ) -> dict[str, Any]:  # fmt: skip
         """Count the pairs of documents that two clusterings, by `Discriminants`, have together."""
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         labels = []
         for clusters in (first, second):
             weights = {"origin": origin, **clusters}
-            inference = Discriminants(self.bag.shape[1], self.settings)
+            inference = Discriminants(self.client.bag.shape[1], self.client.settings)
             parts = (s.argmax(1) for _, s in inference.memberships(weights, self.points(origin)))
             labels.append(np.concatenate([np.zeros(0, np.int64), *parts]))
         table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
         np.add.at(table, tuple(labels), 1)
         sizes = {"together": table, "first": table.sum(1), "second": table.sum(0)}
         pairs = {name: float((counts * (counts - 1) / 2).sum()) for name, counts in sizes.items()}
-        n = len(self.usable)
+        n = len(self.client.usable)
         chance = pairs["first"] * pairs["second"] / max(n * (n - 1) / 2, 1.0)
         return {"pairs": pairs | {"chance": chance}, "documents": n}
+
+    def find_points(self, origin: Numbers) -> Points:
+        inference = self.client.inference_of()
+        if inference.sees_words:
+            return inference.points(origin, self.client.bag[self.located], None)
+        return inference.points(origin, None, self.embeddings[self.located])
+
+
+class ClusterClient(TopicClient[AnyClusterSettings]):
+    """A client's documents as points, each of one cluster."""
+
+    inference: ClassVar[type[ClusterInference]]
+    exchanges = (ClusterSums,)
+
+    @staticmethod
+    def end(settings: TopicSettings) -> dict[str, str]:
+        return TopicClient.end(settings) | {"sizes": "once, at the end"}
+
+    def find_usable(self) -> Documents:
+        if self.settings.representation != "embedding":
+            return super().find_usable()
+        return np.flatnonzero(self.part(ClusterSums).embeddings.any(1))
 
     @leaves(
         "The number of such documents of each cluster that has enough of them, else zero; the "
@@ -334,25 +351,20 @@ class ClusterClient(PointClient[AnyClusterSettings]):
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
         weights = model["weights"]
-        points = self.points(weights["origin"])
-        inference = self._inference(len(weights[self.inference.prototypes]))
+        points = self.part(ClusterSums).points(weights["origin"])
+        inference = self.inference_of(len(weights[self.inference.prototypes]))
         for rows, theta in inference.memberships(weights, points):
             yield self.usable[rows], theta
-
-    def find_points(self, origin: Numbers) -> Points:
-        inference = self._inference()
-        if inference.sees_words:
-            return inference.points(origin, self.bag[self.usable], None)
-        return inference.points(origin, None, self.embeddings[self.usable])
 
     def points_of(
         self, origin: Numbers, views: Sequence[NDArray[np.float32]]
     ) -> list[NDArray[np.float32]]:
         """Return the points of views of all documents, given by their embeddings."""
-        inference = self._inference()
+        inference = self.inference_of()
         return [inference.points(origin, None, view[self.usable]) for view in views]
 
-    def _inference(self, n_clusters: int | None = None) -> ClusterInference:
+    def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
+        """Return what infers clusters, of the settings' number or of another one."""
         number = n_clusters or self.settings.n_components
         shape = self.settings.model_copy(update={"n_components": number})
         return self.inference(self.bag.shape[1], shape)

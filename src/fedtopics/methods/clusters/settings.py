@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.inference.clusters import ClusterShape
-from fedtopics.methods.bounded.settings import BoundedClusters, Shares
-from fedtopics.methods.core.settings import MethodName, TopicSettings
+from fedtopics.methods.core.settings import MethodName, PublicWords, TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -44,6 +43,16 @@ class ClusterSettings(KMeansStart, ClusterShape):
     def readings(self) -> list[Reading]:
         """Clusters are described by words that are common in them and rare elsewhere."""
         return [CLASS_BASED] if self.relevance is None else [Reading(self.relevance)]
+
+
+class NearestWords(PublicWords):
+    """As `PublicWords`, of a method that finds clusters of embeddings."""
+
+    nearest_words: int = Field(
+        8, ge=1, le=100,
+        description="words of a document, the nearest ones to its embedding, that describe its "
+        "cluster in a study with privacy; 16 for long texts",
+    )  # fmt: skip
 
 
 class NetworkTraining(BaseModel):
@@ -86,17 +95,8 @@ class SeparationSettings(ClusterSettings):
         return value
 
 
-class DiscriminativeSettings(BoundedClusters, SeparationSettings, MethodName):
+class DiscriminativeSettings(SeparationSettings, NearestWords, MethodName):
     """All parameters of discriminative clustering, as a study names them."""
-
-    SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"classes": 0.18, "sizes": 0.02})
-    with_privacy: ClassVar[dict[str, Any]] = BoundedClusters.with_privacy | {"tolerance": 0.0}
 
     name: Literal["discriminative"] = Field("discriminative", description="the method")
     max_rounds: int = Field(100, ge=1, description="most rounds")
-
-    @property
-    def own_exchanges(self) -> str:
-        if self.candidates:
-            return "their number is chosen by pairs of documents: leave candidates out"
-        return ""

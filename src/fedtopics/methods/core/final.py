@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.client import ALL, CHOOSING, SCORED
 from fedtopics.methods.core.groups import OverTime
+from fedtopics.methods.core.last_sums import ALL, CHOOSING, SCORED
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.core.settings import TopicSettings

@@ -31,7 +31,6 @@ from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import Origin
-from fedtopics.privacy import Privacy
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
@@ -297,8 +296,6 @@ class Plan(Generic[Settings]):
     limits: VocabularyLimits
     seed: int
     start: WarmStart | None = None  # what the training starts from, for the program alone
-    privacy: Privacy | None = None  # what is promised for each document
-    clients: int = 1  # of the study
     kept: Mapping[str, Any] = field(default_factory=dict)  # with the agreement
 
 

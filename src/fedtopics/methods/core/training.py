@@ -140,6 +140,7 @@ class Program(ABC, Generic[Settings, State]):
 
     saves_every_round = False  # because clients keep states of rounds as well
     trains_encoder = False  # whose products are large enough for several threads
+    starts_from_any_number = False  # of topics, whatever n_components is
 
     def __init__(self, plan: Plan[Settings]) -> None:
         self.plan = plan
@@ -147,6 +148,8 @@ class Program(ABC, Generic[Settings, State]):
         start = plan.start
         self.continued = None if start is None else start.continued  # a model, as is `added`
         self.added = None if start is None else start.added
+        if start is not None and not self.starts_from_any_number:
+            start.check_number(plan.settings.n_components)
 
     @abstractmethod
     def first_state(self, agreement: Agreement, run: Run) -> State:

@@ -24,7 +24,6 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, Step, below, prefixed
-from fedtopics.methods.discriminative.noisy import NoisyDiscriminative, NoisyDiscriminativeClient
 from fedtopics.methods.discriminative.separation import (
     MOST_ROUNDS,
     TRIAL,
@@ -37,7 +36,7 @@ from fedtopics.methods.registry import Method
 
 
 class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
-    """The client's half."""
+    """Sums of points by clusters."""
 
     inference = Discriminants
 
@@ -126,5 +125,4 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 METHOD = Method(
     "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
     DiscriminativeClient, version=3, shows="clusters", inferences=(Discriminants,),
-    noisy=NoisyDiscriminative, noisy_client=NoisyDiscriminativeClient,
 )  # fmt: skip

@@ -23,8 +23,8 @@ from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ran
 from fedtopics.methods.clusters.program import check_enough, moments_about
 from fedtopics.methods.clusters.settings import SeparationSettings
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.client import ALL
 from fedtopics.methods.core.events import Candidate, Event
+from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
 from fedtopics.methods.core.training import Arrays, Step, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans

@@ -11,14 +11,11 @@ from scipy import sparse
 from fedtopics.errors import DataError
 from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
-from fedtopics.methods.core.client import (
-    TopicClient,
-    document_frequency,
-    frequent,
-    leaves,
-)
+from fedtopics.methods.core.client import TopicClient, frequent
 from fedtopics.methods.core.events import Arrived, Skipped
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.groups import Thetas
+from fedtopics.methods.core.last_sums import document_frequency
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
@@ -107,23 +104,23 @@ class FLDAClient(TopicClient[FLDASettings]):
 
     def _usual_words(self, corpus: Corpus) -> tuple[list[str], sparse.csr_array]:
         """Count the words that are in neither too few nor too many documents."""
-        counted = count_words(corpus, self._text)
+        counted = count_words(corpus, self.text)
         frequency = np.bincount(counted.counts.indices, minlength=len(counted.words))
-        most = self._limits.max_document_share * len(corpus)
-        kept = np.flatnonzero((frequency >= self._rarest) & (frequency <= most))
-        kept = kept[np.argsort(-frequency[kept], kind="stable")][: self._limits.max_words]
+        most = self.limits.max_document_share * len(corpus)
+        kept = np.flatnonzero((frequency >= self.rarest) & (frequency <= most))
+        kept = kept[np.argsort(-frequency[kept], kind="stable")][: self.limits.max_words]
         words = [counted.words[column] for column in kept]
         columns = {word: number for number, word in enumerate(words)}
-        return words, frequent(counted.columns(columns), self._rarest)
+        return words, frequent(counted.columns(columns), self.rarest)
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         """Adopt the words of all clients' topics, for all documents of the rounds so far."""
-        self._corpus = self._arrivals.used()
+        self.corpus = self._arrivals.used()
         super().adopt(words, total, length)
         if len(self.usable) < self.min_documents:  # then it has none
             self.usable, self._training = self.usable[:0], 0
             self.bag = self.bag[self.usable]
-            self._corpus = self._corpus.take([])
+            self.corpus = self.corpus.take([])
 
     @leaves(
         "Two numbers for each word that enough of the documents have, zeros for the rest; the "
@@ -137,7 +134,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         return counted | {"documents": self.bag.shape[0]}
 
     def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        return count_words(self._corpus, self._text, words).counts
+        return count_words(self.corpus, self.text, words).counts
 
     def n_topics(self, **model: Any) -> int:
         return int(model["topics"].shape[1])

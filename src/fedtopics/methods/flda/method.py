@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement, adopt, counted
-from fedtopics.methods.core.client import ALL
 from fedtopics.methods.core.events import VocabularyAgreed
 from fedtopics.methods.core.final import count_pairs, describe
 from fedtopics.methods.core.interfaces import Clients, Run
+from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.core.replies import LONGEST, Template, counts
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, Step
@@ -111,6 +111,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
     """The method's program; topics that the plan starts from guide the first round."""
 
     saves_every_round = True
+    starts_from_any_number = True
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on no vocabulary: topics are lists of words until the end."""

@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from fedtopics.inference.trained_clusters import Contrastive, log_student_t
-from fedtopics.methods.clusters.client import ClusterClient
+from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import ClusterSettings, NetworkTraining
 from fedtopics.methods.clusters.views import ViewSettings, embedded_views
-from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.exchanges import leaves
+from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.core.settings import MethodName
 from fedtopics.methods.kmeans.lloyd import calls_of_start
-from fedtopics.methods.lda.client import Minibatches
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import Adapter, represent, score
 
@@ -38,7 +38,7 @@ class FSCCLSettings(ClusterSettings, NetworkTraining, ViewSettings, MethodName):
     deletion: float = Field(
         0.2, ge=0, lt=1,
         description="share of a text's words that a view of it does without; it needs the model of "
-        "the embeddings; with 0, and no synonyms, there is dropout alone",
+        "the embeddings; with 0 there is dropout alone",
     )  # fmt: skip
     dropout: float = Field(
         0.1, ge=0, lt=1, description="share of an embedding's numbers that a view does without"
@@ -82,12 +82,11 @@ def train(
     """
     parameters = [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
-    batches = Minibatches(np.arange(len(texts.points)), secret, 0.0, 1)
-    size = batches.size(settings.batch_size)
+    batches = Minibatches(np.arange(len(texts.points)), secret, settings.batch_size)
     noise = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
     total, steps = 0.0, settings.local_steps
     for number in range((round_ - 1) * steps, round_ * steps):
-        rows = torch.from_numpy(batches.draw(number + 1, size, attempt))
+        rows = torch.from_numpy(batches.draw(number + 1, attempt))
         views = torch.cat([texts.first[rows], texts.second[rows]])
         features = contrast(weights, represent(weights, drop(views, settings.dropout, noise)))
         near = log_student_t(represent(weights, texts.points[rows]), weights["centres"])
@@ -147,14 +146,14 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class FSCCLClient(ClusterClient[FSCCLSettings]):
-    """The client's half."""
+    """A round's training of the network on all documents."""
 
     inference = Contrastive
 
     def __init__(self, plan: Plan[FSCCLSettings], site: Site) -> None:
         super().__init__(plan, site)
         embedding = self.settings.embedding
-        self._views = embedded_views(self._corpus, self.settings, embedding, site)
+        self._views = embedded_views(self.corpus, self.settings, embedding, site)
 
     @staticmethod
     def rounds(settings: FSCCLSettings) -> dict[str, str]:
@@ -169,7 +168,7 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         self.check(vocabulary)
         arrays, n = dict(weights), len(self.usable)
         origin = arrays.pop("origin")
-        points = self.points(origin)
+        points = self.part(ClusterSums).points(origin)
         views = self.points_of(origin, self._views) or [points, points]
         texts = Texts(*map(torch.from_numpy, (points, *views)))
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}

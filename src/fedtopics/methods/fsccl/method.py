@@ -9,9 +9,9 @@ References
 ----------
 Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021. McMahan et al.,
 Communication-Efficient Learning of Deep Networks from Decentralized Data (FedAvg), AISTATS 2017.
-Here the encoder is frozen, with an adapter behind it; views are of texts without some words, or
-with other ones (`views`), and of embeddings without some numbers, where SCCL has a language model
-replace words. Its eta is the weight of the contrastive loss, as in the authors' code.
+Here the encoder is frozen, with an adapter behind it; views are of texts without some words
+(`views`), and of embeddings without some numbers, where SCCL has a language model replace words.
+Its eta is the weight of the contrastive loss, as in the authors' code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The client's half of FSTC: it trains its own network on its own pseudo-labels."""
+"""What a client of FSTC computes: it trains its own network on its own pseudo-labels."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from fedtopics.errors import DataError, FedTopicsError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.inference.trained_clusters import Adapted
-from fedtopics.methods.clusters.client import ClusterClient, of_enough
+from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_enough
 from fedtopics.methods.clusters.views import embedded_views, text_views
-from fedtopics.methods.core.client import ALL, Documents, leaves
+from fedtopics.methods.core.client import Documents
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
+from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.discriminative.method import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
@@ -48,7 +50,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class FSTCClient(ClusterClient[FSTCSettings]):
-    """The client's half.
+    """A client's network, and sums of its documents by cluster.
 
     Its states after the last rounds are stored in the site's folder: a client that is restarted
     resumes from there with the same bits, except for the rounding of an encoder on a GPU.
@@ -60,13 +62,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._encoder: EncoderNetwork | None = None
         if self.settings.fine_tune:
             try:
-                self._encoder = encoder_to_train(self._corpus, self.settings, site.embedding_model)
+                self._encoder = encoder_to_train(self.corpus, self.settings, site.embedding_model)
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
         embedding = self.settings.embedding
         # An encoder that is trained embeds views in each step.
         self._views = [] if self._encoder else embedded_views(
-            self._corpus, self.settings, embedding, site
+            self.corpus, self.settings, embedding, site
         )  # fmt: skip
 
     @property
@@ -114,7 +116,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         kind = Centres if "centres" in start else Discriminants
         weights = {"origin": origin, **start}
         self._origin = origin
-        parts = kind(self.bag.shape[1], self.settings).memberships(weights, self.points(origin))
+        parts = kind(self.bag.shape[1], self.settings).memberships(
+            weights, self.part(ClusterSums).points(origin)
+        )
         shares = np.concatenate([members for _, members in parts])
         n = shares.shape[1]
         self.settings = self.settings.model_copy(update={"n_components": n})
@@ -134,12 +138,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self.check(vocabulary)
         labels, n = self._clusters, self.settings.n_components
         # Between the last sums of k-means and these, documents move in groups as well.
-        released = self._released.of(n, ALL)
+        part = self.part(ClusterSums)
+        released = part.released.of(n, ALL)
         alike = max(released, key=lambda each: int((each == labels).sum()), default=labels)
-        labels, enough, moves = self.moved(groups, 0, alike, labels, n)
+        labels, enough, moves = part.moved(groups, 0, alike, labels, n)
         if is_count(groups):
             return {"moves": moves[None], "documents": len(self.usable)}
-        found = sums_by_label(self.points(self._origin), labels, n)
+        found = sums_by_label(part.points(self._origin), labels, n)
         sums, counts = of_enough(enough, *found)
         return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
@@ -204,7 +209,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             yield from super().thetas(**model)
             return
         weights = model["weights"]
-        inference = self._inference(self.n_topics(**model))
+        inference = self.inference_of(self.n_topics(**model))
         for rows, theta in inference.memberships(weights, self._tuned_points(weights)):
             yield self.usable[rows], theta
 
@@ -216,7 +221,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         encoder = TunedEncoder(model, settings.max_length, trained)
         key = encoder.fingerprint, weights["origin"].tobytes()
         if self._tuned[0] != key:
-            texts = replace(self._corpus, embeddings=None)
+            texts = replace(self.corpus, embeddings=None)
             embedded = document_embeddings(
                 texts,
                 settings.embedding,
@@ -230,14 +235,14 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def _encoder_shapes(self) -> Shapes:
         return {} if self._encoder is None else self._encoder.shapes
 
-    def _inference(self, n_clusters: int | None = None) -> ClusterInference:
+    def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
         number = {"n_components": n_clusters or self.settings.n_components}
         shape = self.settings.model_copy(update=number).shape(self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)
 
     def _new_trainer(self) -> Trainer:
         settings = self.settings
-        network = Adapter(self._inference().n_dimensions, settings.hidden, settings.n_components)
+        network = Adapter(self.inference_of().n_dimensions, settings.hidden, settings.n_components)
         n_views = settings.n_views
         if self._encoder is not None:
             inputs: FixedInputs = EncodedInputs(
@@ -245,16 +250,18 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             )
         else:
             views = self.points_of(self._origin, self._views)
-            inputs = FixedInputs(np.concatenate([self._points[1], *views]), n_views)
-        weights = network.initial_weights(self._public_seed)
+            inputs = FixedInputs(
+                np.concatenate([self.part(ClusterSums).points(self._origin), *views]), n_views
+            )
+        weights = network.initial_weights(self.public_seed)
         return Trainer(settings, inputs, weights, self._first_labels, self.secret)
 
     @cached_property
     def _tokens(self) -> Tokens:
         if self._encoder is None:
             return {}
-        texts = [text for batch in self._corpus.texts() for text in batch]
-        views = text_views(self._corpus, self.settings, self.settings.embedding, self.site)
+        texts = [text for batch in self.corpus.texts() for text in batch]
+        views = text_views(self.corpus, self.settings)
         return self._encoder.tokens([one[row] for one in (texts, *views) for row in self.usable])
 
     def _go_to(self, round_: int) -> None:

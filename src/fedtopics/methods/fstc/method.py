@@ -9,9 +9,9 @@ from its embedding, ours are those of discriminative clustering, or of k-means, 
 Centres are those of the adapter's outputs, as those of a frozen encoder would never change. With
 `fine_tune` the encoder is trained as well, as in the paper; the model has the mean of the clients'.
 
-The paper has SCCL's augmentation and no term of its loss for it. Here, with `deletion` or
-`synonyms`, a step sees two views of a text in its place, each with the text's pseudo-label, which
-follows from the text as it is; without them, the default, it sees the text.
+The paper has SCCL's augmentation and no term of its loss for it. Here, with `deletion`, a
+step sees two views of a text in its place, each with the text's pseudo-label, which follows from
+the text as it is; without it, the default, it sees the text.
 
 References
 ----------

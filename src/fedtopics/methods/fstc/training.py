@@ -23,6 +23,7 @@ from fedtopics.errors import StudyError
 from fedtopics.files import make_folder, require_file, write_durably
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.core.aggregation import optimizer_state, restore_optimizer
+from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.training import below, prefixed
 from fedtopics.methods.fstc.pseudo_labels import (
@@ -34,7 +35,6 @@ from fedtopics.methods.fstc.pseudo_labels import (
 )  # fmt: skip
 from fedtopics.methods.fstc.pseudo_labels import weights as trusted
 from fedtopics.methods.fstc.settings import FSTCSettings
-from fedtopics.methods.lda.client import Minibatches
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import (
     EncoderNetwork,
@@ -159,8 +159,7 @@ class Trainer:
         self.weights = network | inputs.weights
         self._labels = torch.from_numpy(np.asarray(labels, np.float32)).to(self._device)
         self._mixture = Mixture.begin(self._labels.shape[1])
-        self._batches = Minibatches(np.arange(len(inputs)), secret, 0.0, 1)
-        self._size = self._batches.size(settings.batch_size)
+        self._batches = Minibatches(np.arange(len(inputs)), secret, settings.batch_size)
         warm_up = round(settings.warm_up * settings.total_steps)
         times = min(settings.transports, settings.total_steps - warm_up)
         self._transports = frozenset(
@@ -185,7 +184,7 @@ class Trainer:
             number = (broadcast.round - 1) * self._settings.local_steps + step
             if number in self._transports:
                 self._relabel(broadcast.masses)
-            rows = self._batches.draw(number + 1, self._size, broadcast.attempt)
+            rows = self._batches.draw(number + 1, broadcast.attempt)
             total += self._step(rows, target, present, (number, broadcast.attempt))
         self.round = broadcast.round
         return total / self._settings.local_steps

@@ -1,11 +1,7 @@
-"""The client's side of gFedNTM: gradients of minibatches of its own documents.
-
-The passes over a minibatch are one client's, or those of several clients at once.
-"""
+"""What a client of gFedNTM computes: gradients of minibatches of its own documents."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +13,19 @@ from scipy import sparse
 
 from fedtopics.errors import DataError
 from fedtopics.methods.core.aggregation import Payload, Rows
-from fedtopics.methods.core.client import Documents, batches, leaves
+from fedtopics.methods.core.client import Documents, TopicClient, batches
+from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.groups import Thetas
+from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.replies import NATS
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import calls_before
-from fedtopics.methods.lda.client import MinibatchClient
+from fedtopics.methods.lda.first_topics import Projections, calls_of_first_topics
 from fedtopics.methods.mixture.client import MixtureSums
+from fedtopics.methods.nmf.client import FactorSums
 from fedtopics.networks.base import Batch, Tensors, rows_of, to_arrays, to_tensor, to_tensors
-from fedtopics.networks.neural import NeuralTopicModel, batch_weights
+from fedtopics.networks.neural import batch_weights
 from fedtopics.networks.passes import (
     ClientPass,
     autograd_leaves,
@@ -46,15 +46,20 @@ class Drawn:
     vectors: Vectors | None  # their embeddings
 
 
-class Passes(ABC):
-    """Passes through a network, over minibatches that a subclass draws."""
+class Passes(Exchanges):
+    """Passes over a client's minibatch, or over those of several clients of one process at once.
 
-    network: NeuralTopicModel
+    Of several, an update is the sum of theirs, up to rounding; each draws as it would alone.
+    """
+
+    functions = frozenset({"forward", "loss", "backward", "gradients"})
+    client: GFedNTMClient
     _pass: ClientPass
 
-    @abstractmethod
-    def drawn(self, vocabulary: str, round: int) -> list[Drawn]:
-        """Return the documents of a round, whose number a minibatch follows from, by client."""
+    def __init__(self, *clients: GFedNTMClient) -> None:
+        super().__init__(clients[0])
+        self._clients = clients
+        self.documents: list[int] = []  # of each client in the last minibatch
 
     @leaves(
         "Sums over the minibatch: of the posterior's parameters and their squares (4 n_topics "
@@ -66,9 +71,9 @@ class Passes(ABC):
     ) -> dict[str, Any]:
         """Run one stage of the pass over this round's minibatch; stage 0 starts a pass."""
         if stage == 0:
-            batch = self._minibatch(vocabulary, round)
-            self._pass = ClientPass(self.network, self._tensors(weights), batch)
-        sums = self._pass.forward(stage, self._tensors(shared))
+            batch = self.minibatch(vocabulary, round)
+            self._pass = ClientPass(self.client.network, self.client.tensors(weights), batch)
+        sums = self._pass.forward(stage, self.client.tensors(shared))
         return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
 
     @leaves(
@@ -78,7 +83,7 @@ class Passes(ABC):
     )
     def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:
         """Compute the loss and its gradient with respect to what all documents share."""
-        loss, gradient = self._pass.loss(self._tensors(shared))
+        loss, gradient = self._pass.loss(self.client.tensors(shared))
         return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
 
     @leaves(
@@ -106,10 +111,14 @@ class Passes(ABC):
         self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
     ) -> dict[str, Any]:
         """Compute the gradients of this round's minibatch at once (Algorithm 1, GetClientGrad)."""
-        batch = self._minibatch(vocabulary, round)
-        used = autograd_leaves(batch_weights(self.network, self._tensors(weights), batch))
-        fixed = {stage: autograd_leaves(self._tensors(values)) for stage, values in shared.items()}
-        loss, sums = run_through(self.network, used, batch, fixed or None)
+        batch = self.minibatch(vocabulary, round)
+        used = autograd_leaves(
+            batch_weights(self.client.network, self.client.tensors(weights), batch)
+        )
+        fixed = {
+            stage: autograd_leaves(self.client.tensors(values)) for stage, values in shared.items()
+        }
+        loss, sums = run_through(self.client.network, used, batch, fixed or None)
         of_weights, *of_shared = gradients([loss], None, [used, *fixed.values()])
         return {
             "weights": self._packed(batch, used, of_weights),
@@ -119,15 +128,14 @@ class Passes(ABC):
             "documents": len(batch),
         }
 
-    def _minibatch(self, vocabulary: str, number: int) -> Batch:
-        drawn = self.drawn(vocabulary, number)
+    def minibatch(self, vocabulary: str, number: int) -> Batch:
+        """Draw a minibatch of each client, with its noise."""
+        drawn = [client.drawn(vocabulary, number) for client in self._clients]
+        self.documents = [len(each.rows) for each in drawn]
         bag = rows_of([(each.bag, each.rows) for each in drawn])
-        noise = self.network.draw(*((each.rng, len(each.rows)) for each in drawn))
+        noise = self.client.network.draw(*((each.rng, len(each.rows)) for each in drawn))
         vectors = [each.vectors for each in drawn if each.vectors is not None]
-        return self.network.batch(bag, noise, np.concatenate(vectors) if vectors else None)
-
-    def _tensors(self, arrays: Payload) -> Tensors:
-        return to_tensors(arrays, self.network.dtype)
+        return self.client.network.batch(bag, noise, np.concatenate(vectors) if vectors else None)
 
     def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> dict[str, Any]:
         """Return a gradient for each weight, zero for those that the loss does not use."""
@@ -136,36 +144,17 @@ class Passes(ABC):
             for name, weight in weights.items()
         }
         packed: dict[str, Any] = to_arrays(tensors)
-        for name in self.network.row_weights:
+        for name in self.client.network.row_weights:
             rows = batch.spread(tensors[name]).numpy()
-            packed[name] = Rows(batch.words, rows, self.network.n_words)
+            packed[name] = Rows(batch.words, rows, self.client.network.n_words)
         return packed
 
 
-class Together(Passes):
-    """Several clients' halves in one process: passes over all of their minibatches at once.
+class GFedNTMClient(TopicClient[GFedNTMSettings]):
+    """Gradients of minibatches, whose noise is drawn from the client's secret."""
 
-    What comes out is the sum of their replies, up to rounding; each draws as it would alone.
-    """
-
-    functions = frozenset({"forward", "loss", "backward", "gradients"})
-
-    def __init__(self, halves: Sequence[Any]) -> None:
-        self._halves = halves
-        self.documents: list[int] = []  # of each client in the last minibatch
-
-    @property
-    def network(self) -> Any:  # type: ignore[override]
-        return self._halves[0].network
-
-    def drawn(self, vocabulary: str, round: int) -> list[Drawn]:
-        drawn = [each for half in self._halves for each in half.drawn(vocabulary, round)]
-        self.documents = [len(each.rows) for each in drawn]
-        return drawn
-
-
-class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNTMSettings]):
-    """The client's half: gradients of minibatches, whose noise is drawn from its secret."""
+    exchanges = (Passes, FactorSums, Projections, MixtureSums)
+    continues = True
 
     @staticmethod
     def rounds(settings: GFedNTMSettings) -> dict[str, str]:
@@ -182,11 +171,10 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
             round_ = {"forward": "once"} | round_
         if settings.validation_share:
             round_["validate"] = f"every {settings.validate_every} rounds"
-        return calls_before(settings) | round_
+        return calls_of_first_topics(settings.initialisation) | calls_before(settings) | round_
 
     def __init__(self, plan: Plan[GFedNTMSettings], site: Site) -> None:
         super().__init__(plan, site)
-        self.held_back = self.settings.validation_share
         needed = self.settings.needed_embedding is not None
         self._embeddings = site.corpus.embeddings if needed else None
         if needed and self._embeddings is None:
@@ -196,11 +184,16 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
             )
 
     @staticmethod
-    def together(halves: Sequence[Any]) -> Together | None:
+    def together(clients: Sequence[Any]) -> Passes | None:
         """Return what computes sums of these clients at once, where passes are additive."""
-        settings = halves[0].settings
+        settings = clients[0].settings
         own_norms = settings.norm == "local" and settings.build(1).stages
-        return None if own_norms or settings.local_steps > 1 else Together(halves)
+        return None if own_norms or settings.local_steps > 1 else Passes(*clients)
+
+    def split(self, documents: int, total: int) -> int:
+        share = self.settings.validation_share
+        self.minibatches = Minibatches.of(self, documents / total, share)
+        return len(self.minibatches.training)
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
         super().adopt(words, total, length)
@@ -219,7 +212,7 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         self, vocabulary: str, round: int, weights: Payload, averages: Payload
     ) -> dict[str, Any]:
         """Take several local Adam steps, from fresh moments (FedAvg's client update)."""
-        start = self._tensors(weights)
+        start = self.tensors(weights)
         local = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
         optimizer = torch.optim.Adam(
             local.values(), lr=self.settings.local_learning_rate, fused=True
@@ -229,7 +222,7 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         totals: Tensors = {}
         loss_sum, documents = 0.0, 0
         for number in range(first, first + self.settings.local_steps):
-            batch = self._minibatch(vocabulary, number)
+            batch = self.part(Passes).minibatch(vocabulary, number)
             shared = finish_all(self.network, local, running) if running else None
             used = batch_weights(self.network, local, batch)
             loss, sums = run_through(self.network, used, batch, shared)
@@ -252,12 +245,20 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
         total = 0.0
         for _, batch, tensors, used in self._evaluate(rows, weights, shared):
             total += float(run_through(self.network, used, batch, tensors)[0])
-        return {"loss": total, "documents": len(rows)}
+        # Running statistics of few rounds can make any loss; capped, it is no gain all the same.
+        most = NATS * float(self.bag[rows].sum())
+        return {"loss": min(total, most), "documents": len(rows)}
 
-    def drawn(self, vocabulary: str, round: int) -> list[Drawn]:
-        rows = self.minibatch(vocabulary, round)
-        rng = self.secret.rng("noise", round, self.attempt)
-        return [Drawn(self.bag, rows, rng, self._embedded(rows))]
+    def drawn(self, vocabulary: str, number: int) -> Drawn:
+        """Return the documents of a minibatch."""
+        self.check(vocabulary)
+        rows = self.minibatches.draw(number, self.attempt)
+        rng = self.secret.rng("noise", number, self.attempt)
+        return Drawn(self.bag, rows, rng, self._embedded(rows))
+
+    def tensors(self, arrays: Payload) -> Tensors:
+        """Return arrays as tensors of the network's precision."""
+        return to_tensors(arrays, self.network.dtype)
 
     def _embedded(self, rows: Documents) -> Vectors | None:
         return None if self._embeddings is None else self._embeddings[rows]
@@ -265,8 +266,8 @@ class GFedNTMClient(Passes, MixtureSums[GFedNTMSettings], MinibatchClient[GFedNT
     def _evaluate(
         self, rows: NDArray[np.int64], weights: Payload, shared: Mapping[str, Payload]
     ) -> Iterator[tuple[Documents, Batch, dict[str, Tensors], Tensors]]:
-        tensors = self._tensors(weights)
-        by_stage = {stage: self._tensors(values) for stage, values in shared.items()}
+        tensors = self.tensors(weights)
+        by_stage = {stage: self.tensors(values) for stage, values in shared.items()}
         for part in batches(rows):
             batch = self.network.batch(self.bag[part], None, self._embedded(part))
             yield part, batch, by_stage, batch_weights(self.network, tensors, batch)

@@ -53,10 +53,8 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     def __init__(self, plan: Plan[GFedNTMSettings]) -> None:
         super().__init__(plan)
-        if plan.start is not None:
-            plan.start.check_number(plan.settings.n_components)
-            if plan.start.continued is not None:
-                check_fits(plan.start.continued, plan.settings)
+        if self.continued is not None:
+            check_fits(self.continued, plan.settings)
 
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
         """Draw W(0), or take it from a model or from topics, given or found."""

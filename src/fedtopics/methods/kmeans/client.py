@@ -1,4 +1,4 @@
-"""The client's half of federated k-means: sums by centre, or its own clusters (k-FED)."""
+"""What a client computes for k-means: sums by centre, or its own clusters (k-FED)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from pydantic import Field
 
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
-from fedtopics.methods.bounded.settings import BoundedClusters, Shares
-from fedtopics.methods.clusters.client import ClusterClient
-from fedtopics.methods.clusters.settings import ClusterSettings
-from fedtopics.methods.core.client import leaves
+from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
+from fedtopics.methods.clusters.settings import ClusterSettings, NearestWords
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.settings import MethodPreset
 
 KMEANS_PRESETS: dict[str, dict[str, Any]] = {
@@ -26,10 +25,8 @@ KMEANS_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class KMeansSettings(BoundedClusters, ClusterSettings, MethodPreset):
+class KMeansSettings(ClusterSettings, NearestWords, MethodPreset):
     """All parameters of federated k-means, as a study names them."""
-
-    SHARES: ClassVar[Shares] = Shares(BoundedClusters.CLUSTERS, {"clusters": 0.2})
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = KMEANS_PRESETS
     BY_WORDS: ClassVar[bool] = True
@@ -46,24 +43,13 @@ class KMeansSettings(BoundedClusters, ClusterSettings, MethodPreset):
     max_rounds: int = Field(100, ge=1, description="most rounds")
 
     @property
-    def own_exchanges(self) -> str:
-        if self.algorithm == "k-fed":
-            return (
-                "clients' own centres, which are merged one by one, depend on all documents: set "
-                'algorithm = "lloyd"'
-            )
-        if self.representation != "embedding":
-            return "centres of words would be noise alone: leave representation out"
-        return ""
-
-    @property
     def adds_up(self) -> bool:
         """Not in k-FED, which merges centres of clients one by one."""
         return self.algorithm == "lloyd"
 
 
 class KMeansClient(ClusterClient[KMeansSettings]):
-    """The client's half."""
+    """Sums of points by the nearest centre, or the client's own clusters."""
 
     inference = Centres
 
@@ -85,7 +71,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
     def own_centres(self, vocabulary: str, round: int, origin: Numbers) -> dict[str, Any]:
         """Cluster the client's documents by k-means (k-FED, step 1)."""
         self.check(vocabulary)
-        points = self.points(origin)
+        points = self.part(ClusterSums).points(origin)
         number = min(self.settings.n_components, points.shape[0] // self.min_documents)
         if number == 0:
             none = {"centres": np.zeros((0, len(origin))), "counts": np.zeros(0)}

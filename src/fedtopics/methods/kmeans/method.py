@@ -26,15 +26,7 @@ from fedtopics.methods.core.interfaces import EVERYONE, Clients, Run
 from fedtopics.methods.core.replies import LIMIT, Field, Template, UpTo, sums
 from fedtopics.methods.core.training import Arrays, Step
 from fedtopics.methods.kmeans.client import KMeansClient, KMeansSettings
-from fedtopics.methods.kmeans.lloyd import (
-    AT_REST,
-    TRIAL,
-    Lloyd,
-    Partition,
-    arrays_of,
-    draw_centres,
-)
-from fedtopics.methods.kmeans.noisy import NoisyKMeans, NoisyKMeansClient
+from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, arrays_of, draw_centres
 from fedtopics.methods.registry import Method
 
 
@@ -163,5 +155,4 @@ def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> 
 METHOD = Method(
     "kmeans", "k-means", KMeansSettings, KMeans, KMeansClient, shows="clusters",
     inferences=(Centres,),
-    noisy=NoisyKMeans, noisy_client=NoisyKMeansClient,
 )  # fmt: skip

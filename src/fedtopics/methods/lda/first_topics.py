@@ -23,8 +23,10 @@ from scipy.optimize import nnls
 
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.core.agreement import Agreement
+from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.replies import Template, sums
 from fedtopics.methods.core.settings import MinibatchSettings
+from fedtopics.methods.nmf.client import CALLS_BEFORE
 from fedtopics.methods.nmf.factorisation import topics_before
 
 WIDTH = 300  # of the projection
@@ -62,6 +64,28 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
         frequency += np.bincount(block.indices, by_pairs > 0, n_words)
     beside -= itself[:, None] * directions  # a word is not beside itself
     return {"projections": beside, "mass": mass, "frequency": frequency}
+
+
+class Projections(Exchanges):
+    """What a client computes for first topics from anchor words."""
+
+    @leaves(
+        "For each word that enough of the documents have: 300 random mixtures of how often other "
+        "words stand in a document with it, the number of documents, and its summed share of "
+        "their words; zeros for other words. Where texts are short or words few, that is as good "
+        "as counts of pairs of words, down to one document."
+    )
+    def projections(self, vocabulary: str) -> dict[str, Any]:
+        """Sum what stands beside each word in a document, in a random projection."""
+        self.client.check(vocabulary)
+        sums = project(self.client.bag, self.client.public_seed)
+        return sums | {"documents": self.client.bag.shape[0]}
+
+
+def calls_of_first_topics(initialisation: str) -> dict[str, str]:
+    """Return how often `find_first_topics` calls which functions of clients."""
+    anchors = {"projections": "once, before the first round"}
+    return {"anchors": anchors, "nmf": CALLS_BEFORE}.get(initialisation, {})
 
 
 def first_topics(

@@ -22,12 +22,10 @@ from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.replies import Field, Template
 from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.lda.client import LDAClient, LDASettings
 from fedtopics.methods.lda.first_topics import find_first_topics
-from fedtopics.methods.lda.noisy import NoisyLDA, NoisyLDAClient
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
@@ -37,11 +35,6 @@ PseudoCounts = NDArray[np.float64]
 
 class LDA(Program[LDASettings, PseudoCounts]):
     """The method's program; rounds of a model that is trained further count on."""
-
-    def __init__(self, plan: Plan[LDASettings]) -> None:
-        super().__init__(plan)
-        if plan.start is not None:
-            plan.start.check_number(plan.settings.n_components)
 
     def first_state(self, agreement: Agreement, run: Run) -> PseudoCounts:
         """Draw the first topics, or take them from a model, from topics or from anchors."""
@@ -113,5 +106,4 @@ class LDA(Program[LDASettings, PseudoCounts]):
 METHOD = Method(
     "lda", "federated LDA", LDASettings, LDA, LDAClient, starts_from_models=True,
     inferences=(VariationalLDA,),
-    noisy=NoisyLDA, noisy_client=NoisyLDAClient,
 )  # fmt: skip

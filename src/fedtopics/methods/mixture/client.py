@@ -1,6 +1,6 @@
-"""The client's half of the mixture: sums of its own documents by how much they are of each topic.
+"""What a client computes for the mixture: sums of its documents by how much they are of each topic.
 
-Networks that begin with a mixture have the same half beside their own.
+Clients of networks that begin with a mixture compute the same.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pydantic import Field
 
 from fedtopics.inference.mixture import Evidence, MixtureShape
 from fedtopics.inference.points import Numbers, Points
-from fedtopics.methods.clusters.client import PointClient
+from fedtopics.methods.clusters.client import PointSums
 from fedtopics.methods.clusters.settings import KMeansStart
-from fedtopics.methods.core.client import ContinuedClient, Documents, Settings, leaves
+from fedtopics.methods.core.client import Documents, TopicClient
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, as_many
 from fedtopics.methods.core.settings import MethodName
 from fedtopics.methods.kmeans.lloyd import calls_of_start
@@ -39,13 +40,13 @@ class MixtureSettings(KMeansStart, MixtureShape, MethodName):
         return self.embedding
 
 
-class MixtureSums(PointClient[Settings]):
-    """A client's documents as points and words, and their sums by topic."""
+class MixtureSums(PointSums):
+    """Sums of a client's documents as points and words, by topic."""
 
     @cached_property
     def seen(self) -> Documents:
         """Rows of the documents with a word or an embedding."""
-        return np.flatnonzero(self.embeddings.any(1) | (np.diff(self.bag.indptr) > 0))
+        return np.flatnonzero(self.embeddings.any(1) | (np.diff(self.client.bag.indptr) > 0))
 
     @leaves(
         "For each topic: with how much weight the documents are of it; of each with enough "
@@ -57,14 +58,14 @@ class MixtureSums(PointClient[Settings]):
         self, vocabulary: str, round: int, evidence: dict[str, NDArray[Any]], groups: Groups = SEEN
     ) -> dict[str, Any]:
         """Sum the documents by how probably they are of each topic (the E-step)."""
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         given = {"sums": "topics", **evidence}
         compute = partial(self._expected, Evidence(**evidence))
-        reply = self.guard.sums(groups, given, as_many, compute)
+        reply = self.client.guard.sums(groups, given, as_many, compute)
         return reply | {"documents": len(self.seen)}
 
     def _expected(self, given: Evidence) -> Grouped:
-        points, counts = self.placed(given.origin), self.bag[self.seen]
+        points, counts = self.placed(given.origin), self.client.bag[self.seen]
         directions, words = np.zeros(given.directions.shape), np.zeros(given.words.shape)
         weights, loss = np.zeros(len(given.bias)), 0.0
         for rows, theta, found in given.memberships(points, counts):
@@ -94,18 +95,21 @@ def calls_of_mixture(settings: MixtureSettings, often: str) -> dict[str, str]:
     return calls_of_start(settings) | {"topic_sums": often}
 
 
-class MixtureClient(MixtureSums[MixtureSettings], ContinuedClient[MixtureSettings]):
-    """The client's half."""
+class MixtureClient(TopicClient[MixtureSettings]):
+    """Sums of all documents by topic, each round."""
+
+    exchanges = (MixtureSums,)
+    continues = True
 
     @staticmethod
     def rounds(settings: MixtureSettings) -> dict[str, str]:
         return calls_of_mixture(settings, "each round")
 
     def find_usable(self) -> Documents:
-        return self.seen
+        return self.part(MixtureSums).seen
 
     def thetas(self, **model: Any) -> Thetas:
-        evidence = Evidence(**model["evidence"])
-        points, counts = self.placed(evidence.origin), self.bag[self.seen]
+        evidence, sums = Evidence(**model["evidence"]), self.part(MixtureSums)
+        points, counts = sums.placed(evidence.origin), self.bag[sums.seen]
         for rows, theta, _ in evidence.memberships(points, counts):
-            yield self.seen[rows], theta
+            yield sums.seen[rows], theta

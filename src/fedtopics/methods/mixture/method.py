@@ -22,7 +22,7 @@ from fedtopics.methods.clusters.program import check_enough, find_moments, find_
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.plan import Plan, WarmStart
+from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.replies import LONGEST, Field, Template, sums
 from fedtopics.methods.core.training import Arrays, Program, Step, iterate
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
@@ -98,11 +98,6 @@ def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> 
 
 class MixtureProgram(Program[MixtureSettings, Sums]):
     """The method's program."""
-
-    def __init__(self, plan: Plan[MixtureSettings]) -> None:
-        super().__init__(plan)
-        if plan.start is not None:
-            plan.start.check_number(plan.settings.n_components)
 
     def first_state(self, agreement: Agreement, run: Run) -> Sums:
         """Begin with k-means of embeddings, or with a model or topics."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -12,22 +12,23 @@ from scipy import sparse
 
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.points import Numbers
-from fedtopics.methods.bounded.settings import Bounded, Shares
-from fedtopics.methods.core.client import ContinuedClient, Documents, batches, leaves, sums_of_words
+from fedtopics.methods.core.client import Documents, TopicClient, batches
+from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
-from fedtopics.methods.core.settings import MethodName, TopicSettings, check_seeds, seeds_in
+from fedtopics.methods.core.last_sums import sums_of_words
+from fedtopics.methods.core.settings import (
+    MethodName,
+    PublicWords,
+    TopicSettings,
+    check_seeds,
+    seeds_in,
+)
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.text.rules import TextRules
 
 
-class NMFSettings(Bounded, NMFShape, MethodName):
+class NMFSettings(TopicSettings, NMFShape, PublicWords, MethodName):
     """All parameters of federated NMF, as a study names them."""
-
-    ONCE: ClassVar[int] = 2
-    SHARES: ClassVar[Shares] = Shares(
-        {"words": 0.05, "sketch": 0.5}, {"factors": 0.4, "products": 0.05}
-    )
-    with_privacy: ClassVar[dict[str, Any]] = {"coherence": "nothing", "max_rounds": 8}
 
     name: Literal["nmf"] = Field("nmf", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
@@ -56,7 +57,6 @@ class NMFSettings(Bounded, NMFShape, MethodName):
         return self.model_copy(update={"seed_topics": seeds})
 
 
-Settings = TypeVar("Settings", bound=TopicSettings)
 CALLS_OF_START = {
     "word_products": f"{PASSES} times, before the first round",
     "signs": "once, before the first round",
@@ -67,11 +67,10 @@ CALLS_BEFORE = CALLS_OF_START | {
 }
 
 
-class Factoring(ContinuedClient[Settings]):
-    """What a client computes of weighted words, for NMF itself or for who starts from it."""
+class FactorSums(Exchanges):
+    """What a client computes of weighted words, for NMF or for a method that starts from it."""
 
-    term_weight: Literal["log", "binary"] = "log"
-    """What a word counts in a document; see `NMFShape`."""
+    client: TopicClient[Any]
 
     @leaves(
         "For each word that enough of the documents have, as many mixtures of what stands beside "
@@ -84,22 +83,22 @@ class Factoring(ContinuedClient[Settings]):
         """Return X' X Q of weighted words X, with directions Q of shape (n_words, width)."""
         from fedtopics.inference.variational import add_products  # a server need not compile it
 
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         total = np.zeros(directions.shape)
         for _, points in self.weighed(rarity):
             add_products(points, points @ directions, total)
-        return {"products": total, "documents": len(self.usable)}
+        return {"products": total, "documents": len(self.client.usable)}
 
     @leaves("Two numbers a topic, sums of squares over documents; the number of documents.")
     def signs(self, vocabulary: str, rarity: Numbers, directions: Numbers) -> dict[str, Any]:
         """Sum the squares of what is above and what is below zero in X V, for each direction."""
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         squares = np.zeros((2, directions.shape[1]))
         for _, points in self.weighed(rarity):
             found = points @ directions
             squares[0] += np.square(np.maximum(found, 0)).sum(0)
             squares[1] += np.square(np.minimum(found, 0)).sum(0)
-        return {"squares": squares, "documents": len(self.usable)}
+        return {"squares": squares, "documents": len(self.client.usable)}
 
     @leaves(
         "For each topic that enough of the documents have, and each word that enough of them "
@@ -111,11 +110,11 @@ class Factoring(ContinuedClient[Settings]):
         self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
     ) -> dict[str, Any]:
         """Fit all documents by the topics (n_words, n_topics); return X' W and W' W."""
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         given = {"sums": "factors", "rarity": rarity, "topics": topics}
         compute = partial(self._factored, rarity, topics)
-        reply = self.guard.sums(groups, given, enough_have, compute)
-        return reply | {"documents": len(self.usable)}
+        reply = self.client.guard.sums(groups, given, enough_have, compute)
+        return reply | {"documents": len(self.client.usable)}
 
     def _factored(self, rarity: Numbers, topics: Numbers) -> Grouped:
         from fedtopics.inference.variational import add_products, solve
@@ -142,29 +141,30 @@ class Factoring(ContinuedClient[Settings]):
         self, vocabulary: str, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
     ) -> dict[str, Any]:
         """Sum the words of all documents, weighted by their topics (n_words, n_topics)."""
-        self.check(vocabulary)
+        self.client.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         given = {"rarity": rarity, "topics": topics}
-        return sums_of_words(self, groups, given, thetas, topics.shape[1])
+        return sums_of_words(self.client, groups, given, thetas, topics.shape[1])
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
         """Yield documents with a word, some at a time, and their weighted words."""
-        for rows in batches(self.usable):
-            yield rows, weigh(self.bag[rows], rarity, self.term_weight)
+        settings = self.client.settings
+        term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
+        for rows in batches(self.client.usable):
+            yield rows, weigh(self.client.bag[rows], rarity, term_weight)
 
 
-class NMFClient(Factoring[NMFSettings]):
-    """The client's half: sums of all its documents, each round."""
+class NMFClient(TopicClient[NMFSettings]):
+    """Sums of all documents, each round."""
+
+    exchanges = (FactorSums,)
+    continues = True
 
     @staticmethod
     def rounds(settings: NMFSettings) -> dict[str, str]:
         return CALLS_OF_START | {"factor_sums": "each round"}
 
-    @property
-    def term_weight(self) -> Literal["log", "binary"]:  # type: ignore[override]
-        return self.settings.term_weight
-
     def thetas(self, **model: Any) -> Thetas:
         weights: Mapping[str, Numbers] = model["weights"]
-        for rows, points in self.weighed(weights["rarity"]):
+        for rows, points in self.part(FactorSums).weighed(weights["rarity"]):
             yield rows, find_theta(points, weights["topics"])

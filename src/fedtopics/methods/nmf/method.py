@@ -23,7 +23,6 @@ from fedtopics.methods.nmf.factorisation import (
     pulls,
     put_first,
 )
-from fedtopics.methods.nmf.noisy import NoisyNMF, NoisyNMFClient
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
@@ -33,10 +32,7 @@ class NMF(Program[NMFSettings, NMFState]):
 
     def __init__(self, plan: Plan[NMFSettings]) -> None:
         super().__init__(plan)
-        if plan.start is None:
-            return
-        plan.start.check_number(plan.settings.n_components)
-        if plan.start.continued is not None and plan.settings.seed_topics:
+        if self.continued is not None and plan.settings.seed_topics:
             raise StudyError(
                 "A model that is trained further keeps its topics, so that seed_topics have no "
                 'place; leave them out, or set vocabulary to "agree".'
@@ -89,5 +85,4 @@ class NMF(Program[NMFSettings, NMFState]):
 METHOD = Method(
     "nmf", "federated NMF", NMFSettings, NMF, NMFClient, starts_from_models=True,
     inferences=(Factors,),
-    noisy=NoisyNMF, noisy_client=NoisyNMFClient,
 )  # fmt: skip

@@ -7,28 +7,22 @@ which embeddings spread by more than noise.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.clusters import Discriminants, centred
-from fedtopics.inference.points import (
-    Discriminant,
-    Moments,
-    Numbers,
-    blocks,
-    weighted_sums,
-)
-from fedtopics.methods.bounded import contributions
-from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, times
-from fedtopics.methods.bounded.method import Releases, bounded_clustering
+from fedtopics.inference.points import Discriminant, Moments, Numbers, blocks, weighted_sums
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.separation import Separation, Split
+from fedtopics.privacy import contributions
+from fedtopics.privacy.client import NOISE, ByEmbeddings, calls
+from fedtopics.privacy.recipe import clustering
+from fedtopics.privacy.stages import Releases
 
 SMALLEST = 0.1  # of an even size, that a cluster is taken to have at least
 
@@ -38,8 +32,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
 
     @staticmethod
     def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
-        repeated = {"noisy_class_sums": times(settings.repeats)}
-        return ByEmbeddings.FIRST | repeated | {"class_words": "once"}
+        return calls(ByEmbeddings.FIRST, settings, "noisy_class_sums", "class_words")
 
     @leaves(
         "For each cluster the sum of documents' embeddings by their shares of it, less a common "
@@ -114,8 +107,13 @@ def apart(state: Arrays) -> dict[str, Numbers]:
     return {"origin": state["origin"], **found, "bias": state["bias"]}
 
 
-NoisyDiscriminative = partial(
-    bounded_clustering, repeated=class_sums, function="class_words", clusters=apart,
-    kind=Discriminants,
+def hindrance(settings: DiscriminativeSettings) -> str:
+    """Return which settings have no sums with noise, as of `Recipe`."""
+    pairs = "their number is chosen by pairs of documents: leave candidates out"
+    return pairs if settings.candidates else ""
+
+
+RECIPE = clustering(
+    NoisyDiscriminativeClient, class_sums, "class_words", apart, Discriminants,
+    {"classes": 0.18, "sizes": 0.02}, hindrance, tolerance=0.0,
 )  # fmt: skip
-"""The program of discriminative clustering with differential privacy."""

@@ -13,16 +13,22 @@ from fedtopics.federation.exposure import expose
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.program import client_of, exchanges
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Discriminant
-from fedtopics.methods.bounded import contributions
 from fedtopics.methods.core.plan import Site
-from fedtopics.privacy import Budget, Noise, Privacy
+from fedtopics.privacy import Noise, Privacy, contributions
 from fedtopics.privacy.accounting import Account
+from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report import find_run, summarise
 from fedtopics.text.corpus import Corpus
-from tests.helpers.bounded import (
+from tests.helpers.clusters import accuracy, overheard, spread
+from tests.helpers.encoders import unit
+from tests.helpers.federation import train_until_killed
+from tests.helpers.grpc_federation import federated
+from tests.helpers.keys import key_of
+from tests.helpers.recipes import (
     DIMENSION,
     METHODS,
     PUBLIC,
@@ -33,11 +39,6 @@ from tests.helpers.bounded import (
     questions,
     themed,
 )
-from tests.helpers.clusters import accuracy, overheard, spread
-from tests.helpers.encoders import unit
-from tests.helpers.federation import train_until_killed
-from tests.helpers.grpc_federation import federated
-from tests.helpers.keys import key_of
 
 PUBLIC_FIELDS = {"clients", "vectors"}  # of words, not of documents
 
@@ -90,7 +91,7 @@ def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [function for function, _ in sums] == [
         "extent", "key_words", "noisy_cluster_sums", "noisy_cluster_sums", "cluster_words",
     ]  # fmt: skip
-    budget = Budget(Privacy(epsilon=8), plan.method.shares)
+    budget = RECIPES.find("kmeans").budget(Privacy(epsilon=8), plan.method)
     part = budget.sigma("histogram") / np.sqrt(2)  # of three clients one may be missing
     assert np.std(sums[4][1]["counts"]) == pytest.approx(part, rel=0.2)
     assert np.std(sums[1][1]["words"]) == pytest.approx(budget.sigma("words") / np.sqrt(2), rel=0.3)
@@ -104,7 +105,7 @@ def test_a_study_asks_what_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -
     plan = planned(name, 8, max_rounds=6)
     trained(plan, {n: themed(4000, seed) for seed, n in enumerate("abc")})
     asked = [function for client, function, _, _ in messages.calls if client == "a"]
-    said = {each.function: each.often for each in plan.registration.exchanges(plan.method)}
+    said = {each.function: each.often for each in exchanges(plan)}
     assert set(asked) == set(said)
     often = {"once": 1, "3 times": 3, "4 times": 4}
     assert all(asked.count(function) == often[times] for function, times in said.items())
@@ -229,11 +230,11 @@ def test_too_few_documents_are_refused(name: str, monkeypatch: pytest.MonkeyPatc
 def test_a_half_looks_at_no_other_documents() -> None:
     plan = planned("nmf", 3)
     site = Site("a", themed(20).with_embeddings(None), OPEN_POLICY)
-    half: Any = plan.client_half(site)
+    half: Any = client_of(plan, site)
     with pytest.raises(PolicyError, match="it has no public words yet"):
         half.occurrences(vocabulary="")
     assert type(half).__name__ == "NoisyNMFClient"
-    assert type(planned("nmf").client_half(site)).__name__ == "NMFClient"
+    assert type(client_of(planned("nmf"), site)).__name__ == "NMFClient"
 
 
 def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +243,7 @@ def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
     model = trained(planned("kmeans", 8, max_rounds=5), corpora, out=tmp_path)
     rows = {row["function"]: row for row in summarise_ledger(tmp_path / "clients/a/ledger.jsonl")}
-    documents = len(half_of(corpora["a"], "kmeans")._corpus)  # copies count once
+    documents = len(half_of(corpora["a"], "kmeans").corpus)  # copies count once
     assert rows["noisy_cluster_sums"]["replies"] == 2
     assert {row["documents"] for row in rows.values()} == {documents}
     told = summarise(model, find_run(tmp_path)[1])["left"]["functions"]
@@ -293,5 +294,5 @@ def test_a_study_between_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert model.info["privacy"] == plan.privacy.told | {"seeded": False}
     rows = summarise_ledger(tmp_path / "north/ledger.jsonl")
     left = {row["function"] for row in rows if row["masked"]}
-    assert left >= {each.function for each in plan.registration.exchanges(plan.method)}
+    assert left >= {each.function for each in exchanges(plan)}
     assert Account(tmp_path / "north.account.jsonl").epsilon == 8

@@ -13,18 +13,19 @@ from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.program import client_of, privacy_summary
 from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study, privacy_summary
+from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.methods.bounded import contributions, estimates
-from fedtopics.methods.bounded.contributions import counted_once
 from fedtopics.methods.core.plan import Site
 from fedtopics.model.card import card, promise
-from fedtopics.privacy import Privacy
+from fedtopics.privacy import Privacy, contributions, estimates
+from fedtopics.privacy.contributions import counted_once
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.bounded import (
+from tests.helpers.encoders import unit
+from tests.helpers.recipes import (
     DIMENSION,
     METHODS,
     PUBLIC,
@@ -34,7 +35,6 @@ from tests.helpers.bounded import (
     questions,
     themed,
 )
-from tests.helpers.encoders import unit
 
 LEAST_REACHED = {"lda": 0.6, "nmf": 0.4}
 ONE = 1 + 1e-6  # embeddings are float32
@@ -168,7 +168,7 @@ def corpus_of(rows: list[Row]) -> Corpus:
 def released(rows: list[Row], asked: list[tuple[str, Any]], name: str) -> dict[str, Any]:
     """All that leaves a client for these documents in a study of authors, but for the noise."""
     plan = planned(name, 3).model_copy(update={"privacy": OF_AUTHORS})
-    half: Any = plan.client_half(Site("a", corpus_of(rows), OPEN_POLICY))
+    half: Any = client_of(plan, Site("a", corpus_of(rows), OPEN_POLICY))
     half.noise.added = lambda values, *_: np.asarray(values, float)
     half.take(PUBLIC)
     agreed = fingerprint(PUBLIC)
@@ -264,7 +264,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
 def test_authors_have_to_be_known() -> None:
     plan = planned("lda", 3).model_copy(update={"privacy": OF_AUTHORS})
     with pytest.raises(DataError, match="name the column with --author"):
-        plan.client_half(Site("a", themed(20), OPEN_POLICY))
+        client_of(plan, Site("a", themed(20), OPEN_POLICY))
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.clusters import Centres
-from fedtopics.inference.points import (
-    Numbers,
-    sums_by_label,
-)
-from fedtopics.methods.bounded import contributions, estimates
-from fedtopics.methods.bounded.client import NOISE, ByEmbeddings, times
-from fedtopics.methods.bounded.method import Releases, bounded_clustering
+from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.kmeans.client import KMeansSettings
+from fedtopics.privacy import contributions, estimates
+from fedtopics.privacy.client import NOISE, ByEmbeddings, calls
+from fedtopics.privacy.recipe import clustering
+from fedtopics.privacy.stages import Releases
 
 DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
 
@@ -29,8 +26,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
 
     @staticmethod
     def rounds(settings: KMeansSettings) -> dict[str, str]:
-        repeated = {"noisy_cluster_sums": times(settings.repeats)}
-        return ByEmbeddings.FIRST | repeated | {"cluster_words": "once"}
+        return calls(ByEmbeddings.FIRST, settings, "noisy_cluster_sums", "cluster_words")
 
     @leaves(
         "For each cluster the sum of its documents' embeddings, less a common origin and of "
@@ -90,8 +86,18 @@ def where(state: Arrays) -> dict[str, Numbers]:
     return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
 
 
-NoisyKMeans = partial(
-    bounded_clustering, repeated=cluster_sums, function="cluster_words", clusters=where,
-    kind=Centres,
-)  # fmt: skip
-"""The program of k-means with differential privacy."""
+def hindrance(settings: KMeansSettings) -> str:
+    """Return which settings have no sums with noise, as of `Recipe`."""
+    if settings.algorithm == "k-fed":
+        return (
+            "clients' own centres, which are merged one by one, depend on all documents: set "
+            'algorithm = "lloyd"'
+        )
+    if settings.representation != "embedding":
+        return "centres of words would be noise alone: leave representation out"
+    return ""
+
+
+RECIPE = clustering(
+    NoisyKMeansClient, cluster_sums, "cluster_words", where, Centres, {"clusters": 0.2}, hindrance
+)

@@ -1,10 +1,11 @@
-"""The client-side code where all that leaves of documents has noise."""
+"""What clients compute where all that leaves of documents has noise."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,19 +14,27 @@ from scipy import sparse
 
 from fedtopics.errors import DataError, PolicyError
 from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.bounded import contributions, estimates
-from fedtopics.methods.bounded.settings import Bounded, BoundedClusters
-from fedtopics.methods.core.client import Documents, TopicClient, leaves
+from fedtopics.methods.core.client import Documents, TopicClient
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.plan import Plan, Site
-from fedtopics.privacy import Budget
+from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.privacy import Budget, Noise, Privacy, contributions, estimates
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, cache_folder, document_embeddings
 from fedtopics.text.vocabulary import fingerprint
 
 Shape = tuple[int, ...]
-Settings = TypeVar("Settings", bound=Bounded)
-Clustering = TypeVar("Clustering", bound=BoundedClusters)
+Settings = TypeVar("Settings", bound=TopicSettings)
 NOISE = "with this client's part of the noise"
+
+
+@dataclass(frozen=True)
+class PrivatePlan(Plan[Any]):
+    """A study with [privacy], as its method sees it."""
+
+    privacy: Privacy | None = None  # what is promised for each document; None for no noise
+    budget: Budget = field(default_factory=partial(Budget, None, {}))  # all releases share it
+    clients: int = 1  # of the study
 
 
 class NoisyClient(TopicClient[Settings]):
@@ -34,13 +43,14 @@ class NoisyClient(TopicClient[Settings]):
     Embeddings that come with documents are taken as they are; each has to be of its text alone.
     """
 
-    def __init__(self, plan: Plan[Settings], site: Site) -> None:
+    def __init__(self, plan: PrivatePlan, site: Site) -> None:
         super().__init__(plan, site)
-        self._privacy = plan.privacy
-        self._budget = Budget(plan.privacy, plan.settings.shares)
+        self.noise = Noise(self.secret.derive, plan.clients)
+        self.noisy = plan.privacy is not None
+        self._budget = plan.budget
         rows, self._weights = contributions.counted_once(site.corpus, plan.privacy)
         if len(rows) < len(site.corpus):
-            self._corpus = site.corpus.take(rows)
+            self.corpus = site.corpus.take(rows)
         self.summed = len(rows)
         self._words: list[str] = []
         self._requests: dict[tuple[str, int], bytes] = {}  # their digests
@@ -87,7 +97,7 @@ class NoisyClient(TopicClient[Settings]):
         for array in (columns, *(each for each, _ in numbers)):
             request.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
         first = self._requests.setdefault((function, number), request.digest())
-        if self._privacy is not None and first != request.digest():
+        if self.noisy and first != request.digest():
             raise self._refusal("it was asked for the same with other numbers before")
 
     def _refusal(self, why: str) -> PolicyError:
@@ -115,7 +125,7 @@ class NoisyClient(TopicClient[Settings]):
 class ByWords(NoisyClient[Settings]):
     """Sums by the words of documents."""
 
-    FIRST = dict.fromkeys(("occurrences", "sketch"), "once")
+    FIRST = "occurrences", "sketch"
 
     @leaves(
         "For each public word, in how many documents it is; a document counts as a vector of "
@@ -135,16 +145,18 @@ class ByWords(NoisyClient[Settings]):
     ) -> dict[str, Any]:
         """Sum sketches of which words of documents occur together, the rare ones counting more."""
         self._check_request("sketch", vocabulary, columns, (rarity, columns.shape))
-        projection = estimates.projection(len(columns), self._public_seed)
+        projection = estimates.projection(len(columns), self.public_seed)
         bag = self._of(columns)
         found = contributions.sketched(bag, relative(rarity), projection, self._weights)
         return {"sketch": self._noisy("sketch", found)}
 
 
-class ByEmbeddings(NoisyClient[Clustering]):
+class ByEmbeddings(NoisyClient[Settings]):
     """Sums by where documents are among others, and by their words that are nearest to that."""
 
-    FIRST = dict.fromkeys(("key_words", "word_vectors"), "once")
+    settings: Any  # of a method that finds clusters of embeddings
+
+    FIRST = "key_words", "word_vectors"
 
     @leaves(
         "For each public word, in how many documents it is among the nearest ones to the "
@@ -173,7 +185,7 @@ class ByEmbeddings(NoisyClient[Clustering]):
     @property
     def embeddings(self) -> NDArray[np.float32]:
         """The documents' embeddings; DataError if they have none."""
-        embeddings: NDArray[np.float32] | None = self._corpus.embeddings
+        embeddings: NDArray[np.float32] | None = self.corpus.embeddings
         if embeddings is None:
             raise DataError("the documents have no embeddings, by which they are clustered.")
         return embeddings
@@ -195,9 +207,13 @@ def relative(rarity: Numbers) -> Numbers:
     return np.asarray(rarity / max(np.abs(rarity).max(initial=0), TINY))
 
 
-def times(number: int) -> str:
-    """Say in words how often a function is called."""
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+def calls(
+    first: Sequence[str], settings: TopicSettings, repeated: str, *last: str
+) -> dict[str, str]:
+    """Return how often a study calls which function: what is repeated, in all rounds left."""
+    left = settings.max_rounds - len(first) - len(last)
+    often = {1: "once", 2: "twice"}.get(left, f"{left} times")
+    return dict.fromkeys(first, "once") | {repeated: often} | dict.fromkeys(last, "once")
 
 
 def _fits(numbers: Any, shape: Shape) -> bool:

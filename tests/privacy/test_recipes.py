@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from fedtopics.errors import StudyError
+from fedtopics.federation.program import exchanges
 from fedtopics.federation.study import Study
-from fedtopics.methods.lda.noisy import alpha_of
-from fedtopics.methods.registry import find_method
 from fedtopics.privacy import Budget, Privacy
 from fedtopics.privacy.accounting import mu_of
+from fedtopics.privacy.lda import alpha_of
+from fedtopics.privacy.recipe import RECIPES, leaves
 from fedtopics.text.rules import TextRules
-from tests.helpers.bounded import METHODS, planned
+from tests.helpers.recipes import METHODS, planned
 
 BOUND = {"epsilon": 3}
 YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
@@ -64,11 +65,10 @@ def test_sums_have_all_parts_of_the_noise(clients: int, more: Any, why: str) -> 
 @pytest.mark.parametrize("name", METHODS)
 def test_sums_with_noise_have_names_of_their_own(name: str) -> None:
     """A ledger names method and function: by both it is clear what left."""
-    method = find_method(name)
-    noisy = method.with_privacy()
-    for function in noisy.client.schedule(planned(name, 3).method):
-        assert not hasattr(method.client, function)
-        assert method.leaves(function) == noisy.leaves(function) != ""
+    study = planned(name, 3)
+    for exchange in exchanges(study):
+        assert exchange.function not in study.registration.client.functions()
+        assert leaves(name, exchange.function) == exchange.leaves != ""
 
 
 @pytest.mark.parametrize("name", ["gfedntm", "fstc", "fsccl"])
@@ -86,8 +86,7 @@ def test_settings_with_a_bound() -> None:
     }  # fmt: skip
     assert Study.make(method={"name": "lda"}).method.max_rounds == 200
     assert Study.make(method={"name": "lda", "max_rounds": 9}, privacy=BOUND).method.max_rounds == 9
-    assert study.registration.client is find_method("lda").noisy_client
-    assert study.with_rounds(9).method.repeats == 7
+    assert RECIPES.find("lda").repeats(study.with_rounds(9).method) == 7
     least = Study.make(method={"name": "lda", "alpha": 5e-324}, privacy=BOUND).method
     assert alpha_of(least) == 1e-12, "of less, shares of topics are no numbers"
 
@@ -103,13 +102,18 @@ def test_public_words_are_different_ones() -> None:
 def test_releases_share_one_budget(name: str, rounds: int) -> None:
     """However many rounds there are."""
     plan, promised = planned(name, 3), Privacy(epsilon=3)
-    shares = plan.with_rounds(plan.method.ONCE + rounds).method.shares
+    recipe = RECIPES.find(name)
+    shares = recipe.budget(promised, plan.with_rounds(recipe.rounds_once + rounds).method).shares
     assert sum(shares.values()) == pytest.approx(1)
     assert min(shares.values()) > 0
     budget = Budget(promised, shares)
     spent = sum(budget.sigma(name) ** -2 for name in shares)
     assert spent == pytest.approx(mu_of(promised) ** 2, rel=1e-2)
     assert spent <= mu_of(promised) ** 2
+
+
+def public_words(study: Study) -> list[str]:
+    return RECIPES.find(study.method.method_name).public_words(study.method, TextRules())
 
 
 def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,13 +124,13 @@ def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     class Folder:
         folder = tmp_path
 
-    monkeypatch.setattr("fedtopics.methods.bounded.settings.sentence_encoder", lambda _: Folder())
+    monkeypatch.setattr("fedtopics.privacy.recipe.sentence_encoder", lambda _: Folder())
     (tmp_path / "tokenizer.json").write_text(pieces % "WordPiece", "utf-8")
-    usual, rules = Study.make(method={"name": "nmf"}, privacy=BOUND).method, TextRules()
-    assert usual.public_words(rules) == ["tea"], "no stop word, no part of a word"
+    usual = Study.make(method={"name": "nmf"}, privacy=BOUND)
+    assert public_words(usual) == ["tea"], "no stop word, no part of a word"
     (tmp_path / "tokenizer.json").write_text(pieces % "BPE", "utf-8")
     with pytest.raises(StudyError, match="give a public list of words"):
-        usual.public_words(rules)
+        public_words(usual)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -136,9 +140,9 @@ def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch
     def missing(model: str) -> None:
         raise StudyError(f"The model {model!r} cannot be loaded.")
 
-    monkeypatch.setattr("fedtopics.methods.bounded.settings.sentence_encoder", missing)
+    monkeypatch.setattr("fedtopics.privacy.recipe.sentence_encoder", missing)
     with pytest.raises(StudyError, match="and this one names none: give a list") as told:
-        Study.make(method={"name": name}, privacy=BOUND).method.public_words(TextRules())
+        public_words(Study.make(method={"name": name}, privacy=BOUND))
     assert str(told.value).endswith("cannot be loaded.")
     known = Study.make(method={"name": name, "words": ["milk"]}, privacy=BOUND)
-    assert known.method.public_words(TextRules()) == ["milk"]
+    assert public_words(known) == ["milk"]

@@ -11,9 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.study import Study, plan_of
+from fedtopics.federation.program import plan_of
+from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import Site
-from fedtopics.methods.registry import find_method
+from fedtopics.privacy.recipe import RECIPES
 from fedtopics.text.corpus import Corpus
 from tests.helpers.encoders import unit
 
@@ -64,8 +65,11 @@ def planned(name: str, epsilon: float | None = None, seed: int = 0, **method: An
 
 def half_of(corpus: Corpus, name: str, epsilon: float | None = None) -> Any:
     """A client's half that has taken up the public words; by default without noise."""
-    plan = plan_of(planned(name, epsilon).with_clients("a"))
-    half: Any = find_method(name).with_privacy().client(plan, Site("a", corpus, OPEN_POLICY))
+    recipe, study = RECIPES.find(name), planned(name, epsilon or 1).with_clients("a")
+    plan = plan_of(study)
+    if epsilon is None:
+        plan = replace(plan, privacy=None, budget=recipe.budget(None, study.method))
+    half: Any = recipe.client(plan, Site("a", corpus, OPEN_POLICY))
     half.take(PUBLIC)
     return half
 

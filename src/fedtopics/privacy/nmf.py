@@ -7,7 +7,6 @@ most documents would add much less than what noise is measured by.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,15 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.nmf import Factors, NMFShape, rarities, weigh
 from fedtopics.inference.points import TINY, Numbers, unit_rows
-from fedtopics.methods.bounded import contributions, estimates
-from fedtopics.methods.bounded.client import NOISE, ByWords, relative, times
-from fedtopics.methods.bounded.method import BoundedProgram, Releases, occurrences, sketch
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.nmf.client import NMFSettings
 from fedtopics.methods.nmf.factorisation import Factorisation, NMFState, pulls, put_first
+from fedtopics.privacy import contributions, estimates
+from fedtopics.privacy.client import NOISE, ByWords, calls, relative
+from fedtopics.privacy.recipe import Recipe
+from fedtopics.privacy.stages import Releases, occurrences, sketch
 
 
 class NoisyNMFClient(ByWords[NMFSettings]):
@@ -30,7 +30,7 @@ class NoisyNMFClient(ByWords[NMFSettings]):
 
     @staticmethod
     def rounds(settings: NMFSettings) -> dict[str, str]:
-        return ByWords.FIRST | {"noisy_factors": times(settings.repeats)}
+        return calls(ByWords.FIRST, settings, "noisy_factors")
 
     @leaves(
         "For each word and topic, the weights of the word in documents by how much of the topic "
@@ -85,7 +85,7 @@ def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
 
 
 def nmf_inferred(settings: NMFSettings, state: Arrays, found: Numbers) -> dict[str, Any]:
-    """Return what finds the topics of new documents, as of `BoundedProgram`."""
+    """Return what finds the topics of new documents, as of `Recipe`."""
     shape = NMFShape(**settings.model_dump(include=set(NMFShape.model_fields)))
     weights = {"topics": state["topics"], "rarity": state["weights"]}
     return {"inference": Factors(found.shape[1], shape), "weights": weights}
@@ -100,7 +100,12 @@ def _given(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Number
     return pulls(settings.seed_topics, index, settings.n_components)
 
 
-NoisyNMF = partial(
-    BoundedProgram, first=(occurrences, first_factors), repeated=factor_sums, inferred=nmf_inferred
+RECIPE = Recipe(
+    NoisyNMFClient,
+    first=(occurrences, first_factors),
+    repeated=factor_sums,
+    inferred=nmf_inferred,
+    once={"words": 0.05, "sketch": 0.5},
+    shares={"factors": 0.4, "products": 0.05},
+    usual={"coherence": "nothing", "max_rounds": 8},
 )
-"""The program of NMF with differential privacy."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,14 @@ from numpy.typing import NDArray
 
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.bounded import contributions, estimates
-from fedtopics.methods.bounded.client import NOISE, ByWords, times
-from fedtopics.methods.bounded.method import BoundedProgram, Releases, occurrences, sketch
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.client import leaves
+from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.lda.client import LDASettings
+from fedtopics.privacy import contributions, estimates
+from fedtopics.privacy.client import NOISE, ByWords, calls
+from fedtopics.privacy.recipe import Recipe
+from fedtopics.privacy.stages import Releases, occurrences, sketch
 
 SMOOTHING = 1e-2  # of each word in each topic
 
@@ -31,7 +31,7 @@ class NoisyLDAClient(ByWords[LDASettings]):
 
     @staticmethod
     def rounds(settings: LDASettings) -> dict[str, str]:
-        return ByWords.FIRST | {"noisy_topic_words": times(settings.repeats)}
+        return calls(ByWords.FIRST, settings, "noisy_topic_words")
 
     @leaves(
         "For each word and topic, how much of the word in documents is of the topic, by their "
@@ -62,14 +62,32 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
 
 
 def lda_inferred(settings: LDASettings, state: Arrays, found: Numbers) -> dict[str, Any]:
-    """Return what finds the topics of new documents, as of `BoundedProgram`."""
+    """Return what finds the topics of new documents, as of `Recipe`."""
     prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
     pseudo_counts = np.ascontiguousarray((found.T + SMOOTHING) / SMOOTHING)
     inference = VariationalLDA(found.shape[1], prior)
     return {"inference": inference, "weights": {"pseudo_counts": pseudo_counts}}
 
 
-NoisyLDA = partial(
-    BoundedProgram, first=(occurrences, sketch), repeated=topic_words, inferred=lda_inferred
+def hindrance(settings: LDASettings) -> str:
+    """Return which settings have no sums with noise, as of `Recipe`."""
+    if settings.learning == "stochastic":
+        return (
+            "minibatches need hundreds of rounds, each with noise and none of most documents: "
+            'set learning = "batch"'
+        )
+    if settings.initialisation != "anchors":
+        return 'first topics are of sums with noise: leave initialisation at "anchors"'
+    return ""
+
+
+RECIPE = Recipe(
+    NoisyLDAClient,
+    first=(occurrences, sketch),
+    repeated=topic_words,
+    inferred=lda_inferred,
+    once={"words": 0.05, "sketch": 0.7},
+    shares={"topics": 0.25},
+    usual={"learning": "batch", "coherence": "nothing", "max_rounds": 4},
+    hindrance=hindrance,
 )
-"""The program of LDA with differential privacy."""

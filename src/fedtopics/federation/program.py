@@ -1,0 +1,87 @@
+"""What a study's method is made of: its program, its clients, and what these are asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fedtopics.errors import StudyError
+from fedtopics.federation.study import Study
+from fedtopics.federation.study_tables import client_names
+from fedtopics.methods.core.client import TopicClient
+from fedtopics.methods.core.plan import Plan, Site, WarmStart
+from fedtopics.methods.core.training import Trainer
+from fedtopics.methods.registry import METHODS, Exchange, exchanges_of, find_method
+from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import TrainingInfo
+from fedtopics.privacy.client import PrivatePlan
+from fedtopics.privacy.recipe import RECIPES, Recipe
+
+
+def recipe_of(study: Study) -> Recipe | None:
+    """Return how the method keeps differential privacy, in a study with [privacy]."""
+    return None if study.privacy is None else RECIPES.find(study.method.method_name)
+
+
+def exchanges(study: Study) -> list[Exchange]:
+    """Return what a study asks of a client."""
+    return exchanges_of((recipe_of(study) or study.registration).client, study.method)
+
+
+def plan_of(study: Study, start: WarmStart | None = None) -> Any:
+    """Return a study as its method sees it: a `Plan`, or a `PrivatePlan`."""
+    usual = study.method.read_by(study.text), study.text, study.vocabulary, study.seed, start
+    if (recipe := recipe_of(study)) is None:
+        return Plan(*usual)
+    budget = recipe.budget(study.privacy, study.method)
+    return PrivatePlan(*usual, privacy=study.privacy, budget=budget, clients=len(study.clients))
+
+
+def in_the_clear(study: Study) -> list[str]:
+    """Return what all members see of each client, though aggregation is secure; sorted names."""
+    return sorted(each.function for each in exchanges(study) if each.seen_by_all)
+
+
+def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
+    """Return what a study's model says of masks, and of the bound for each document."""
+    info: TrainingInfo = {} if seeded else {"masked": study.is_secure}
+    if info.get("masked"):
+        info["clear"] = in_the_clear(study)
+    if study.privacy is not None:
+        bound: Any = study.privacy.told | {"seeded": seeded}
+        info["privacy"] = bound
+    return info
+
+
+def finished(
+    study: Study, start: WarmStart | None, model: TopicModel, seeded: bool = False
+) -> TopicModel:
+    """Return what was trained, with what is to be said of how."""
+    model = model if start is None else start.credited(model)
+    model = replace(model, info={**model.info, **privacy_summary(study, seeded)})
+    return model.with_client_names(client_names(study.clients, model.documents))
+
+
+def program_of(study: Study, start: WarmStart | None = None) -> Trainer:
+    """Make the method's program; StudyError if it cannot begin with the model."""
+    recipe, method = recipe_of(study), study.registration
+    if start is not None and recipe is None:
+        if not method.starts_from_models:
+            *first, last = (n for n in METHODS.names if find_method(n).starts_from_models)
+            raise StudyError(
+                f"The method {method.name!r} cannot begin with a model; use "
+                f"{', '.join(first)} or {last}."
+            )
+        start.check_method(method.name)
+    return (method.server if recipe is None else recipe.program)(plan_of(study, start))
+
+
+def client_of(study: Study, site: Site) -> TopicClient[Any]:
+    """Make a client of the method; StudyError if it cannot take growing documents."""
+    recipe, method = recipe_of(study), study.registration
+    if site.growing is not None and not method.takes_new_documents:
+        raise StudyError(
+            f"The method {method.name!r} takes all documents at once; leave out --follow, or use "
+            "flda."
+        )
+    return (method if recipe is None else recipe).client(plan_of(study), site)

@@ -1,0 +1,68 @@
+"""The documents of a client that a round trains on, and those held back for validation.
+
+A minibatch is a function of the client's secret, the round and the attempt at it: a repeated call
+gives the same update, also after a restart of the client. An attempt after the first has documents
+of its own: two sums that differ by a client are not over the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedtopics.errors import DataError
+from fedtopics.methods.core.client import Documents, TopicClient
+from fedtopics.methods.core.plan import Secret
+from fedtopics.methods.core.settings import MinibatchSettings
+
+
+class Minibatches:
+    """Rows of a client's usable documents, for `training` or `held` back for validation.
+
+    With too few documents both are the same; DataError if there are none. A minibatch has as many
+    as `wanted`, if there are so many; it or a validation has at least the `smallest` number.
+    """
+
+    def __init__(
+        self, usable: Documents, secret: Secret, wanted: float, validation_share: float = 0.0,
+        smallest: int = 1,
+    ) -> None:  # fmt: skip
+        self._secret = secret
+        self._epoch = (-1, np.zeros(0, np.int64))
+        if len(usable) == 0:
+            raise DataError(
+                "no document has a word of the agreed vocabulary that enough of them have; raise "
+                "max_words, lower min_clients_per_word or min_document_frequency, or give more "
+                "documents."
+            )
+        shuffled = secret.rng("validation").permutation(usable)
+        held = max(round(validation_share * len(usable)), smallest) if validation_share else 0
+        if held > 0 and len(usable) - held < smallest:
+            self.training = self.held = shuffled
+        else:
+            self.training, self.held = shuffled[held:], shuffled[:held]
+        self.size = min(len(self.training), max(round(wanted), smallest))
+
+    @classmethod
+    def of(
+        cls, client: TopicClient[Any], share: float, validation_share: float = 0.0
+    ) -> Minibatches:
+        """Return those of a client that has this share of the documents of a round's clients."""
+        settings: MinibatchSettings = client.settings
+        wanted = settings.batch_size * (share if settings.batch_split == "proportional" else 1)
+        return cls(client.usable, client.secret, wanted, validation_share, client.min_documents)
+
+    def draw(self, number: int, attempt: int = 1) -> Documents:
+        """Return minibatch 1, 2, ...; each epoch is a new permutation of the documents.
+
+        Of a later attempt it is a sample by itself.
+        """
+        if attempt > 1:
+            rng = self._secret.rng("minibatch", number, attempt)
+            return rng.choice(self.training, self.size, replace=False)
+        epoch, place = divmod(number - 1, max(1, len(self.training) // self.size))
+        if self._epoch[0] != epoch:
+            rng = self._secret.rng("epoch", epoch)
+            self._epoch = (epoch, rng.permutation(self.training))
+        return self._epoch[1][place * self.size : (place + 1) * self.size]
