@@ -71,7 +71,7 @@ class Summed:
         return np.asarray(n * counted(tokens(self.reference), self.words).mean(0))
 
     def _drawn(self, round_: int | None) -> list[tuple[Any, NDArray[np.int64]]]:
-        """Return the clients' halves, and which documents are in the sum."""
+        """Return the clients, and which documents are in the sum."""
         halves = [tap.half for tap in self.taps.values()]
         if round_ is None:
             return [(half, np.arange(half.bag.shape[0])) for half in halves]

@@ -94,7 +94,7 @@ def membership(
 ) -> NDArray[np.bool_]:  # fmt: skip
     """Guess which of a client's n documents were in which minibatch, shape (n_calls, n).
 
-    The attacker runs the client's half under its name, with what anybody can know, calls it as it
+    The attacker runs the client's code under its name, with what anybody can know, calls it as it
     was called, and reads from its replies which of his own documents took part: each is one word
     that no other has. To judge an attack, the site has the client's secret.
     """

@@ -13,16 +13,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
 
-from fedtopics import (
-    FLDA,
-    LDA,
-    NMF,
-    GuidedLDA,
-    NeuralLDA,
-    Study,
-    TopicEstimator,
-    train,
-)
+from fedtopics import FLDA, LDA, NMF, GuidedLDA, NeuralLDA, Study, TopicEstimator, train
 from fedtopics.errors import StudyError
 from tests.helpers.clients import ALL, BOATS, TEXTS, TREES, documents
 

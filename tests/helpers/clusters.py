@@ -93,7 +93,7 @@ def half(
     name: str = "a",
     folder: Path | None = None,
 ) -> tuple[Any, str]:
-    """A client's half that took up a vocabulary, and the vocabulary's fingerprint."""
+    """A client that took up a vocabulary, and the vocabulary's fingerprint."""
     client: Any = client_of(plan, Site(name, plan.embedded(corpus), policy, folder))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
     client.adopt(words, len(corpus), 3.0)

@@ -16,7 +16,7 @@ POLICY = Policy(methods=("tiny",), min_documents=1, min_document_frequency=1, mi
 
 @dataclass
 class Half:
-    """A client's half of the tiny method: its functions are the test's."""
+    """A client of the tiny method: its functions are the test's."""
 
     functions: Mapping[str, Callable[..., dict[str, Any]]]
     method: str = "tiny"

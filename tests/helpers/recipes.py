@@ -64,7 +64,7 @@ def planned(name: str, epsilon: float | None = None, seed: int = 0, **method: An
 
 
 def half_of(corpus: Corpus, name: str, epsilon: float | None = None) -> Any:
-    """A client's half that has taken up the public words; by default without noise."""
+    """A client that has taken up the public words; by default without noise."""
     recipe, study = RECIPES.find(name), planned(name, epsilon or 1).with_clients("a")
     plan = plan_of(study)
     if epsilon is None:

@@ -17,33 +17,15 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.inference.trained_clusters import LENGTH, log_student_t
-from fedtopics.methods.clusters.views import (
-    ViewSettings,
-    embedded_views,
-    shorten,
-    text_views,
-)
+from fedtopics.methods.clusters.views import ViewSettings, embedded_views, shorten, text_views
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
-from fedtopics.methods.fsccl.client import (
-    FEATURES,
-    clustering_loss,
-    contrastive_loss,
-    network,
-)
+from fedtopics.methods.fsccl.client import FEATURES, clustering_loss, contrastive_loss, network
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import represent
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
-from tests.helpers.clusters import (
-    DIMENSION,
-    accuracy,
-    blobs,
-    half,
-    planned,
-    spread,
-    trained,
-)
+from tests.helpers.clusters import DIMENSION, accuracy, blobs, half, planned, spread, trained
 
 CLUSTERS = 3
 HIDDEN = 8

@@ -123,6 +123,16 @@ def test_the_tolerance_stops_training() -> None:
     assert "less than the tolerance" in stopped[0]["reason"]
 
 
+def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
+    """Running statistics of two rounds, and documents that hardly have a word."""
+    plan = study(max_rounds=4, validation_share=0.25, validate_every=1, learning_rate=1e6)
+    events: list[Any] = []
+    train(plan, subjects({"a": 60, "b": 60}), on_event=events.append)
+    losses = [event["loss"] for event in events if event["event"] == "validation"]
+    assert len(losses) == 4
+    assert np.isfinite(losses).all()
+
+
 def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     corpora = subjects({"a": 80, "b": 80})
     method = {"validation_share": 0.25, "validate_every": 5, "patience": 3, "max_rounds": 2000}

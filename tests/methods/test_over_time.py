@@ -13,7 +13,7 @@ import pytest
 
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
-from fedtopics.methods.core.groups import Guard, OverTime, enough_to_tell, own_sums
+from fedtopics.methods.core.groups import Guard, OverTime, own_sums, periods_to_share
 from fedtopics.model.topics import TOGETHER
 from tests.helpers.clients import BOATS, TREES
 from tests.helpers.clusters import overheard
@@ -70,7 +70,7 @@ def summed(model: TopicModel, corpus: Corpus, month: int) -> Any:
     ],
 )
 def test_periods_that_are_told(counts: list[int], told: list[bool]) -> None:
-    assert enough_to_tell(np.array(counts), 10).tolist() == told
+    assert periods_to_share(np.array(counts), 10).tolist() == told
 
 
 def test_sums_are_those_of_the_documents_of_a_period() -> None:

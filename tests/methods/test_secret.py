@@ -1,4 +1,4 @@
-"""What a client's half draws, it draws from the client's secret."""
+"""What a client draws, it draws from the client's secret."""
 
 from __future__ import annotations
 

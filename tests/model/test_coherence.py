@@ -46,7 +46,7 @@ def gensim_scores(
 
 
 def half_of(corpora: dict[str, Corpus], part: int, least: int = 1) -> dict[str, Corpus]:
-    """The clients' halves of a study whose seed is 0."""
+    """The clients of a study whose seed is 0."""
     return {
         name: corpus.take(draw_halves(Secret.from_seed(0, name), len(corpus), least)[part])
         for name, corpus in corpora.items()

@@ -11,13 +11,7 @@ import pytest
 
 from fedtopics import LDA
 from fedtopics.errors import StudyError
-from fedtopics.model.document_map import (
-    HEIGHT,
-    WIDTH,
-    DocumentMap,
-    _places,
-    document_map,
-)
+from fedtopics.model.document_map import HEIGHT, WIDTH, DocumentMap, _places, document_map
 from tests.helpers.clients import ALL
 from tests.helpers.hostile import hostile
 from tests.helpers.models import made

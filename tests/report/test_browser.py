@@ -25,12 +25,7 @@ from fedtopics.report import summarise, write_report
 from fedtopics.report.render import markdown
 from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, expect
 from tests.helpers.hostile import hostile, unchecked, wicked_run
-from tests.helpers.report_runs import (
-    Reported,
-    embedded,
-    report_of,
-    reported,
-)
+from tests.helpers.report_runs import Reported, embedded, report_of, reported
 
 SVG = "{http://www.w3.org/2000/svg}"
 

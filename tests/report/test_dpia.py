@@ -21,14 +21,7 @@ from fedtopics.methods.registry import METHODS
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
-from fedtopics.report.dpia_document import (
-    Document,
-    Gap,
-    Statement,
-    Table,
-    html,
-    markdown,
-)
+from fedtopics.report.dpia_document import Document, Gap, Statement, Table, html, markdown
 from fedtopics.report.dpia_records import CONTROL, TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
 from fedtopics.text.corpus import Corpus

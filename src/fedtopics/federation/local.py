@@ -14,7 +14,7 @@ from fedtopics.errors import DataError
 from fedtopics.methods.core.events import BadReply, Event, Excluded, RoundReport
 from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Door, Draw, Moment, T
 from fedtopics.methods.core.outliers import Robust
-from fedtopics.methods.core.replies import BAD_REPLIES, Look, Template, check_blame
+from fedtopics.methods.core.replies import BAD_REPLIES, ReplyValidator, Template, check_blame
 
 AtOnce = Callable[[Sequence[str], Call], dict[str, Any] | None]
 
@@ -50,7 +50,7 @@ class LocalClients:
         self._at_once = at_once
         self._robust = robust or Robust("none", notify)
         self._notify = notify
-        self._look = Look()
+        self._validator = ReplyValidator()
         self._bad: Counter[str] = Counter()
         self._excluded: dict[str, str] = {}
 
@@ -72,7 +72,7 @@ class LocalClients:
         return self._exchanged(lambda: self._sum(function, template, payload), payload)
 
     def tell(self, function: str, **payload: Any) -> None:
-        """Let the halves of all clients execute a function; nothing leaves."""
+        """Let all clients execute a function; nothing leaves."""
         for name in [name for name in self._doors if name not in self._excluded]:
             try:
                 self._doors[name].repeat(Call(function, payload, self._moment))
@@ -92,7 +92,10 @@ class LocalClients:
         try:
             while True:
                 there = [name for name in self.names if name not in missing]
-                self._asked, self._look = draw.members(number, self.names, there), Look()
+                self._asked, self._validator = (
+                    draw.members(number, self.names, there),
+                    ReplyValidator(),
+                )
                 try:
                     found = work()
                     left_out: RoundReport = {"missing": missing} if missing else {}
@@ -138,7 +141,7 @@ class LocalClients:
         call, faults = Call(function, payload, self._moment), {}
         for name in self._asked:
             reply = self._doors[name].call(call)
-            if fault := self._look.fault(name, reply, template):
+            if fault := self._validator.fault(name, reply, template):
                 faults[name] = fault
             else:
                 yield name, reply

@@ -48,7 +48,7 @@ def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
     if info.get("masked"):
         info["clear"] = in_the_clear(study)
     if study.privacy is not None:
-        bound: Any = study.privacy.told | {"seeded": seeded}
+        bound: Any = study.privacy.plain | {"seeded": seeded}
         info["privacy"] = bound
     return info
 

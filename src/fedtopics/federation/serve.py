@@ -29,7 +29,7 @@ Notify = Callable[[Event], None]
 Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
 """What serves the members of a service while it is open."""
 MODEL_PATIENCE = 120.0  # seconds for the clients to come to the end as well
-LOOK = 1.0  # seconds between two looks at who is done
+PAUSE = 1.0  # seconds between two looks at who is done
 HOST_STAYS = 600.0  # seconds that a member serves the others after it has the model itself
 
 
@@ -128,7 +128,7 @@ def lead_relay(
     service = relay_of(study, folder)
     with listen(service, notify):
         opened(service)
-        while service.wait_until_done(LOOK):
+        while service.wait_until_done(PAUSE):
             pass
     notify(Finished(service.names))
 

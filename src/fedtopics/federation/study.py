@@ -190,7 +190,7 @@ class Study(BaseModel):
             "observers": sorted(self.observers),
             "run": self.run if self.run > 1 else 0,
             "certificates": {} if (roster := self.roster) is None else roster.plain,
-            "privacy": self.privacy and self.privacy.told,
+            "privacy": self.privacy and self.privacy.plain,
             "about": self.about.model_dump(mode="json", exclude_defaults=True),
         }
         return plain | {key: value for key, value in optional.items() if value}

@@ -32,7 +32,7 @@ from fedtopics.protocol.roster import Key, Roster
 
 HOLD = 10.0  # seconds that a request waits for a program that computes
 LOST = 3600.0  # seconds without a request after which a call has failed
-LOOK = 1.0  # seconds between two looks at who can be reached
+INTERVAL = 1.0  # seconds between two looks at who can be reached
 STEP = 0.05  # seconds of a wait for answers
 PAUSE, LONGEST = 2.0, 60.0  # seconds after which a member that failed is asked again
 GOODBYE = 5.0  # seconds for the last results
@@ -210,7 +210,7 @@ class CarriedServer:
         looked = 0.0
         try:
             while time.monotonic() < self._ends and not self._is_over():
-                if time.monotonic() - looked > LOOK:
+                if time.monotonic() - looked > INTERVAL:
                     looked = time.monotonic()
                     for address in self._carrier.addresses():
                         first = Results(self._session, -1, [])

@@ -23,7 +23,7 @@ from fedtopics.errors import FederationError
 logger = logging.getLogger("fedtopics")
 
 SIMULATED = "simulate_job"  # FLARE's name of every job in its simulator
-LOOK = 1.0  # seconds between two looks whether FLARE ended the job
+PAUSE = 1.0  # seconds between two looks whether FLARE ended the job
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class FlareCarrier:
                 )
             left = max(0.0, ends - time.monotonic())
             with suppress(Empty):
-                arrived = [self._arrived.get(timeout=min(LOOK, left))]
+                arrived = [self._arrived.get(timeout=min(PAUSE, left))]
                 while not self._arrived.empty():
                     arrived.append(self._arrived.get())
                 if failed := sorted(name for name, answer in arrived if answer is None):

@@ -72,7 +72,7 @@ def server_app(study: str | Path) -> ServerApp:
 
 
 def client_app(study: str | Path) -> ClientApp:
-    """Make the client's half: answer with documents that stay where the SuperNode is.
+    """Make the ClientApp: answer with documents that stay where the SuperNode is.
 
     Of the study's file its name counts, and in Flower's simulation its clients: there SuperNodes
     have no configuration, and are the clients in the order of their names. Elsewhere the

@@ -22,7 +22,7 @@ from fedtopics.errors import FederationError
 from fedtopics.files import make_folder, read_text, write_durably
 
 IDLE = 1800.0  # seconds without a message, after which it ends: others may compute that long
-LOOK = 0.05  # seconds between two attempts to reach it
+PAUSE = 0.05  # seconds between two attempts to reach it
 _NOTE = "resident_process.json"
 
 
@@ -38,14 +38,14 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
         while (connection := _connect(folder)) is None:
             if process.poll() is not None:
-                raise FederationError("The process of this client's half did not start.")
-            time.sleep(LOOK)
+                raise FederationError("The process of this client did not start.")
+            time.sleep(PAUSE)
     try:
         with connection:
             connection.send_bytes(message)
             return connection.recv_bytes()
     except (EOFError, OSError):
-        raise FederationError("The process of this client's half was ended.") from None
+        raise FederationError("The process of this client was ended.") from None
 
 
 def end(folder: Path) -> None:

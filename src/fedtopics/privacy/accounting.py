@@ -77,7 +77,7 @@ class Privacy(BaseModel):
         return 2.0 if self.most_documents == 1 else 1.0
 
     @property
-    def told(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """What participants agree on, as plain data."""
         return self.model_dump(exclude_none=True)
 

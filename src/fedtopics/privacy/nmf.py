@@ -95,8 +95,7 @@ def _given(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Number
     """Return directions of the words that topics are held to, if there are such."""
     if not settings.seed_topics:
         return None
-    known = [agreement.vocabulary.words[column] for column in state["kept"]]
-    index = {word: i for i, word in enumerate(known)}
+    index = {agreement.vocabulary.words[column]: i for i, column in enumerate(state["kept"])}
     return pulls(settings.seed_topics, index, settings.n_components)
 
 

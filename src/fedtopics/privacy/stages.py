@@ -25,7 +25,7 @@ from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy, contributions, estimates
 
 WORDS_OF_TOPIC = 10  # that have to be left
-BESIDE = 0.02  # of a word's count, that its other topics begin with
+OTHERS = 0.02  # of a word's count, that its other topics begin with
 LITTLE, RARE = 1e-3, 1e-6  # of each word in each topic, of counts and of shares
 
 
@@ -128,7 +128,7 @@ def words_of_clusters(
     close = state["vectors"] @ unit_rows(state["sums"]).T
     expected = estimates.by_closeness(summed, chance, close)
     found = estimates.shrunk(summed, expected, sigma)
-    beside = BESIDE / releases.n_topics * found.sum(1, keepdims=True)
+    beside = OTHERS / releases.n_topics * found.sum(1, keepdims=True)
     topics = estimates.normalised(found + beside, LITTLE)
     return {"frequency": chance.sum(1), "counts": found, "topics": topics}
 

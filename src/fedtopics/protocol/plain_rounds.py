@@ -13,12 +13,12 @@ from fedtopics.errors import FederationError, RunError
 from fedtopics.methods.core.events import BadReply, Event, Excluded, Repeated, Waiting
 from fedtopics.methods.core.interfaces import Draw
 from fedtopics.methods.core.outliers import Robust, Rule
-from fedtopics.methods.core.replies import BAD_REPLIES, Look, check_blame
+from fedtopics.methods.core.replies import BAD_REPLIES, ReplyValidator, check_blame
 from fedtopics.protocol.plain import Attempt, Request
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.values import loads
 
-LOOK = 1.0  # seconds between two looks at who is away
+PAUSE = 1.0  # seconds between two looks at who is away
 LATE = "it was away, or too late"
 
 
@@ -41,7 +41,7 @@ class Rounds:
         self._rules = rules
         self._notify = notify
         self._robust = Robust(rules.outliers, notify)
-        self._look = Look()
+        self._validator = ReplyValidator()
         self._bad: Counter[str] = Counter()  # replies
         self._has_gathered = False
         self._limit = math.inf  # from when on a round is not repeated with clients that it lost
@@ -78,7 +78,7 @@ class Rounds:
         if (content := self._written(step)) is not None:
             return content
         server, rules, number = self._server, self._rules, attempt.round
-        self._look = Look()
+        self._validator = ReplyValidator()
         if attempt.number == 1:
             self._limit = math.inf
 
@@ -137,7 +137,7 @@ class Rounds:
                     self._notify(Waiting(round_, there, away))
                 if (left := until - time.monotonic()) <= 0:
                     break
-                server.wait(min(left, LOOK))
+                server.wait(min(left, PAUSE))
             server.awaited = ()
 
     # What they say
@@ -182,7 +182,7 @@ class Rounds:
             reply = loads(content, self._server.largest)
         except FederationError:
             return "it is damaged"
-        fault = self._look.fault(name, reply, request.template)
+        fault = self._validator.fault(name, reply, request.template)
         if not fault:
             replies[name] = reply
         return fault

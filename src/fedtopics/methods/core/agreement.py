@@ -25,9 +25,9 @@ from fedtopics.methods.core.replies import (
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
-SAID = Announced({}, same=True)  # in all exchanges of the agreement
+SAME_NUMBER = Announced({}, same=True)  # in all exchanges of the agreement
 COUNTED: dict[str, Any] = {
-    "documents": SAID, "training": counts(each=1), "without_known_word": counts(each=1),
+    "documents": SAME_NUMBER, "training": counts(each=1), "without_known_word": counts(each=1),
 }  # fmt: skip
 LEAST = Field((), MOST_COUNT, 1, dtype="int64")
 
@@ -150,7 +150,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
 def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict[str, Any]:
     # So many words of each client, its most frequent ones, are kept whatever the others name.
     places = limits.max_words // len(clients.names)
-    template = {"words": WordCounts(places), "documents": SAID}
+    template = {"words": WordCounts(places), "documents": SAME_NUMBER}
     reply = clients.sum("vocabulary", template, places=places)
     words, total = reply["words"], reply["documents"]
     _check_number(len(words.names), least_words)
@@ -171,14 +171,14 @@ def _check_number(words: int, least: int) -> None:
 
 def _kept(clients: Clients, model: TopicModel) -> dict[str, Any]:
     """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
-    total = clients.sum("size", {"documents": SAID})["documents"]
+    total = clients.sum("size", {"documents": SAME_NUMBER})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
     length = float(model.info.get("length", usual))
     return model.vocabulary.plain() | {"total": total, "length": length}
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
-    """Tell the clients' halves the agreed words, the documents of a round, and their length."""
+    """Tell the clients the agreed words, the documents of a round, and their length."""
     total = max(1, round(agreed["total"] * draw.share(len(clients.names))))
     clients.tell("adopt", words=agreed["words"], total=total, length=agreed["length"])
 

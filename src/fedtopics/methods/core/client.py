@@ -58,9 +58,7 @@ class TopicClient(ABC, Generic[Settings]):
         self.published = _published(self)
 
     exchanges: ClassVar[tuple[type[Exchanges], ...]] = ()
-
-    continues: ClassVar[bool] = False
-    """Whether the method trains models further, with their own words."""
+    continues: ClassVar[bool] = False  # whether it trains models further, with their own words
 
     together: Callable[[Sequence[Any]], Any] | None = None
     """Of clients in one process, return what computes sums of them at once: it has the names of its

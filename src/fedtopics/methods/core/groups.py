@@ -37,7 +37,7 @@ ROUNDING = 1e-9
 
 
 class Guard:
-    """Which groups of documents a client's half sums.
+    """Which groups of documents a client sums.
 
     `least` is the fewest documents of a group by its policy: of all clients if it counts `of_all`
     and they count together, else of its own.
@@ -169,12 +169,12 @@ def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
     over_time.places(corpus)
 
 
-def enough_to_tell(counts: NDArray[Any], least: int) -> Enough:
+def periods_to_share(counts: NDArray[Any], least: int) -> Enough:
     """Return of which periods sums are told; the last number is of the documents in none.
 
     Examples
     --------
-    >>> enough_to_tell(np.array([30, 4, 20, 0]), 10).tolist()  # 4 would be what is left
+    >>> periods_to_share(np.array([30, 4, 20, 0]), 10).tolist()  # 4 would be what is left
     [True, False, False, False]
     """
     enough = as_many(counts, least)
@@ -198,4 +198,4 @@ def own_sums(
             np.add.at(number, places[rows], 1)
         return {"counts": number}, lambda enough: {"sums": (total * enough[:, None])[:-1]}
 
-    return guard.sums(groups, {"sums": "by period", **model}, enough_to_tell, compute)
+    return guard.sums(groups, {"sums": "by period", **model}, periods_to_share, compute)

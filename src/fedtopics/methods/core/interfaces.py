@@ -109,7 +109,7 @@ class Clients(Protocol):
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
-        """Call a function that every client's half publishes; return each one's reply by name.
+        """Call a function that every client publishes; return each one's reply by name.
 
         The exception, as all participants see each reply: what is additive goes through `sum`.
         Payloads are plain data; a reply that does not look like the template is refused.
@@ -121,9 +121,9 @@ class Clients(Protocol):
         """Call a function of every client; return the sum of the replies, field by field."""
 
     def tell(self, function: str, **payload: Any) -> None:
-        """Let each client's half execute a function; nothing leaves, there is no reply.
+        """Let each client execute a function; nothing leaves, there is no reply.
 
-        For what halves need to know, such as the agreed words. In a resumed run it is done again.
+        For what clients need to know, such as the agreed words. In a resumed run it is done again.
         """
 
     def round(

@@ -47,7 +47,7 @@ class Robust:
         self._rule = rule
         self._notify = notify
         self._last: dict[tuple[str, Key], deque[float]] = {}
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self.usual: dict[Key, Usual] = {}
 
     def sum(
@@ -62,8 +62,8 @@ class Robust:
         """Take how far a reply goes; tell of who goes too far on average, and of twice as far."""
         last = self._last.setdefault((client, key), deque(maxlen=LAST))
         last.append(np.log(min(max(times, 1.0), LARGEST)))
-        if np.mean(last) > np.log(NOTABLE) and times > 2 * self._told.get(client, 0.0):
-            self._told[client] = times
+        if np.mean(last) > np.log(NOTABLE) and times > 2 * self._reported.get(client, 0.0):
+            self._reported[client] = times
             self._notify(Clipped(client, round_, min(times, FARTHEST)))
 
 

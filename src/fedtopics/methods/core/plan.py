@@ -41,7 +41,7 @@ LENGTH = 32  # bytes
 
 @dataclass(frozen=True)
 class Secret:
-    """What all random numbers of one client's half in one study follow from.
+    """What all random numbers of one client in one study follow from.
 
     The same purpose and numbers give the same draws, at any time and in any order.
     """
@@ -300,7 +300,7 @@ class Plan(Generic[Settings]):
 
 
 class Limits(Protocol):
-    """What a client's half takes from the client's policy."""
+    """What the code of a client takes from its policy."""
 
     @property
     def min_documents(self) -> int:
@@ -317,12 +317,12 @@ class Limits(Protocol):
 
 @dataclass(frozen=True)
 class Site:
-    """A client: its documents, its policy, and what its half may use of its computer."""
+    """A client: its documents, its policy, and what it may use of its computer."""
 
     name: str
     corpus: Corpus  # the documents at the start
     policy: Limits
-    folder: Path | None = None  # where the half stores what it needs again after a restart
+    folder: Path | None = None  # where it stores what it needs again after a restart
     notify: Callable[[Event], None] = lambda _: None  # with events for the client itself
     embedding_model: str | None = None  # name or folder of the study's model at this client
     growing: Follow | None = None  # reads the documents again where they grow during the study

@@ -155,8 +155,8 @@ def find_fault(reply: Any, template: Template | None, of: Sequence[str] = ("",))
     return _Check(documents if type(documents) is int else 0, of).fault(reply, template, "")
 
 
-class Look:
-    """An engine's looks at the replies of one attempt at a round."""
+class ReplyValidator:
+    """Checks the replies of one attempt at a round."""
 
     def __init__(self) -> None:
         self._documents: dict[str, int] = {}

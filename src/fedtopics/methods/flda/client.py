@@ -1,4 +1,4 @@
-"""The client's half of F-LDA: LDA of its new documents, guided by the topics of all clients."""
+"""What a client of F-LDA computes: LDA of its new documents, guided by all clients' topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedtopics.text.vocabulary import count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
-    """The client's half: LDA of the documents that arrived since the last round.
+    """LDA of the documents that arrived since the last round.
 
     A word that fewer of a round's documents have than the policy allows is left out before LDA, and
     a topic that is the largest of too few documents does not leave.

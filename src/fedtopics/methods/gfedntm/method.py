@@ -249,9 +249,9 @@ class Exchange:
         """Let each client take several steps, and average their differences (FedAvg)."""
         state, steps = self.state, self.settings.local_steps
         averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
-        looks = {name: size * steps for name, size in self.agreement.sizes.items()}
+        passes = {name: size * steps for name, size in self.agreement.sizes.items()}
         descent = self._fields(state.shapes.weights)
-        fields: Template = {"descent": descent, "documents": Announced(looks)}
+        fields: Template = {"descent": descent, "documents": Announced(passes)}
         payload = {"weights": to_arrays(state.weights), "averages": averages}
         return self._pass_once("steps", fields, **payload)[0]
 
