@@ -17,8 +17,7 @@ from fedtopics.datasets import package_documentation
 from fedtopics.federation.local import LocalClients
 from fedtopics.methods.core.aggregation import RunningSum
 from fedtopics.methods.core.agreement import Agreement, adopt
-from fedtopics.methods.core.final import choose_words
-from fedtopics.methods.core.last_sums import CHOOSING, SCORED, draw_halves
+from fedtopics.methods.core.final import CHOOSING, SCORED, choose_words, draw_halves
 from fedtopics.methods.core.plan import Secret
 from fedtopics.metrics import unique_words
 from fedtopics.model.coherence import count_pairs, federated_coherence

@@ -16,7 +16,7 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.last_sums import LastSums
+from fedtopics.methods.core.final import LastSums
 from fedtopics.methods.registry import METHODS, Method, exchanges_of, find_method
 from fedtopics.metrics import METRICS
 from fedtopics.privacy.recipe import RECIPES

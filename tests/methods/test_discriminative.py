@@ -13,7 +13,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
-from fedtopics.methods.core.last_sums import ALL
+from fedtopics.methods.core.final import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Separation, Split, complete
 from fedtopics.metrics import clustering_accuracy

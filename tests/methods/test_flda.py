@@ -21,7 +21,6 @@ from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Site, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
-from fedtopics.methods.flda.method import FLDA
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -254,7 +253,7 @@ def test_given_topics_stay_first() -> None:
 
 def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([0.5, 0.6, 0.4])
-    monkeypatch.setattr(FLDA, "_coherence", lambda *_: next(scores))
+    monkeypatch.setattr("fedtopics.methods.flda.method.coherence_of", lambda *_: next(scores))
     events: Events = []
     plan = flda(stop="coherence", coherence="documents", max_rounds=9)
     model = train(plan, stream(DRIFT), on_event=events.append)

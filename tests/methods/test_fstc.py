@@ -18,7 +18,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.clusters.client import ClusterSums
-from fedtopics.methods.core.last_sums import ALL
+from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.fstc import training as fstc_training
 from fedtopics.methods.fstc.client import FSTCClient

@@ -21,7 +21,7 @@ from fedtopics.methods.auto.method import AutoSettings
 from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
-from fedtopics.methods.gfedntm.method import Exchange
+from fedtopics.methods.gfedntm.gradients import Gradients
 from fedtopics.methods.registry import find_method
 from fedtopics.protocol.values import dumps
 from fedtopics.text.corpus import Corpus
@@ -109,7 +109,7 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
     plan = study(precision="float64", max_rounds=10)
     uncut = train(plan, corpora)
 
-    monkeypatch.setattr(Exchange, "_client_statistics", Exchange._synchronised_statistics)
+    monkeypatch.setattr(Gradients, "_client_statistics", Gradients._synchronised_statistics)
     client = client_of(plan, Site("a", corpora["a"], Policy()))
     door = Door("a", client, OPEN_POLICY, Ledger("gfedntm", ""))
     cut = program_of(plan).train(LocalClients({"a": door}), RunFolder(None, ""))

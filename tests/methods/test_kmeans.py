@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans as PooledKMeans
 
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.last_sums import ALL
+from fedtopics.methods.core.final import ALL
 from fedtopics.methods.kmeans.method import KMeans, merge_centres
 from fedtopics.methods.registry import METHODS, exchanges_of, find_method
 from fedtopics.metrics import clustering_accuracy

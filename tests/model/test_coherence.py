@@ -13,7 +13,7 @@ from gensim.models import CoherenceModel
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import train
-from fedtopics.methods.core.last_sums import ALL, CHOOSING, SCORED, draw_halves
+from fedtopics.methods.core.final import ALL, CHOOSING, SCORED, draw_halves
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi

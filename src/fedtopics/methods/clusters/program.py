@@ -17,9 +17,8 @@ from fedtopics.inference.points import TINY, Moments, Numbers
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.agreement import Agreement, reach_agreement
 from fedtopics.methods.core.events import SameClusters
-from fedtopics.methods.core.final import describe
+from fedtopics.methods.core.final import ALL, describe
 from fedtopics.methods.core.interfaces import Clients, Run
-from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.core.replies import Field, Template, counts
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.model.topic_model import TopicModel

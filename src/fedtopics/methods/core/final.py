@@ -1,26 +1,157 @@
-"""The last exchanges of every method: its topics' shares, words and coherence."""
+"""The last exchanges of every method: its topics' shares, words and coherence.
+
+`LastSums` is what clients compute, `describe` what the program makes of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.groups import OverTime
-from fedtopics.methods.core.last_sums import ALL, CHOOSING, SCORED
-from fedtopics.methods.core.plan import WarmStart
+from fedtopics.methods.core.exchanges import Exchanges, leaves
+from fedtopics.methods.core.groups import (
+    SEEN,
+    Grouped,
+    Groups,
+    OverTime,
+    Thetas,
+    enough_have,
+    own_sums,
+)
+from fedtopics.methods.core.plan import Secret, WarmStart
 from fedtopics.methods.core.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.model.coherence import federated_coherence, federated_npmi
+from fedtopics.model import coherence
 from fedtopics.model.shown_words import SHOWN, USUAL
 from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TOGETHER, Periods
+
+CHOOSING, SCORED, ALL = range(3)
+"""Of the documents that pairs of words are counted in: those that choose which words are shown,
+those that these are scored on, or both halves."""
+
+
+class LastSums(Exchanges):
+    """The last exchanges of every method."""
+
+    @leaves(
+        "A number for each topic and the number of documents, which the model says of each "
+        "client: all participants see them.",
+        seen_by_all=True,
+    )
+    def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
+        """Sum theta over all usable documents."""
+        self.client.check(vocabulary)
+        total = np.zeros(self.client.n_topics(**model))
+        for _, theta in self.client.thetas(**model):
+            total += theta.sum(0)
+        return {"theta": total, "documents": len(self.client.usable)}
+
+    @leaves(
+        "For each topic that enough of the documents have, a number for each word that enough of "
+        "them have, zeros for the rest; the number of documents. Where sums are masked, before "
+        "that: for each topic the sums of the documents' shares and of their squares."
+    )
+    def word_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
+        """Sum the words of all documents, weighted by theta, to read the topics by."""
+        # Apart from `shares`, which all see one by one: of these the sum alone is needed.
+        self.client.check(vocabulary)
+        thetas, n_topics = self.client.thetas(**model), self.client.n_topics(**model)
+        return sums_of_words(self.client, groups, model, thetas, n_topics)
+
+    @leaves(
+        "For each period with enough documents, the sum of their topics' shares, zeros for the "
+        "rest; the number of all documents. Where sums are masked, before that: how many documents "
+        "each period has."
+    )
+    def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
+        """Sum theta over the documents of each period; see `core.groups`."""
+        self.client.check(vocabulary)
+        over_time = cast("OverTime", self.client.settings.over_time)
+        places, n_topics = over_time.places(self.client.corpus), self.client.n_topics(**model)
+        of_each = partial(self.client.thetas, **model)
+        shape = len(over_time.begins), n_topics
+        reply = own_sums(self.client.guard, places, of_each, groups, model, shape)
+        return reply | {"documents": len(self.client.usable)}
+
+    @leaves(
+        "For each period with enough of the client's documents, the sum of their topics' shares, "
+        "zeros for the rest; the number of all documents. The model says them of each client: all "
+        "participants see them.",
+        seen_by_all=True,
+    )
+    def period_shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
+        """Sum theta over the documents of each period, which all see."""
+        return self.period_sums(vocabulary, **model)
+
+    @leaves(
+        "For each pair of words of a topic that enough of the documents have, the number of "
+        "windows or documents that hold both; the numbers of windows and documents. Words are "
+        "chosen in one half of the documents and scored in the other, which the client draws; "
+        "words that too few documents of a half have do not count."
+    )
+    def pairs(
+        self, vocabulary: str, words: list[str], pairs: NDArray[np.int64], windows: list[int],
+        half: int,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Count how often the topics' words occur together, to choose them or to score them."""
+        self.client.check(vocabulary)
+        corpus, bags = self.client.corpus, [self.client.bag]
+        if half != ALL:
+            parts = draw_halves(self.client.secret, len(corpus), self.client.min_documents)
+            corpus, bags = corpus.take(parts[half]), [self.client.bag[part] for part in parts]
+        counts = coherence.count_pairs(corpus, self.client.text, words, pairs, windows)
+        usual = document_frequency(self.client.bag) > 0
+        for frequency in map(document_frequency, bags):
+            usual &= (frequency == 0) | (frequency >= self.client.rarest)
+        both = usual[[self.client.columns[word] for word in words]][pairs].all(1)
+        for counted in counts.values():
+            counted["pairs"] = counted["pairs"] * both
+        return counts | {"documents": len(corpus)}
+
+
+def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np.int64]]:
+    """Draw the documents that choose which words are shown, and those that score the words.
+
+    It is the same draw each time. Where a half has fewer than `least`, none choose and all score.
+    """
+    order = secret.rng("halves of pairs").permutation(n_documents)
+    half = n_documents // 2
+    return [np.sort(part) for part in np.split(order, [half if half >= least else 0])]
+
+
+def sums_of_words(
+    client: Any, groups: Groups, given: dict[str, Any], thetas: Thetas, n_topics: int
+) -> dict[str, Any]:
+    """Sum the words of documents by topic, a row a topic, of what `enough_have`."""
+
+    def compute() -> Grouped:
+        total = np.zeros((n_topics, client.bag.shape[1]))
+        shares, squares = np.zeros(n_topics), np.zeros(n_topics)
+        for rows, theta in thetas:
+            total += theta.T @ client.bag[rows]
+            shares += theta.sum(0)
+            squares += np.square(theta).sum(0)
+        own = {"shares": shares, "squares": squares}
+        return own, lambda enough: {"sums": total * enough[:, None]}
+
+    reply: dict[str, Any] = client.guard.sums(
+        groups, {"sums": "by topic", **given}, enough_have, compute
+    )
+    return reply | {"documents": len(client.usable)}
+
+
+def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
+    """Return the number of documents with each word."""
+    return np.bincount(bag.indices, minlength=bag.shape[1])
 
 
 def describe(
@@ -72,7 +203,7 @@ def sum_periods(
 def count_pairs(
     agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], half: int
 ) -> dict[str, Any]:
-    """Count pairs of words in all clients' documents; see `TopicClient.pairs`."""
+    """Count pairs of words in all clients' documents; see `LastSums.pairs`."""
     template, vocabulary = {}, agreement.vocabulary
     places = [vocabulary.index[word] for word in words]
     for size in windows:  # each place of a word is in so many
@@ -95,11 +226,11 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: TopicMode
         columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
         words = model.vocabulary.words
         topics = [[words[i] for i in topic] for shown in columns for topic in shown]
-        npmi = federated_npmi(partial(ask, half=CHOOSING), topics, within)
+        npmi = coherence.federated_npmi(partial(ask, half=CHOOSING), topics, within)
         if npmi is not None:
             chosen = choose_reading(readings, columns, np.split(npmi, len(readings)))
         half = SCORED
     model = replace(model, reading=chosen)
     scored = partial(ask, half=half)
-    scores = federated_coherence(scored, model.topics(SHOWN), within, known_alone=True)
+    scores = coherence.federated_coherence(scored, model.topics(SHOWN), within, known_alone=True)
     return replace(model, coherence=scores)

@@ -24,7 +24,7 @@ from fedtopics.methods.clusters.program import check_enough, moments_about
 from fedtopics.methods.clusters.settings import SeparationSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Candidate, Event
-from fedtopics.methods.core.last_sums import ALL
+from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
 from fedtopics.methods.core.training import Arrays, Step, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
@@ -90,12 +90,9 @@ class Separation:
         )
 
     def step(
-        self,
-        agreement: Agreement,
-        state: Split,
-        reply: tuple[Directed, dict[str, Any]],
+        self, agreement: Agreement, state: Split, reply: tuple[Directed, dict[str, Any]],
         round_: int,
-    ) -> Step[Split]:
+    ) -> Step[Split]:  # fmt: skip
         """Replace the sums by those of the new memberships."""
         directed, new = reply
         check_enough(new["sent"])

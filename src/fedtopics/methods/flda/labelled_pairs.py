@@ -82,11 +82,9 @@ def _read_round(path: Path) -> dict[str, list[Topic]]:
 
 
 def sample_pairs(
-    rounds: Sequence[Mapping[str, Sequence[Topic]]],
-    n_pairs: int = 60,
-    seed: int = 0,
+    rounds: Sequence[Mapping[str, Sequence[Topic]]], n_pairs: int = 60, seed: int = 0,
     n_words: int = 10,
-) -> list[TopicPair]:
+) -> list[TopicPair]:  # fmt: skip
     """Draw pairs of topics of different clients and the same round, of all degrees of similarity.
 
     At most `n_pairs`, in random order, without labels. A person sees the first `n_words` of a

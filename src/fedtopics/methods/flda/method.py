@@ -21,29 +21,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
-from fedtopics.methods.core.agreement import Agreement, adopt, counted
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import VocabularyAgreed
-from fedtopics.methods.core.final import count_pairs, describe
+from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Clients, Run
-from fedtopics.methods.core.last_sums import ALL
-from fedtopics.methods.core.replies import LONGEST, Template, counts
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
-    FLDAInfo,
     FLDAState,
     GlobalTopic,
     LocalTopics,
     go_on,
+    info_of,
     read_replies,
     resumed,
     what_happened,
@@ -55,11 +51,10 @@ from fedtopics.methods.flda.topic_lists import (
     pack_topics,
     sent_topics,
 )
+from fedtopics.methods.flda.words import coherence_of, count_topic_words
 from fedtopics.methods.registry import Method
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
-from fedtopics.model.coherence import federated_coherence
-from fedtopics.model.shown_words import SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -67,11 +62,9 @@ NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def global_topics(
-    local: Mapping[str, LocalTopics],
-    threshold: float,
-    settings: FLDASettings,
+    local: Mapping[str, LocalTopics], threshold: float, settings: FLDASettings,
     seed_ids: Sequence[int] = (),
-) -> list[tuple[dict[str, float], list[Place]]]:
+) -> list[tuple[dict[str, float], list[Place]]]:  # fmt: skip
     """Merge similar topics of different clients (Algorithm 1), and those guided by the same seed.
 
     The threshold is the paper's gamma. Returns the words of each topic with their weights, and the
@@ -146,16 +139,13 @@ class FLDA(Program[FLDASettings, FLDAState]):
         with_documents = {name: sent for name, sent in local.items() if sent.documents}
         after = self._merged(state, with_documents, round_)
         if settings.stop == "coherence" and with_documents:
-            after.coherence = self._coherence(clients, after)
+            after.coherence = coherence_of(clients, after.topics[: settings.n_components], settings)
         return local, after
 
     def step(
-        self,
-        agreement: Agreement,
-        state: FLDAState,
-        reply: tuple[dict[str, LocalTopics], FLDAState],
-        round_: int,
-    ) -> Step[FLDAState]:
+        self, agreement: Agreement, state: FLDAState,
+        reply: tuple[dict[str, LocalTopics], FLDAState], round_: int,
+    ) -> Step[FLDAState]:  # fmt: skip
         """Record which topics are new; restore those of the round before if they were better."""
         settings, (local, after) = self.settings, reply
         reason = "no client has enough new documents" if after.idle >= settings.patience else ""
@@ -206,29 +196,6 @@ class FLDA(Program[FLDASettings, FLDAState]):
             optimal=state.optimal | optimal,
         )  # fmt: skip
 
-    def _adopt(self, clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
-        total: dict[str, float] = {}
-        for topic in topics:
-            for word, weight in topic.words.items():
-                total[word] = total.get(word, 0.0) + weight
-        words = sorted(total, key=lambda word: (-total[word], word))
-        adopt(clients, {"words": words, "total": 1, "length": 1.0})
-        found = counted(clients, words)
-        none = np.zeros(len(words), np.int64)
-        vocabulary, of_all = Vocabulary(tuple(words), none, none), found["counts"]
-        sizes = of_all["documents"], of_all["training"], 1.0
-        return Agreement(clients, vocabulary, *sizes, sizes=found["sizes"])
-
-    def _coherence(self, clients: Clients, state: FLDAState) -> float:
-        topics = state.topics[: self.settings.n_components]
-        if not topics:
-            return -1.0
-        shown = min(SHOWN, *(len(topic.words) for topic in topics))
-        words = [list(topic.words)[:shown] for topic in topics]
-        ask = partial(count_pairs, self._adopt(clients, topics), half=ALL)
-        within = cast(Literal["windows", "documents"], self.settings.coherence)
-        return float(federated_coherence(ask, words, within)["c_v"].mean())
-
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> TopicModel:
         """Make the model of the largest topics, with words counted by all clients."""
         topics = state.topics[: self.settings.n_components]
@@ -241,7 +208,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         known = {word for topic in state.topics if topic.clients for word in topic.words}
         unmet = {t.id: [*t.words] for t in state.topics if t.seed and not t.clients}
         check_known(unmet, known)
-        agreement, pseudo_counts = self._count_words(agreement.clients, topics)
+        agreement, pseudo_counts = count_topic_words(agreement.clients, topics, self.settings.eta)
         vocabulary = agreement.vocabulary
         documents, unknown = agreement.documents, agreement.documents - agreement.training
         run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, documents, unknown))
@@ -251,52 +218,11 @@ class FLDA(Program[FLDASettings, FLDAState]):
             weights={"pseudo_counts": pseudo_counts},
             shared={},
             text=self.plan.text,
-            info=self._info(state, topics),
+            info=info_of(state, topics, self.settings.eta, self.plan.seed),
         )
         settings = self.settings.model_copy(update={"n_components": len(topics)})
         trained = {"topics": topic_weights(pseudo_counts)}
         return describe(agreement, settings, trained, make, self.plan.start)
-
-    def _count_words(
-        self, clients: Clients, topics: Sequence[GlobalTopic]
-    ) -> tuple[Agreement, NDArray[np.float64]]:
-        """Count the topics' words at the clients; return them, and the topics as pseudo-counts.
-
-        Words of earlier documents, or of an absent client, count as in the topics: lift divides by
-        their number.
-        """
-        agreement = self._adopt(clients, topics)
-        n_words, index = len(agreement.vocabulary), agreement.vocabulary.index
-        template: Template = {
-            "containing": counts(n_words, each=1),
-            "occurrences": counts(n_words, each=LONGEST),
-        }
-        counted = agreement.sum("word_counts", template)
-        pseudo_counts = np.full((n_words, len(topics)), self.settings.eta)
-        remembered = np.ones(n_words)
-        for number, topic in enumerate(topics):
-            rows = [index[word] for word in topic.words]
-            weights = np.array(list(topic.words.values()))
-            pseudo_counts[rows, number] += max(topic.occurrences, 1.0) * weights / weights.sum()
-            remembered[rows] += topic.occurrences * weights
-        occurrences = np.maximum(counted["occurrences"], remembered.astype(np.int64))
-        vocabulary = Vocabulary(agreement.vocabulary.words, counted["containing"], occurrences)
-        return replace(agreement, vocabulary=vocabulary), pseudo_counts
-
-    def _info(self, state: FLDAState, topics: Sequence[GlobalTopic]) -> FLDAInfo:
-        """Return what `resumed` needs."""
-        numbers = {topic.id: number for number, topic in enumerate(topics)}
-        optimal = {
-            name: [numbers[id_] for id_ in ids if id_ in numbers]
-            for name, ids in sorted(state.optimal.items())
-        }
-        return {
-            "method": "flda", "rounds": state.round, "seed": self.plan.seed, "seen": state.seen,
-            "threshold": state.threshold, "optimal": optimal, "ids": [topic.id for topic in topics],
-            "clients": [topic.clients for topic in topics], "eta": self.settings.eta,
-            "seeds": sum(topic.seed for topic in topics), "next_id": state.next_id,
-            "history": state.history,
-        }  # fmt: skip
 
 
 METHOD = Method(

@@ -103,6 +103,22 @@ def resumed(model: TopicModel) -> FLDAState:
     )  # fmt: skip
 
 
+def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float, seed: int) -> FLDAInfo:
+    """Return what `resumed` needs."""
+    numbers = {topic.id: number for number, topic in enumerate(topics)}
+    optimal = {
+        name: [numbers[id_] for id_ in ids if id_ in numbers]
+        for name, ids in sorted(state.optimal.items())
+    }
+    return {
+        "method": "flda", "rounds": state.round, "seed": seed, "seen": state.seen,
+        "threshold": state.threshold, "optimal": optimal, "ids": [topic.id for topic in topics],
+        "clients": [topic.clients for topic in topics], "eta": eta,
+        "seeds": sum(topic.seed for topic in topics), "next_id": state.next_id,
+        "history": state.history,
+    }  # fmt: skip
+
+
 def read_replies(replies: Mapping[str, Mapping[str, Any]]) -> dict[str, LocalTopics]:
     """Convert the replies; an invalid one counts as one without documents."""
     local = {}
@@ -140,12 +156,10 @@ def link_topics(
 
 
 def go_on(
-    state: FLDAState,
-    local: Mapping[str, LocalTopics],
-    merged: Sequence[tuple[dict[str, float], list[Place]]],
-    threshold: float,
+    state: FLDAState, local: Mapping[str, LocalTopics],
+    merged: Sequence[tuple[dict[str, float], list[Place]]], threshold: float,
     settings: FLDASettings,
-) -> tuple[list[GlobalTopic], int]:
+) -> tuple[list[GlobalTopic], int]:  # fmt: skip
     """Return the topics after a round, seeds first, then the largest first; and the next id.
 
     A topic similar to one of the round before takes its id, and is averaged with it. A topic of the

@@ -67,11 +67,9 @@ def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
 
 
 def group_topics(
-    local: Mapping[str, Sequence[Topic]],
-    threshold: float,
-    linkage: Linkage,
+    local: Mapping[str, Sequence[Topic]], threshold: float, linkage: Linkage,
     together: Sequence[Sequence[Place]] = (),
-) -> list[list[Place]]:
+) -> list[list[Place]]:  # fmt: skip
     """Group topics that are similar; one that is similar to no other is a group by itself.
 
     "single" groups what is connected by pairs whose cosine is over the threshold. "average" joins
@@ -146,10 +144,9 @@ _LINKS = {"average": _joined, "single": _connected, "pairs": _paired}
 
 
 def mean_topic(
-    topics: Sequence[Topic],
-    absent_words: Literal["zero", "ignored"],
+    topics: Sequence[Topic], absent_words: Literal["zero", "ignored"],
     weights: Sequence[float] | None = None,
-) -> dict[str, float]:
+) -> dict[str, float]:  # fmt: skip
     """Return the mean weight of each word, the largest first, ties by the alphabet.
 
     A topic without a word counts as zero in that word's mean, or is ignored there. The topics have

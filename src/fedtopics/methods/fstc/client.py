@@ -21,8 +21,8 @@ from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_eno
 from fedtopics.methods.clusters.views import embedded_views, text_views
 from fedtopics.methods.core.client import Documents
 from fedtopics.methods.core.exchanges import leaves
+from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
-from fedtopics.methods.core.last_sums import ALL
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.discriminative.method import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings

@@ -13,37 +13,25 @@ the paper), clients that write about different things destroy the model; see doc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from fedtopics.methods.core.aggregation import Payload, ServerOptimizer
+from fedtopics.methods.core.aggregation import ServerOptimizer
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.replies import Announced, Field, Template
 from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.gfedntm.gradients import Gradients, Update, for_evaluation
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.state import (
-    AVERAGES,
-    NetworkState,
-    Update,
-    begin,
-    check_fits,
-    topics_in,
-)
+from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState, begin, check_fits, topics_in
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.networks.base import to_arrays, to_tensor, to_tensors
-from fedtopics.networks.passes import ServerPass, finish_all, shapes_of
+from fedtopics.networks.passes import finish_all, shapes_of
 
 SLOWEST = 0.01  # of the learning rate
 
@@ -62,13 +50,13 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         state = self._initial_state(agreement)
         begin(state, agreement, self.plan)
         if settings.norm == "server" and not state.averages and state.network.stages:
-            first = Exchange(settings, agreement, state, self.first_round + 1)
+            first = Gradients(settings, agreement, state, self.first_round + 1)
             sums, documents = first.first_sums()
             state.average(sums, documents)
         return state
 
     def exchange(self, agreement: Agreement, state: NetworkState, round_: int) -> Update:
-        return Exchange(self.settings, agreement, state, round_).update()
+        return Gradients(self.settings, agreement, state, round_).sum()
 
     def step(
         self, agreement: Agreement, state: NetworkState, reply: Update, round_: int
@@ -94,7 +82,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     ) -> tuple[float, int] | None:
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
-        payload = _for_evaluation(state)
+        payload = for_evaluation(state)
         template = {"loss": agreement.loss()}
         reply = agreement.sum("validate", template, round=round_, **payload)
         return reply["loss"] / reply["documents"], reply["documents"]
@@ -121,9 +109,9 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
         finished = finish_all(state.network, state.weights, state.averages)
         shared = finished | {AVERAGES: state.averages}
-        length = agreement.length
-        make = self.made(state.network, state.weights, rounds, shared, length=length)
-        return describe(agreement, self.settings, _for_evaluation(state), make)
+        trained = state.network, state.weights, rounds, shared
+        make = self.made(*trained, length=agreement.length)
+        return describe(agreement, self.settings, for_evaluation(state), make)
 
     def _initial_state(self, agreement: Agreement) -> NetworkState:
         settings = self.settings
@@ -132,142 +120,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         rate = 1.0 if settings.optimizer == "fedavg" else settings.learning_rate
         optimizer = ServerOptimizer(settings.optimizer, weights, rate, settings.beta1)
         return NetworkState(network, shapes_of(network), weights, optimizer)
-
-
-def _for_evaluation(state: NetworkState) -> dict[str, Any]:
-    shared = finish_all(state.network, state.weights, state.averages)
-    return {
-        "weights": client_weights(state),
-        "shared": {stage: to_arrays(values) for stage, values in shared.items()},
-    }
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """The exchanges of a round, which depend on how batches are normalised."""
-
-    settings: GFedNTMSettings
-    agreement: Agreement
-    state: NetworkState
-    round: int
-
-    def update(self) -> Update:
-        """Let the clients compute gradients, or take local steps; return their sum."""
-        if self.settings.local_steps > 1:
-            return self._local_steps()
-        if self.settings.norm == "server":
-            return self._server_statistics()
-        # A single client's statistics are those of all; without a cut there are none.
-        local = len(self.agreement.clients.names) == 1 or not self.state.network.stages
-        if self.settings.norm == "local" or local:
-            return self._client_statistics()
-        return self._synchronised_statistics()
-
-    def first_sums(self) -> tuple[Payload, int]:
-        """Return the first stage's sums over a round's minibatches, and the number of documents."""
-        stage = self.state.network.stages[0].name
-        payload = {"stage": 0, "shared": {}, "weights": client_weights(self.state)}
-        reply = self._ask("forward", {"sums": self._sums[stage]}, **payload)
-        return {stage: reply["sums"]}, reply["documents"]
-
-    def _ask(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
-        return self.agreement.sum(function, template, round=self.round, **payload)
-
-    def _fields(self, shapes: Mapping[str, tuple[int, ...]], rows: bool = False) -> Template:
-        """Return the template of arrays, or of gradients with `rows` of the words there are."""
-        words = self.state.network.row_weights if rows else ()
-        kind = partial(Field, dtype=self.state.network.precision)
-        return {name: kind(shape, rows=name in words) for name, shape in shapes.items()}
-
-    @property
-    def _sums(self) -> dict[str, Field]:
-        """The template of the sums of each stage."""
-        sums, stages = self.state.shapes.sums, self.state.network.stages
-        return {stage.name: Field(sums[stage.name], squares=stage.squares) for stage in stages}
-
-    def _synchronised_statistics(self) -> Update:
-        """Compute one pass over the union of the minibatches, with a sum at each of its cuts."""
-        state = self.state
-        network, shapes = state.network, state.shapes
-        server = ServerPass(network, state.weights)
-        same = {"documents": Announced(self.agreement.sizes, same=True)}
-        weights = client_weights(state)
-        shared: dict[str, Any] = {}
-        sums = {}
-        for number, stage in enumerate(network.stages):
-            summed = {"sums": self._sums[stage.name], **same}
-            reply = self._ask("forward", summed, stage=number, shared=shared, weights=weights)
-            weights = {}  # sent once
-            sums[stage.name] = reply["sums"]
-            totals = to_tensor(reply["sums"], torch.float64)
-            shared = to_arrays(server.finish(number, totals, reply["documents"]))
-        *earlier, last = [self._fields(shapes.shared[stage.name]) for stage in network.stages]
-        template = {"loss": self.agreement.loss(), "shared": last, **same}
-        reply = self._ask("loss", template, shared=shared)
-        documents, loss = reply["documents"], reply["loss"]
-        templates = [
-            {"weights": self._fields(shapes.client_weights, rows=True)},
-            *({"shared": each} for each in earlier),
-        ]
-        for number, template in reversed(list(enumerate(templates))):
-            upstream = to_tensors(reply["shared"], network.dtype)
-            gradient = server.backward(number, upstream).numpy()
-            reply = self._ask("backward", {**template, **same}, stage=number, gradient=gradient)
-        total = reply["weights"] | to_arrays(server.weight_gradients)
-        return Update(total, documents, loss, sums)
-
-    def _client_statistics(self) -> Update:
-        """Normalise at each client by its own minibatch: the paper's Algorithm 1."""
-        state = self.state
-        fields: Template = {"weights": self._fields(state.shapes.weights, rows=True), "shared": {}}
-        payload = {"weights": to_arrays(state.weights), "shared": {}}
-        return self._pass_once("gradients", fields, **payload)[0]
-
-    def _server_statistics(self) -> Update:
-        """Normalise by the server's running statistics, in one exchange."""
-        state = self.state
-        network, shapes = state.network, state.shapes
-        server = ServerPass(network, state.weights)
-        payload = {
-            "weights": client_weights(state),
-            "shared": {
-                stage.name: to_arrays(server.finish(i, state.averages[stage.name], 1.0))
-                for i, stage in enumerate(network.stages)
-            },
-        }
-        fields: Template = {
-            "weights": self._fields(shapes.client_weights, rows=True),
-            "shared": {name: self._fields(shared) for name, shared in shapes.shared.items()},
-        }
-        update, shared = self._pass_once("gradients", fields, **payload)
-        for i, stage in enumerate(network.stages):
-            server.backward(i, to_tensors(shared[stage.name], network.dtype))
-        update.gradients |= to_arrays(server.weight_gradients)
-        return update
-
-    def _local_steps(self) -> Update:
-        """Let each client take several steps, and average their differences (FedAvg)."""
-        state, steps = self.state, self.settings.local_steps
-        averages = to_arrays(state.averages) if self.settings.norm == "server" else {}
-        passes = {name: size * steps for name, size in self.agreement.sizes.items()}
-        descent = self._fields(state.shapes.weights)
-        fields: Template = {"descent": descent, "documents": Announced(passes)}
-        payload = {"weights": to_arrays(state.weights), "averages": averages}
-        return self._pass_once("steps", fields, **payload)[0]
-
-    def _pass_once(self, function: str, fields: Template, **payload: Any) -> tuple[Update, Any]:
-        """Ask for a whole pass; return the update, and the gradients of what is shared."""
-        loss = self.agreement.loss(self.settings.local_steps)
-        template: Template = {**fields, "sums": self._sums, "loss": loss}
-        reply = self._ask(function, template, **payload)
-        total = reply["descent"] if "descent" in fields else reply["weights"]
-        return Update(total, reply["documents"], reply["loss"], reply["sums"]), reply.get("shared")
-
-
-def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
-    """Return the weights that clients need; the server finishes totals with the rest."""
-    weights, others = state.weights, state.network.finish_weights
-    return to_arrays({n: t for n, t in weights.items() if n not in others})
 
 
 METHOD = Method(

@@ -83,16 +83,6 @@ def topics_in(network: NeuralTopicModel, arrays: Mapping[str, NDArray[Any]]) -> 
     return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
 
 
-@dataclass
-class Update:
-    """The sum of a round's replies: gradients over n documents, their loss and statistics."""
-
-    gradients: dict[str, Any]
-    documents: int
-    loss: float
-    sums: Payload
-
-
 AVERAGES = "averages"  # name of the running sums in a model, beside what is computed from them
 PROBES = 2, 3  # vocabulary sizes: shapes of two such networks differ along the axis of words
 MEANINGS = (

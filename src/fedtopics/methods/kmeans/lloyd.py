@@ -17,7 +17,7 @@ from fedtopics.inference.points import Moments, Numbers, ranked
 from fedtopics.methods.clusters.program import check_enough
 from fedtopics.methods.clusters.settings import KMeansStart
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.last_sums import ALL
+from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.replies import Field, Template, sums
 from fedtopics.methods.core.replies import counts as whole
 from fedtopics.methods.core.training import Step, iterate

@@ -14,8 +14,8 @@ from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.exchanges import Exchanges, leaves
+from fedtopics.methods.core.final import sums_of_words
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
-from fedtopics.methods.core.last_sums import sums_of_words
 from fedtopics.methods.core.settings import (
     MethodName,
     PublicWords,
