@@ -67,9 +67,10 @@ def documents(path: Path, embedded: bool) -> tuple[Corpus, list[list[str]]]:
     return corpus, words
 
 
-def made(corpora: Any, method: dict[str, Any], epsilon: float | None, seed: int) -> Any:
+def made(corpora: Any, epsilon: float | None, seed: int, **method: Any) -> Any:
     kind = "secure" if len(corpora) > 1 else "plain"
-    bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
+    public = {key: method.pop(key) for key in ("words", "nearest_words") if key in method}
+    bound: Any = {} if epsilon is None else {"privacy": {"epsilon": epsilon, **public}}
     study = Study.make(seed=seed, method=method, aggregation=kind, **bound)
     return train(study, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))
 
@@ -82,7 +83,7 @@ def of_texts(path: Path, method: dict[str, Any], task: dict[str, Any]) -> dict[s
     embedded = method["name"] in BY_EMBEDDINGS
     corpus, words = documents(path, embedded)
     begun = time.perf_counter()
-    model = made(spread(corpus, task["clients"]), method, task["epsilon"], task["seed"])
+    model = made(spread(corpus, task["clients"]), task["epsilon"], task["seed"], **method)
     seconds = time.perf_counter() - begun
     found = model.main_topics(corpus)
     labels = [str(label) for label in corpus.labels.to_pylist()]  # type: ignore[union-attr]
@@ -114,7 +115,7 @@ def of_drawn(task: dict[str, Any], drawing: dict[str, Any]) -> dict[str, float]:
     method = {"name": "lda", "n_components": len(drawn.beta), "words": words, "alpha": 0.1}
     begun = time.perf_counter()
     corpora = spread(pooled, task["clients"])
-    model = made(corpora, method, task["epsilon"], task["seed"])
+    model = made(corpora, task["epsilon"], task["seed"], **method)
     seconds = time.perf_counter() - begun
     found = topic_similarity(drawn.beta, model.beta, drawn.words, model.vocabulary.words)
     return {"similarity": found, "seconds": seconds}

@@ -110,18 +110,16 @@ def overheard(half: Half) -> Overheard:
 
 @cache
 def plan_of(case: Case) -> PrivatePlan:
-    method: dict[str, Any] = {"name": case.method, "n_components": THEMES, "words": PUBLIC}
+    method: dict[str, Any] = {"name": case.method, "n_components": THEMES}
     if case.method in ROUNDS:
         method["max_rounds"] = ROUNDS[case.method]
     if case.method in ("kmeans", "discriminative"):
         method["embedding"] = {"model": "none", "dimension": DIMENSION}
     bound = {"epsilon": case.epsilon, "delta": DELTA}
     study = Study.make(method=method, privacy=bound)
-    limits, privacy = VocabularyLimits(), Privacy.model_validate(bound)
+    usual, privacy = (study.method, TextRules(), VocabularyLimits(), 0), Privacy(**bound)
     budget = RECIPES.find(case.method).budget(privacy, study.method)
-    return PrivatePlan(
-        study.method, TextRules(), limits, 0, privacy=privacy, budget=budget, clients=CLIENTS
-    )
+    return PrivatePlan(*usual, privacy=privacy, budget=budget, clients=CLIENTS)
 
 
 @cache

@@ -56,10 +56,10 @@ def themed(n: int, seed: int = 0) -> Corpus:
 
 def planned(name: str, epsilon: float | None = None, seed: int = 0, **method: Any) -> Study:
     """A study of such documents by a method; by default without privacy."""
-    settings = {"name": name, "n_components": THEMES, "words": PUBLIC, **method}
+    settings = {"name": name, "n_components": THEMES, **method}
     if name in BY_EMBEDDINGS:
         settings["embedding"] = {"model": "themed", "dimension": DIMENSION}
-    bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon}}
+    bound = {} if epsilon is None else {"privacy": {"epsilon": epsilon, "words": PUBLIC}}
     return Study.make(seed=seed, method=settings, aggregation="secure", **bound)
 
 

@@ -94,7 +94,7 @@ def test_settings_with_a_bound() -> None:
 def test_public_words_are_different_ones() -> None:
     for wrong in (["tea", "tea"], ["\u202etea"]):
         with pytest.raises(StudyError, match="words have to print, and to be different"):
-            Study.make(method={"name": "nmf", "words": wrong})
+            Study.make(method={"name": "nmf"}, privacy={**BOUND, "words": wrong})
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -113,7 +113,8 @@ def test_releases_share_one_budget(name: str, rounds: int) -> None:
 
 
 def public_words(study: Study) -> list[str]:
-    return RECIPES.find(study.method.method_name).public_words(study.method, TextRules())
+    words, method = study.privacy.words, study.method  # type: ignore[union-attr]
+    return RECIPES.find(method.method_name).public_words(words, method, TextRules())
 
 
 def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,5 +145,5 @@ def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(StudyError, match="and this one names none: give a list") as told:
         public_words(Study.make(method={"name": name}, privacy=BOUND))
     assert str(told.value).endswith("cannot be loaded.")
-    known = Study.make(method={"name": name, "words": ["milk"]}, privacy=BOUND)
+    known = Study.make(method={"name": name}, privacy={**BOUND, "words": ["milk"]})
     assert public_words(known) == ["milk"]

@@ -253,8 +253,10 @@ def check_policy(
     authors(corpus, study.privacy)
     if not grows:
         check_times(corpus, method.over_time)
-    if (recipe := recipe_of(study)) is not None:
-        recipe.public_words(method, study.text)  # raises StudyError if they are not here
+    if study.privacy is not None and (recipe := recipe_of(study)) is not None:
+        recipe.public_words(
+            study.privacy.words, method, study.text
+        )  # raises StudyError if they are not here
     found = check_texts(corpus, study.text)
     asked = method.method_name, method.max_rounds, documents, study.text, clients
     policy.check_study(client, *asked)

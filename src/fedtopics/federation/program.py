@@ -31,10 +31,13 @@ def exchanges(study: Study) -> list[Exchange]:
 def plan_of(study: Study, start: WarmStart | None = None) -> Any:
     """Return a study as its method sees it: a `Plan`, or a `PrivatePlan`."""
     usual = study.method.read_by(study.text), study.text, study.vocabulary, study.seed, start
-    if (recipe := recipe_of(study)) is None:
+    if study.privacy is None or (recipe := recipe_of(study)) is None:
         return Plan(*usual)
-    budget = recipe.budget(study.privacy, study.method)
-    return PrivatePlan(*usual, privacy=study.privacy, budget=budget, clients=len(study.clients))
+    budget = recipe.budget(study.privacy.promise, study.method)
+    return PrivatePlan(
+        *usual, privacy=study.privacy.promise, budget=budget, clients=len(study.clients),
+        words=study.privacy.words, nearest_words=study.privacy.nearest_words,
+    )  # fmt: skip
 
 
 def in_the_clear(study: Study) -> list[str]:
@@ -48,7 +51,7 @@ def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
     if info.get("masked"):
         info["clear"] = in_the_clear(study)
     if study.privacy is not None:
-        bound: Any = study.privacy.plain | {"seeded": seeded}
+        bound: Any = study.privacy.promise.plain | {"seeded": seeded}
         info["privacy"] = bound
     return info
 

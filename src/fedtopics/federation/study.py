@@ -40,7 +40,7 @@ from fedtopics.harmless import check_client_name
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.registry import METHODS, Method, find_method
-from fedtopics.privacy import Privacy
+from fedtopics.privacy import PrivacySettings
 from fedtopics.protocol.roster import Roster
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import document_embeddings
@@ -92,7 +92,7 @@ class Study(BaseModel):
         "them; by default secure where rounds have three clients, the method adds up, and "
         "federation.outliers is unset",
     )
-    privacy: Privacy | None = Field(
+    privacy: PrivacySettings | None = Field(
         None, description="a bound for what the study says of each document, by noise in all sums"
     )
     text: TextRules = Field(TextRules(), description="how a text becomes words")

@@ -220,7 +220,7 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
             return Check("privacy", None, f"{text}.")
         return Check("privacy", False, f"{text}, and the model says one.")
     numbers = f"epsilon {bound.epsilon:g}, delta {bound.delta:g} for each {bound.unit}"
-    if said is not None and {**said, "seeded": None} != {**bound.plain, "seeded": None}:
+    if said is not None and {**said, "seeded": None} != {**bound.promise.plain, "seeded": None}:
         return Check("privacy", False, f"The study promises {numbers}; the model says another one.")
     seeded = (said or {}).get("seeded") or path.parent != folder  # as in all simulations
     if seeded or any(line.content.get("secret") == SEEDED for line in lines):

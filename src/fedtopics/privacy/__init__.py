@@ -5,7 +5,7 @@ has one document more. Whoever sees all that a study releases can hardly tell wh
 was of: by a factor of e^epsilon at most, but for cases of probability delta.
 """
 
-from fedtopics.privacy.accounting import Budget, Privacy
+from fedtopics.privacy.accounting import Budget, Privacy, PrivacySettings
 from fedtopics.privacy.noise import BOUND, MOST_CLIENTS, Noise
 
-__all__ = ["BOUND", "MOST_CLIENTS", "Budget", "Noise", "Privacy"]
+__all__ = ["BOUND", "MOST_CLIENTS", "Budget", "Noise", "Privacy", "PrivacySettings"]

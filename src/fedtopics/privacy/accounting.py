@@ -22,12 +22,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from fedtopics.errors import PolicyError, RunError, StudyError
 from fedtopics.files import in_turn, read_text, write_durably
+from fedtopics.text.words import is_word
 
 ROUNDING = 1e-3  # of epsilon, and of delta relative to it: what whole numbers cost; see `noise`
 DIGITS = 4  # of a standard deviation, rounded up: the same on all processors
@@ -77,6 +78,11 @@ class Privacy(BaseModel):
         return 2.0 if self.most_documents == 1 else 1.0
 
     @property
+    def promise(self) -> Privacy:
+        """The bound alone."""
+        return Privacy(**self.model_dump(include=set(Privacy.model_fields)))
+
+    @property
     def plain(self) -> dict[str, Any]:
         """What participants agree on, as plain data."""
         return self.model_dump(exclude_none=True)
@@ -89,6 +95,28 @@ class Privacy(BaseModel):
                 "no other unit has it"
             )
         return self
+
+
+class PrivacySettings(Privacy):
+    """A study's [privacy]: the bound, and what is public to the methods that keep it."""
+
+    words: tuple[str, ...] = Field(
+        (),
+        description="public words, which topics are of; by default those that the embedding model "
+        "has as one piece",
+    )
+    nearest_words: int = Field(
+        8, ge=1, le=100,
+        description="words of a document, the nearest ones to its embedding, that describe its "
+        "cluster; 16 for long texts",
+    )  # fmt: skip
+
+    @field_validator("words")
+    @classmethod
+    def _are_words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(is_word, value)) or len(set(value)) < len(value):
+            raise ValueError("words have to print, and to be different")
+        return value
 
 
 @dataclass(frozen=True)
@@ -185,7 +213,7 @@ class Account:
         PolicyError if all runs together may say more than `most`.
         """
         today = datetime.now(UTC).date().isoformat()
-        entry = Entry(date=today, study=study, run=run, privacy=privacy, noise=noise)
+        entry = Entry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
         with in_turn(self.path):
             self.entries = self._read()  # another study may have begun meanwhile
             if any(each.identity == entry.identity for each in self.entries):
@@ -197,7 +225,7 @@ class Account:
 
     def check(self, client: str, study: str, privacy: Privacy, most: float) -> None:
         """Raise PolicyError if a study more may say too much; one that goes on says nothing new."""
-        if all((entry.study, entry.privacy) != (study, privacy) for entry in self.entries):
+        if all((entry.study, entry.privacy) != (study, privacy.promise) for entry in self.entries):
             self._check(client, privacy, most)
 
     def _read(self) -> list[Entry]:

@@ -35,6 +35,8 @@ class PrivatePlan(Plan[Any]):
     privacy: Privacy | None = None  # what is promised for each document; None for no noise
     budget: Budget = field(default_factory=partial(Budget, None, {}))  # all releases share it
     clients: int = 1  # of the study
+    words: tuple[str, ...] = ()  # public ones, if the study names them
+    nearest_words: int = 8  # of a document, by which clusters are described
 
 
 class NoisyClient(TopicClient[Settings]):
@@ -48,6 +50,7 @@ class NoisyClient(TopicClient[Settings]):
         self.noise = Noise(self.secret.derive, plan.clients)
         self.noisy = plan.privacy is not None
         self._budget = plan.budget
+        self._n_nearest = plan.nearest_words
         rows, self._weights = contributions.counted_once(site.corpus, plan.privacy)
         if len(rows) < len(site.corpus):
             self.corpus = site.corpus.take(rows)
@@ -197,7 +200,7 @@ class ByEmbeddings(NoisyClient[Settings]):
 
     @cached_property
     def _nearest(self) -> sparse.csr_array:
-        most = self.settings.nearest_words
+        most = self._n_nearest
         rows = contributions.nearest_words(self.bag, self.embeddings, self._vectors, most)
         return contributions.weighted(rows, self._weights)
 

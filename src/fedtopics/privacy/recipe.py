@@ -125,13 +125,15 @@ class Recipe:
         """Return how topics are read: nothing is left to choose it by."""
         return Reading(RELEVANCE if settings.relevance is None else settings.relevance)
 
-    def public_words(self, settings: Any, text: TextRules) -> list[str]:
+    def public_words(
+        self, words: Sequence[str], settings: TopicSettings, text: TextRules
+    ) -> list[str]:
         """Return the words that are known without a document.
 
         StudyError if the study names none, and its embedding model is not here or has other pieces.
         """
-        if settings.words:
-            return text.given(settings.words)[0]
+        if words:
+            return text.given(words)[0]
         name = (settings.needed_embedding or EmbeddingSettings()).model
         try:
             encoder = sentence_encoder(name)
@@ -139,7 +141,7 @@ class Recipe:
             raise StudyError(
                 "A study with privacy has topics of public words, as which words documents have is "
                 "not public, and this one names none: give a list of the language or the field as "
-                f"words in [method], or let all participants have its embedding model. {error}"
+                f"words in [privacy], or let all participants have its embedding model. {error}"
             ) from None
         pieces = read_text(encoder.folder / "tokenizer.json")
         model = json.loads(pieces)["model"]
@@ -165,12 +167,24 @@ RECIPES: Registry[Recipe] = Registry(
     },
 )
 """Recipes by the names of their methods."""
+WITHOUT = {
+    "auto": "it chooses by exact numbers of documents and words",
+    "flda": "each client's own topics leave, which Gibbs sampling finds of all its documents "
+    "together",
+    "fsccl": "its network is trained on pairs of documents",
+    "fstc": "its network is trained on clusters of documents, which change with each other",
+    "gfedntm": "documents of a minibatch change what each other adds (batch norm), and there are "
+    "thousands of minibatches",
+}
+"""Why other methods have none."""
 
 
 def why_not(settings: TopicSettings) -> str:
     """Return why a method with these settings cannot keep differential privacy; or nothing."""
     name = settings.method_name
-    return RECIPES.find(name).why_not(settings) if name in RECIPES.names else settings.UNBOUNDED
+    if name in RECIPES.names:
+        return RECIPES.find(name).why_not(settings)
+    return WITHOUT.get(name, "nothing limits what a document adds to its sums")
 
 
 def leaves(method: str, function: str) -> str:
@@ -200,7 +214,7 @@ class PrivateProgram(Program[Any, Arrays]):
                 "one of both."
             )
         super().__init__(plan)
-        self._recipe, self._privacy = recipe, plan.privacy
+        self._recipe, self._privacy, self._words = recipe, plan.privacy, plan.words
         repeats = recipe.repeats(plan.settings)
         usual = plan.settings, plan.budget, plan.seed, plan.limits.max_words
         numbers = [*(1 for _ in recipe.first), *range(1, repeats + 1), *(1 for _ in recipe.last)]
@@ -214,7 +228,7 @@ class PrivateProgram(Program[Any, Arrays]):
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Ask for the number of documents, which has noise; words are public."""
-        words = self._recipe.public_words(self.settings, self.plan.text)
+        words = self._recipe.public_words(self._words, self.settings, self.plan.text)
         agreed = run.recall("agreement")
         if agreed is None:
             size: Template = {"size": noisy(self._privacy)}

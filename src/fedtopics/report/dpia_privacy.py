@@ -25,8 +25,8 @@ def promised(records: Records) -> list[Part]:
         ]
     cited = f"{records.cited}, [privacy]"
     sure, most = exp(bound.epsilon), bound.most_documents
-    named: tuple[str, ...] = getattr(records.study.method, "words", ())
-    words = f"the {len(named):,} words that may be in topics" if named else "the encoder's words"
+    n = len(bound.words)
+    words = f"the {n:,} words that may be in topics" if n else "the encoder's words"
     parts: list[Part] = [
         Statement(
             f"All that the study releases, totals and model together, is differentially private "

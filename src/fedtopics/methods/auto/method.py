@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pyarrow.compute as pc
 from pydantic import Field
@@ -38,8 +38,6 @@ SHARED = (
 
 class AutoSettings(TopicSettings, MethodName):
     """All parameters of the choice, as a study names them."""
-
-    UNBOUNDED: ClassVar[str] = "it chooses by exact numbers of documents and words"
 
     name: Literal["auto"] = Field("auto", description="the method")
     max_rounds: int = Field(50, ge=1, description="most rounds, of whichever method")

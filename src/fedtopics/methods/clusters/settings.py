@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.inference.clusters import ClusterShape
-from fedtopics.methods.core.settings import MethodName, PublicWords, TopicSettings
+from fedtopics.methods.core.settings import MethodName, TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -43,16 +43,6 @@ class ClusterSettings(KMeansStart, ClusterShape):
     def readings(self) -> list[Reading]:
         """Clusters are described by words that are common in them and rare elsewhere."""
         return [CLASS_BASED] if self.relevance is None else [Reading(self.relevance)]
-
-
-class NearestWords(PublicWords):
-    """As `PublicWords`, of a method that finds clusters of embeddings."""
-
-    nearest_words: int = Field(
-        8, ge=1, le=100,
-        description="words of a document, the nearest ones to its embedding, that describe its "
-        "cluster in a study with privacy; 16 for long texts",
-    )  # fmt: skip
 
 
 class NetworkTraining(BaseModel):
@@ -95,7 +85,7 @@ class SeparationSettings(ClusterSettings):
         return value
 
 
-class DiscriminativeSettings(SeparationSettings, NearestWords, MethodName):
+class DiscriminativeSettings(SeparationSettings, MethodName):
     """All parameters of discriminative clustering, as a study names them."""
 
     name: Literal["discriminative"] = Field("discriminative", description="the method")

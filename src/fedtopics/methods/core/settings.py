@@ -18,7 +18,6 @@ from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
-from fedtopics.text.words import is_word
 
 
 @dataclass(frozen=True)
@@ -155,29 +154,10 @@ class MethodPreset(MethodName):
         return fill_from(cls.PRESETS, settings)
 
 
-class PublicWords(BaseModel):
-    """What a method that can keep differential privacy has for that."""
-
-    words: tuple[str, ...] = Field(
-        (),
-        description="public words, for a study with privacy; by default those that the embedding "
-        "model has as one piece",
-    )
-
-    @field_validator("words")
-    @classmethod
-    def _are_words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(map(is_word, value)) or len(set(value)) < len(value):
-            raise ValueError("words have to print, and to be different")
-        return value
-
-
 class TopicSettings(BaseModel):
     """Settings of all methods."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    UNBOUNDED: ClassVar[str] = "nothing limits what a document adds to its sums"
-    """Why the method cannot keep differential privacy, if there is no recipe for it."""
 
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(2000, ge=1, description="most rounds")

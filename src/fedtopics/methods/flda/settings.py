@@ -28,10 +28,6 @@ FLDA_PRESETS: dict[str, dict[str, Any]] = {
 class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, MethodPreset):
     """All parameters of F-LDA, as a study names them."""
 
-    UNBOUNDED: ClassVar[str] = (
-        "each client's own topics leave, which Gibbs sampling finds of all its documents together"
-    )
-
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FLDA_PRESETS
 
     name: Literal["flda"] = Field("flda", description="the method")

@@ -6,7 +6,7 @@ It trains on contrastive views of texts, and on clusters.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -30,8 +30,6 @@ from fedtopics.networks.trained_encoder import Adapter, represent, score
 
 class FSCCLSettings(ClusterSettings, NetworkTraining, ViewSettings, MethodName):
     """All parameters of FSCCL, as a study names them."""
-
-    UNBOUNDED: ClassVar[str] = "its network is trained on pairs of documents"
 
     name: Literal["fsccl"] = Field("fsccl", description="the method")
     max_rounds: int = Field(40, ge=1, description="rounds")

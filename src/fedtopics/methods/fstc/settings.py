@@ -29,10 +29,6 @@ FSTC_PRESETS: dict[str, dict[str, Any]] = {
 class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings, MethodPreset):
     """All parameters of FSTC, as a study names them."""
 
-    UNBOUNDED: ClassVar[str] = (
-        "its network is trained on clusters of documents, which change with each other"
-    )
-
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
 
     name: Literal["fstc"] = Field("fstc", description="the method")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -69,11 +69,6 @@ class GFedNTMChoice(BaseModel):
 class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
     # pydantic puts the fields of the last base first.
     """All of the method's parameters, as a study names them."""
-
-    UNBOUNDED: ClassVar[str] = (
-        "documents of a minibatch change what each other adds (batch norm), and there are "
-        "thousands of minibatches"
-    )
 
     initialisation: NetworkBeginning = Field(
         "random",

@@ -12,7 +12,7 @@ from pydantic import Field
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
-from fedtopics.methods.clusters.settings import ClusterSettings, NearestWords
+from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.settings import MethodPreset
 
@@ -25,7 +25,7 @@ KMEANS_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class KMeansSettings(ClusterSettings, NearestWords, MethodPreset):
+class KMeansSettings(ClusterSettings, MethodPreset):
     """All parameters of federated k-means, as a study names them."""
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = KMEANS_PRESETS
