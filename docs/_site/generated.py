@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from fedtopics import cli
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.federation.study_tables import ClientData
+from fedtopics.federation.study_tables import ClientData, fields_of
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.final import LastSums
 from fedtopics.methods.registry import METHODS, Method, exchanges_of, find_method
@@ -53,7 +53,7 @@ def settings() -> str:
 def _table(model: BaseModel) -> Iterator[str]:
     yield "| key | default | meaning |"
     yield "| --- | --- | --- |"
-    for key, field in type(model).model_fields.items():
+    for key, field in fields_of(type(model)):
         value = getattr(model, key)
         if not isinstance(value, BaseModel) and key != "clients":  # these have their own tables
             meaning = str(field.description).replace("|", "\\|")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from fedtopics import harmless
 from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest
@@ -315,13 +316,19 @@ def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
         raise StudyError(f"{what} cannot be used: {reason}") from None
 
 
+def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    """Return the fields of a table by name: first what the others depend on."""
+    first = ("name", "network", "preset")
+    return sorted(model.model_fields.items(), key=lambda field: field[0] not in first)
+
+
 def as_toml(model: BaseModel, table: str = "", *, example: bool = False) -> str:
     """Write a model as TOML: plain values first, then its tables.
 
     In an example, defaults are commented out, and paths are as given.
     """
     lines, tables = [], []
-    for key, info in type(model).model_fields.items():
+    for key, info in fields_of(type(model)):
         value = getattr(model, key)
         if isinstance(value, BaseModel):
             inner = f"{table}{key}"

@@ -21,7 +21,7 @@ from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import LONGEST, Announced, Template, counts
-from fedtopics.methods.core.settings import MethodName, TopicSettings
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.mixture.client import MixtureClient
 from fedtopics.methods.nmf.client import NMFClient
 from fedtopics.methods.registry import Method, find_method
@@ -36,7 +36,7 @@ SHARED = (
 )  # fmt: skip
 
 
-class AutoSettings(TopicSettings, MethodName):
+class AutoSettings(TopicSettings):
     """All parameters of the choice, as a study names them."""
 
     name: Literal["auto"] = Field("auto", description="the method")

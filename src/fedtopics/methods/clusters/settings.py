@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from fedtopics.inference.clusters import ClusterShape
-from fedtopics.methods.core.settings import MethodName, TopicSettings
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
@@ -85,7 +85,7 @@ class SeparationSettings(ClusterSettings):
         return value
 
 
-class DiscriminativeSettings(SeparationSettings, MethodName):
+class DiscriminativeSettings(SeparationSettings):
     """All parameters of discriminative clustering, as a study names them."""
 
     name: Literal["discriminative"] = Field("discriminative", description="the method")

@@ -135,30 +135,13 @@ def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> N
             )
 
 
-class MethodName(BaseModel):
-    """What a study's [method] begins with: pydantic puts the fields of the last base first."""
-
-    name: str = Field("", description="the method")
-
-
-class MethodPreset(MethodName):
-    """What [method] begins with, of a method that has presets."""
-
-    PRESETS: ClassVar[Mapping[str, dict[str, Any]]]
-
-    preset: str = Field("default", description="for what is not given")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, settings: Any) -> Any:
-        return fill_from(cls.PRESETS, settings)
-
-
 class TopicSettings(BaseModel):
     """Settings of all methods."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {}
 
+    name: str = Field("", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
     max_rounds: int = Field(2000, ge=1, description="most rounds")
     clients_per_round: int | None = Field(
@@ -190,6 +173,11 @@ class TopicSettings(BaseModel):
     stop_when: dict[str, float] = Field(
         {}, description="further rules that end the training, by name with their number"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, settings: Any) -> Any:
+        return fill_from(cls.PRESETS, settings)
 
     @property
     def adds_up(self) -> bool:
@@ -226,8 +214,8 @@ class TopicSettings(BaseModel):
 
     @property
     def method_name(self) -> str:
-        """Name of the method: each has a field ``name`` with that one value."""
-        return str(getattr(self, "name", ""))
+        """Name of the method: each has that one value of ``name``."""
+        return self.name
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:

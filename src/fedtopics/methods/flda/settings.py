@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from fedtopics.inference.gibbs import GibbsSettings
-from fedtopics.methods.core.settings import MethodPreset, TopicSettings, check_seeds, seeds_in
+from fedtopics.methods.core.settings import TopicSettings, check_seeds, seeds_in
 from fedtopics.methods.flda.topic_lists import Linkage
 from fedtopics.text.arrivals import ArrivalSettings
 from fedtopics.text.rules import TextRules
@@ -25,7 +25,7 @@ FLDA_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings, MethodPreset):
+class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
     """All parameters of F-LDA, as a study names them."""
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FLDA_PRESETS

@@ -22,13 +22,12 @@ from fedtopics.methods.clusters.views import ViewSettings, embedded_views
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Secret, Site
-from fedtopics.methods.core.settings import MethodName
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import Adapter, represent, score
 
 
-class FSCCLSettings(ClusterSettings, NetworkTraining, ViewSettings, MethodName):
+class FSCCLSettings(ClusterSettings, NetworkTraining, ViewSettings):
     """All parameters of FSCCL, as a study names them."""
 
     name: Literal["fsccl"] = Field("fsccl", description="the method")

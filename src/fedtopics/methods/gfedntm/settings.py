@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedtopics.errors import StudyError
 from fedtopics.methods.core.aggregation import OptimizerName
@@ -42,8 +42,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class GFedNTMChoice(BaseModel):
-    """Which method, which network, whose values: what a study's [method] begins with."""
+class GFedNTMSettings(MinibatchSettings, NetworkSettings):
+    """All of the method's parameters, as a study names them."""
 
     name: Literal["gfedntm"] = Field("gfedntm", description="the method")
     network: str = Field(
@@ -56,20 +56,6 @@ class GFedNTMChoice(BaseModel):
         '"paper" Algorithm 1 with these, "mixtures" such for documents that mix topics with words '
         "of their own",
     )
-
-    @field_validator("network")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        try:
-            return find_network(value).name
-        except StudyError as error:
-            raise ValueError(str(error)) from None
-
-
-class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
-    # pydantic puts the fields of the last base first.
-    """All of the method's parameters, as a study names them."""
-
     initialisation: NetworkBeginning = Field(
         "random",
         description=f"{FIRST_TOPICS}; networks that see embeddings can begin with a mixture of "
@@ -98,6 +84,14 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings, GFedNTMChoice):
     validate_every: int = Field(50, ge=1, description="rounds between two validations")
     patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
     precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
+
+    @field_validator("network")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            return find_network(value).name
+        except StudyError as error:
+            raise ValueError(str(error)) from None
 
     @model_validator(mode="before")
     @classmethod

@@ -14,7 +14,6 @@ from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.exchanges import leaves
-from fedtopics.methods.core.settings import MethodPreset
 
 KMEANS_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -25,7 +24,7 @@ KMEANS_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class KMeansSettings(ClusterSettings, MethodPreset):
+class KMeansSettings(ClusterSettings):
     """All parameters of federated k-means, as a study names them."""
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = KMEANS_PRESETS

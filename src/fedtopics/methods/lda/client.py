@@ -15,12 +15,12 @@ from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.minibatches import Minibatches
-from fedtopics.methods.core.settings import FIRST_TOPICS, Beginning, MethodName, MinibatchSettings
+from fedtopics.methods.core.settings import FIRST_TOPICS, Beginning, MinibatchSettings
 from fedtopics.methods.lda.first_topics import Projections, calls_of_first_topics
 from fedtopics.methods.nmf.client import FactorSums
 
 
-class LDASettings(MinibatchSettings, LDAPrior, MethodName):
+class LDASettings(MinibatchSettings, LDAPrior):
     """All parameters of federated LDA, as a study names them."""
 
     name: Literal["lda"] = Field("lda", description="the method")

@@ -19,12 +19,11 @@ from fedtopics.methods.clusters.settings import KMeansStart
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, as_many
-from fedtopics.methods.core.settings import MethodName
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.text.embeddings import EmbeddingSettings
 
 
-class MixtureSettings(KMeansStart, MixtureShape, MethodName):
+class MixtureSettings(KMeansStart, MixtureShape):
     """All parameters of the mixture of embeddings and words, as a study names them."""
 
     name: Literal["mixture"] = Field("mixture", description="the method")

@@ -16,12 +16,12 @@ from fedtopics.methods.core.client import Documents, TopicClient, batches
 from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.final import sums_of_words
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
-from fedtopics.methods.core.settings import MethodName, TopicSettings, check_seeds, seeds_in
+from fedtopics.methods.core.settings import TopicSettings, check_seeds, seeds_in
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.text.rules import TextRules
 
 
-class NMFSettings(TopicSettings, NMFShape, MethodName):
+class NMFSettings(TopicSettings, NMFShape):
     """All parameters of federated NMF, as a study names them."""
 
     name: Literal["nmf"] = Field("nmf", description="the method")
