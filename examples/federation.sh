@@ -8,7 +8,7 @@
 # would type it. README.md has the same commands for four machines.
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/steps.sh"
-ROUNDS=200
+ROUNDS=120
 begin "${1:-}" federation
 
 study() { # a study whose server is at a port; with "documents", one for one machine
