@@ -17,7 +17,8 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.inference.trained_clusters import LENGTH, log_student_t
-from fedtopics.methods.clusters.views import ViewSettings, embedded_views, shorten, text_views
+from fedtopics.methods.clusters.settings import NetworkTraining
+from fedtopics.methods.clusters.views import embedded_views, shorten, text_views
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.fsccl.client import FEATURES, clustering_loss, contrastive_loss, network
@@ -282,7 +283,7 @@ def test_two_views_of_all_texts_and_their_embeddings(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
     monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", lambda model: Lengths())
     corpus = Corpus.of(["oak elm ash", "sloop"])
-    settings = ViewSettings(deletion=0.4)
+    settings = NetworkTraining(deletion=0.4)
     views = text_views(corpus, settings)
     assert [view[1] for view in views] == ["sloop", "sloop"]
     assert views[0][0] != views[1][0]

@@ -124,7 +124,6 @@ def test_the_tolerance_stops_training() -> None:
 
 
 def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
-    """Running statistics of two rounds, and documents that hardly have a word."""
     plan = study(max_rounds=4, validation_share=0.25, validate_every=1, learning_rate=1e6)
     events: list[Any] = []
     train(plan, subjects({"a": 60, "b": 60}), on_event=events.append)

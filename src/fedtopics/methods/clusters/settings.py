@@ -11,6 +11,8 @@ from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
 
+N_VIEWS = 2  # of a text
+
 
 class KMeansStart(TopicSettings):
     """Settings of all methods that may begin with k-means."""
@@ -52,6 +54,16 @@ class NetworkTraining(BaseModel):
     local_steps: int = Field(100, ge=1, description="minibatches a client takes in one round")
     batch_size: int = Field(200, ge=1, description="documents of a minibatch")
     learning_rate: float = Field(5e-4, gt=0, description="of adapter and head")
+    deletion: float = Field(
+        0.0, ge=0, lt=1,
+        description="share of a text's words that a view of it does without; it needs the model of "
+        "the embeddings",
+    )  # fmt: skip
+
+    @property
+    def n_views(self) -> int:
+        """Number of views of a text: none, if they would not differ from it."""
+        return N_VIEWS if self.deletion else 0
 
 
 class SeparationSettings(ClusterSettings):

@@ -17,33 +17,16 @@ from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
 
 from fedtopics.errors import FedTopicsError, StudyError
+from fedtopics.methods.clusters.settings import NetworkTraining
 from fedtopics.methods.core.events import Embedding
 from fedtopics.methods.core.plan import Site
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, require_texts
 
-N_VIEWS = 2
 
-
-class ViewSettings(BaseModel):
-    """How views differ from their text."""
-
-    deletion: float = Field(
-        0.0, ge=0, lt=1,
-        description="share of a text's words that a view of it does without; it needs the model of "
-        "the embeddings",
-    )  # fmt: skip
-
-    @property
-    def n_views(self) -> int:
-        """Number of views of a text: none, if they would not differ from it."""
-        return N_VIEWS if self.deletion else 0
-
-
-def text_views(corpus: Corpus, settings: ViewSettings) -> list[list[str]]:
+def text_views(corpus: Corpus, settings: NetworkTraining) -> list[list[str]]:
     """Return each view of all texts; DataError if documents have an embedding and no text."""
     if not settings.n_views:
         return []
@@ -53,7 +36,7 @@ def text_views(corpus: Corpus, settings: ViewSettings) -> list[list[str]]:
 
 
 def embedded_views(
-    corpus: Corpus, settings: ViewSettings, embedding: EmbeddingSettings, site: Site
+    corpus: Corpus, settings: NetworkTraining, embedding: EmbeddingSettings, site: Site
 ) -> list[NDArray[np.float32]]:
     """Embed each view of all texts, of shape (n_documents, dimension).
 

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, normalize
 from fedtopics.inference.trained_clusters import Contrastive, log_student_t
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import ClusterSettings, NetworkTraining
-from fedtopics.methods.clusters.views import ViewSettings, embedded_views
+from fedtopics.methods.clusters.views import embedded_views
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Secret, Site
@@ -27,7 +27,7 @@ from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import Adapter, represent, score
 
 
-class FSCCLSettings(ClusterSettings, NetworkTraining, ViewSettings):
+class FSCCLSettings(ClusterSettings, NetworkTraining):
     """All parameters of FSCCL, as a study names them."""
 
     name: Literal["fsccl"] = Field("fsccl", description="the method")

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned, TunedShape
 from fedtopics.methods.clusters.settings import NetworkTraining, SeparationSettings
-from fedtopics.methods.clusters.views import ViewSettings
 from fedtopics.networks.trained_encoder import Shapes
 
 _PAPER = {"start": "kmeans", "max_rounds": 40, "local_steps": 100, "transports": 30, "warm_up": 0.1}
@@ -25,7 +24,7 @@ FSTC_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FSTCSettings(SeparationSettings, NetworkTraining, ViewSettings):
+class FSTCSettings(SeparationSettings, NetworkTraining):
     """All parameters of FSTC, as a study names them."""
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
