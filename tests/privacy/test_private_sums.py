@@ -19,7 +19,7 @@ from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.core.plan import Site
 from fedtopics.model.card import card, promise
-from fedtopics.privacy import Privacy, contributions, estimates
+from fedtopics.privacy import Privacy, PrivacySettings, contributions, estimates
 from fedtopics.privacy.contributions import counted_once
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
@@ -155,7 +155,7 @@ def test_lengths_of_points_are_one_or_nothing() -> None:
 
 
 MOST = 3
-OF_AUTHORS = Privacy(epsilon=3, unit="author", most_documents=MOST)
+OF_AUTHORS = PrivacySettings(epsilon=3, unit="author", most_documents=MOST, words=PUBLIC)
 Row = tuple[str, list[str], Any]  # author, text, embedding
 
 

@@ -228,8 +228,8 @@ NAMES = "north", "south", "west"
 def plan(**privacy: Any) -> Study:
     study = planned("lda", 3).model_copy(update={"name": "letters"})
     plain = study.model_dump(mode="json", exclude_none=True, exclude={"clients"})
-    clients = {name: {} for name in NAMES}
-    return Study.make(**plain | {"privacy": {"epsilon": 3, **privacy}, "clients": clients})
+    plain["privacy"] |= privacy
+    return Study.make(**plain | {"clients": {name: {} for name in NAMES}})
 
 
 def private_corpora() -> dict[str, Corpus]:
