@@ -1,7 +1,7 @@
 """Federated neural topic models (gFedNTM), Algorithm 1: a vocabulary, then combined gradients.
 
-The clients' vocabularies are merged and W(0) is drawn. In each round each client computes gradients
-of a minibatch by the weights, they are added up, and all participants take the step.
+Clients' vocabularies are merged (lines 2 to 5) and W(0) is drawn (6). In each round clients compute
+gradients of a minibatch (9 and 10), these are summed (11), and all participants take the step (12).
 
 References
 ----------
