@@ -144,10 +144,10 @@ class Checks:
 
     def accepted(self, member: Member, before: Record) -> None:
         """Take note of a total or of replies that a member accepts."""
-        part, opened = decode(before.parts[0], Part), member.opened
+        part, opened = decode(before.parts[0], Part), member.last.opened
         if member.name not in self.honest:
             return
-        place = before.transcript, part.function, before.list_digest, opened
+        place = before.transcript, part.function, before.list_digest, member.last.digest
         if record.next_transcript(b"another key", *place) == member.record.transcript:
             raise ViolationError("g: a transcript does not depend on the key")
         if part.kind == "sum":

@@ -66,7 +66,7 @@ class Place:
 
     def key(self) -> Any:
         m, d = self.member, self.disk
-        process = None if m is None else (m.phase, m.reason, encode(m.record), m.content, m.opened)
+        process = m and (m.phase, m.reason, encode(m.record), m.content, m.last.opened)
         return (
             process, d.record, d.content, d.totals, d.synced, d.checkpoint, self.process, self.step,
             self.says, self.call, self.has_ended, sorted(self.sent.items()), self.results,
@@ -216,7 +216,7 @@ class State:
         place.says += tuple(said)
         place.call = None
         if member.phase == "compute":
-            self.check(place, place.step, member.opened)
+            self.check(place, place.step, member.last.opened)
             place.step += 1
             member.save()
             place.disk.write_checkpoint(place.step, bytes(24))

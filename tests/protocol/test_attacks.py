@@ -16,7 +16,7 @@ import pytest
 
 from fedtopics.errors import FederationError
 from fedtopics.protocol import keys, masks
-from fedtopics.protocol.keys import context_of, derive
+from fedtopics.protocol.keys import context_of, derive, digest
 from fedtopics.protocol.masks import P
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Body, List, Part, Stop, decode, encode
@@ -202,7 +202,7 @@ def test_a_small_total_is_not_found_in_the_transcript(run: Run) -> None:
             for first in range(20)
             if next_transcript(
                 group, before.transcript, "sum", before.list_digest,
-                [np.array([first, first + 3, first + 6]).tobytes()],
+                digest(np.array([first, first + 3, first + 6]).tobytes()),
             ) == seen
         ]  # fmt: skip
 

@@ -58,7 +58,7 @@ def test_members_and_relay_have_the_bytes_of_the_vectors() -> None:
         assert relay.last.total.hex() == step["total"]
         for member in members:
             assert member.open(relay.last.total) == []
-            assert [each.hex() for each in member.opened] == step["opened"]
+            assert [each.hex() for each in member.last.opened] == step["opened"]
             assert member.record.transcript.hex() == step["transcript"]
 
 

@@ -86,7 +86,7 @@ class Run:
         for name, member in self.members.items():
             self.total = total(self, name, dict(self.bodies))
             member.open(self.total)
-        return {n: m.opened for n, m in self.members.items() if m.phase == "compute"}
+        return {n: m.last.opened for n, m in self.members.items() if m.phase == "compute"}
 
     def reasons(self) -> set[str]:
         return {member.reason for member in self.members.values()}

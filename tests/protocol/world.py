@@ -268,7 +268,7 @@ class World:
         """The program gets a total, and may write a checkpoint."""
         member = p.member
         self.checks.accepted(member, before)
-        p.state = settled(p.state, member.opened)
+        p.state = settled(p.state, member.last.opened)
         p.step += 1
         if self.r.random() < 0.3:
             member.save()

@@ -22,7 +22,6 @@ from fedtopics.methods.core.replies import Template, WordCounts, find_fault
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.client_side import ClientSide, Door
 from fedtopics.protocol.exchange import Exchange
-from fedtopics.protocol.keys import digest
 from fedtopics.protocol.layout import Layout
 from fedtopics.protocol.messages import Kind
 from fedtopics.protocol.record import Entry
@@ -271,13 +270,11 @@ class SecureClients:
             return entry.opened
         # After a crash the bytes that may have left are sent again, not computed again.
         given = self._member.content if record.part else content()
-        opened = self._exchange.step(function, kind, layout, given)
-        size = sum(map(len, opened))
+        entry = self._exchange.step(function, kind, layout, given)
+        size = sum(map(len, entry.opened))
         if number > 0:
-            self._side.guarded(
-                lambda door: door.came(function, self._moment, digest(*opened), size)
-            )
-        return opened
+            self._side.guarded(lambda door: door.came(function, self._moment, entry.digest, size))
+        return entry.opened
 
     def done(self) -> None:
         """Let the relay know that this member has the model."""

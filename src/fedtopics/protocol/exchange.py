@@ -15,6 +15,7 @@ from fedtopics.methods.core.events import Event, Reconnecting, WaitsFor
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.member import Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode
+from fedtopics.protocol.record import Entry
 
 SHORTEST, LONGEST = 0.5, 10.0  # seconds between two attempts to reach the relay
 IDLE = 0.5  # seconds after an answer that changed nothing
@@ -62,7 +63,7 @@ class Exchange:
         self._notify = notify
         self._since = self._shown = 0.0
 
-    def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> list[bytes]:
+    def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> Entry:
         """Give a vector or a reply; return the total or all replies. FederationError on a stop."""
         member = self.member
         self._since = self._shown = time.monotonic()
@@ -71,13 +72,14 @@ class Exchange:
             self._turn()
         if member.phase == "stopped":
             self._ended()
-        return member.opened
+        return member.last
 
     def _turn(self) -> None:
         """Ask once, and do what the answer says."""
         member = self.member
         before, asked = member.record, time.monotonic()
-        answer = self._ask()
+        question = member.question()
+        answer = decode(self._patience(lambda: self._link.ask(question)), Answer)
         if isinstance(answer.message, Total):
             list_ = member.record.list_digest
             total = self._patience(lambda: self._link.fetch(list_))
@@ -87,10 +89,6 @@ class Exchange:
         self._show(answer.waiting)
         if member.record is before and time.monotonic() - asked < IDLE:
             time.sleep(IDLE)
-
-    def _ask(self) -> Answer:
-        question = self.member.question()
-        return decode(self._patience(lambda: self._link.ask(question)), Answer)
 
     def _say(self, messages: list[bytes]) -> None:
         for message in messages:

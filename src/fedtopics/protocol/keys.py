@@ -31,7 +31,7 @@ SMALLEST = 64  # bytes of a padded reply
 def framed(*fields: bytes | str | int) -> bytes:
     """Join fields, each after its length in eight bytes, so that no two lists give the same."""
     encoded = [f if isinstance(f, bytes) else str(f).encode() for f in fields]
-    return b"".join(len(field).to_bytes(8, "big") + field for field in encoded)
+    return b"".join(part for field in encoded for part in (len(field).to_bytes(8, "big"), field))
 
 
 def digest(*fields: bytes | str | int) -> bytes:
@@ -51,13 +51,13 @@ def context_of(study: bytes, part: Part, names: Sequence[str]) -> bytes:
 
 
 def next_transcript(
-    group: bytes, before: bytes, function: str, list_: bytes, opened: Sequence[bytes]
+    group: bytes, before: bytes, function: str, list_: bytes, opened: bytes
 ) -> bytes:
-    """Return the transcript after a step.
+    """Return the transcript after a step, by the digest of what it came to.
 
     Without the key, a small total could be found in it by trying all possible ones.
     """
-    content = framed(before, function, list_, digest(*opened))
+    content = framed(before, function, list_, opened)
     return hmac.new(derive(group, "transcript"), content, hashlib.sha256).digest()
 
 

@@ -27,14 +27,14 @@ from fedtopics.protocol.keys import derive, shared
 
 P = (1 << 61) - 1
 MOST = 1 << 60  # what every number of a total stays below
-EXACT = 1 << 20  # products of 16 bits that float64 adds up without rounding
+BLOCK = 1 << 13  # numbers: few enough for the cache, and for float64 to add up products exactly
 Words = NDArray[np.uint64]
 Whole = NDArray[np.int64]
 
 
-def stream(key: bytes, size: int) -> Words:
-    """Return the first words of a key's stream."""
-    encryptor = Cipher(AES256(key), CTR(bytes(16))).encryptor()
+def stream(key: bytes, size: int, start: int = 0) -> Words:
+    """Return words of a key's stream, from an even place on."""
+    encryptor = Cipher(AES256(key), CTR((start // 2).to_bytes(16, "big"))).encryptor()
     return np.frombuffer(encryptor.update(bytes(8 * size)), "<u8")
 
 
@@ -49,17 +49,17 @@ def is_inside(whole: Whole, n: int = 1) -> bool:
 
 def tag_of(group: bytes, bound: bytes, whole: Whole) -> int:
     """Return the inner product of a vector and secret random numbers modulo P."""
-    factors = (stream(derive(group, "tag", bound), len(whole)) >> np.uint64(3)) % np.uint64(P)
-    values = np.where(whole < 0, whole + P, whole).astype("<u8")
-    total = 0
-    for start in range(0, len(whole), EXACT):
-        # Four numbers of 16 bits for each of 64, so that no product is rounded.
+    key, products = derive(group, "tag", bound), np.zeros((4, 4), np.int64)
+    for start in range(0, len(whole), BLOCK):
+        numbers = whole[start : start + BLOCK]
+        factors = stream(key, len(numbers), start) >> np.uint64(3)  # P counts as 0
+        # Four numbers of 16 bits for each of 64; the highest has the sign.
         left, right = (
-            each[start : start + EXACT].view("<u2").reshape(-1, 4).astype(np.float64)
-            for each in (values, factors)
+            each.view("<u2").reshape(-1, 4).astype(np.float64) for each in (numbers, factors)
         )
-        products = left.T @ right
-        total += sum(int(products[i, j]) << (16 * (i + j)) for i in range(4) for j in range(4))
+        left[:, 3] = numbers.view("<i2")[3::4]
+        products += (left.T @ right).astype(np.int64)
+    total = sum(int(products[i, j]) << (16 * (i + j)) for i in range(4) for j in range(4))
     return total % P
 
 

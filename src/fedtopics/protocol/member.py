@@ -73,7 +73,7 @@ class Member:
         self._sign, self._verify, self._random = sign, verify, random
         self._disk = disk
         self._process = random(8)
-        self.opened: list[bytes] = []  # what the last step came to
+        self.last = Entry(-1, "", [])  # what the last step came to
 
     # The program's side
 
@@ -101,14 +101,15 @@ class Member:
         return [self.record.part]
 
     def _begin(self, part: Part, context: bytes, content: bytes) -> None:
-        private = keys.one_time(self._random(LENGTH), context, digest(content))
+        content_digest = digest(content)
+        private = keys.one_time(self._random(LENGTH), context, content_digest)
         key = keys.public_key(private)
         signature = self._sign(self._signed("part", context, self.name, key))
         signed = encode(msgspec.structs.replace(part, key=key, signature=signature))
         self.content = content
         self._save(
             msgspec.structs.replace(
-                self.record, private=private, content=digest(content), part=signed
+                self.record, private=private, content=content_digest, part=signed
             ),
             content,
         )
@@ -225,7 +226,7 @@ class Member:
     def open(self, total: bytes) -> list[bytes]:
         """Take the total of this step, or nothing; return what to say.
 
-        The step is over when `phase` is "compute"; `opened` has what it came to.
+        The step is over when `phase` is "compute"; `last` has what it came to.
         """
         if self.phase != "body" or not total:
             return []
@@ -241,7 +242,7 @@ class Member:
         else:
             self._disk.append(entry)
             self.record = record
-        self.phase, self.opened = "compute", opened
+        self.phase, self.last = "compute", entry
         return []
 
     def _opened(self, parts: list[Part], bound: bytes, total: bytes) -> tuple[list[bytes], bytes]:

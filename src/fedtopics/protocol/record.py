@@ -6,8 +6,8 @@ and again, with the list, before the body leaves. A total is on disk before the 
 
 from __future__ import annotations
 
-import hashlib
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from fedtopics.files import make_folder, open_private, read_bytes, write_durably
 from fedtopics.protocol.keys import LENGTH, derive, digest, next_transcript
 from fedtopics.protocol.messages import decode, encode
 
-HEAD = 8 + LENGTH  # of an entry in the file of totals: its size and its SHA-256
+HEAD = 8 + LENGTH  # of an entry in the file of totals: its size and its digest
 
 
 class Record(msgspec.Struct, array_like=True):
@@ -42,18 +42,23 @@ class Record(msgspec.Struct, array_like=True):
         """Return the record of the next step; step 0 brings the group key."""
         group = group or self.group
         transcript = next_transcript(
-            group, self.transcript, entry.function, self.list_digest, entry.opened
+            group, self.transcript, entry.function, self.list_digest, entry.digest
         )
         next_group = derive(group, "next", transcript)
         return Record(self.run or self.list_digest, self.step + 1, transcript, next_group)
 
 
-class Entry(msgspec.Struct, array_like=True):
+class Entry(msgspec.Struct, array_like=True, dict=True):
     """The opened total of a sum, or the replies to a call."""
 
     step: int
     function: str
     opened: list[bytes]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The digest of what was opened: a total can be large, so it is computed once."""
+        return digest(*self.opened)
 
 
 class Disk(Protocol):
@@ -116,17 +121,20 @@ class Folder:
 def packed(entry: Entry) -> bytes:
     """Return an entry as it is in the file of totals."""
     content = encode(entry)
-    return len(content).to_bytes(8, "big") + hashlib.sha256(content).digest() + content
+    return b"".join([len(content).to_bytes(8, "big"), entry.digest, content])
 
 
 def unpacked(content: bytes) -> tuple[list[Entry], int]:
     """Return the entries of a file of totals, and where the last whole one ends."""
     entries, place = [], 0
     while place + HEAD <= len(content):
-        size = int.from_bytes(content[place : place + 8], "big")
-        found = content[place + HEAD : place + HEAD + size]
-        if hashlib.sha256(found).digest() != content[place + 8 : place + HEAD]:
+        end = place + HEAD + int.from_bytes(content[place : place + 8], "big")
+        try:
+            entry = decode(content[place + HEAD : end], Entry)
+        except FederationError:
             break
-        entries.append(decode(found, Entry))
-        place += HEAD + size
+        if entry.digest != content[place + 8 : place + HEAD]:
+            break
+        entries.append(entry)
+        place = end
     return entries, place
