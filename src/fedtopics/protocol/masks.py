@@ -44,7 +44,7 @@ def is_inside(whole: Whole, n: int = 1) -> bool:
     Both sides are compared, since the absolute value of -2**63 is negative.
     """
     limit = MOST // n
-    return bool(((whole < limit) & (whole > -limit)).all())
+    return bool(-limit < whole.min(initial=0) and whole.max(initial=0) < limit)
 
 
 def tag_of(group: bytes, bound: bytes, whole: Whole) -> int:
@@ -81,7 +81,9 @@ def mask(
     group: bytes, private: bytes, name: str, keys: Mapping[str, bytes], bound: bytes, whole: Whole
 ) -> bytes:
     """Return a masked vector and its masked tag, one word longer than the vector."""
-    words, tag = whole.astype("<u8"), tag_of(group, bound, whole)
+    body, tag = np.empty(len(whole) + 1, "<u8"), tag_of(group, bound, whole)
+    words = body[:-1]
+    words[:] = whole.view("<u8")
     for sign, pair in _pairs(private, name, keys, bound, len(whole) + 1):
         change = np.add if sign > 0 else np.subtract
         change(words, pair[:-1], out=words)
@@ -89,7 +91,8 @@ def mask(
     if name == min(keys):
         words += stream(derive(group, "pad", bound), len(whole))
         tag += _tag_pad(group, bound)
-    return words.tobytes() + (tag % P).to_bytes(8, "little")
+    body[-1] = tag % P
+    return body.tobytes()
 
 
 def add(total: Words | None, content: bytes) -> Words:
