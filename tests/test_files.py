@@ -151,9 +151,7 @@ def test_a_folder_in_the_way_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_files_and_folders_are_for_their_owner_alone_unless_they_are_public(
-    tmp_path: Path,
-) -> None:
+def test_files_and_folders_are_for_their_owner_alone_unless_they_are_public(tmp_path: Path) -> None:
     write_durably(tmp_path / "new", b"one")
     create(tmp_path / "created", b"one")
     open_private(tmp_path / "opened", "w").close()

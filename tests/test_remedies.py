@@ -333,10 +333,7 @@ TYPED: dict[str, tuple[str, str, list[str]]] = {
 
 @pytest.mark.parametrize("case", TYPED)
 def test_typed(
-    case: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     fails, message, helps = TYPED[case]

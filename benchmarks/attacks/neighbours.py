@@ -84,7 +84,7 @@ class Sums:
 
     def sum(self, function: str, template: Any = None, **payload: Any) -> dict[str, Any]:
         """Ask each half; return the sum, of fixed-point numbers."""
-        layout = Layout.of(template, self.names)
+        layout = Layout.of(template, self.names, len(self.names))
         everybody = (*self._halves, self._alone)
         for half in everybody:
             overheard(half).hidden.clear()

@@ -232,12 +232,9 @@ def _methods(*names: str) -> dict[str, Wanted]:
 
 
 def _grid(
-    title: str,
-    found: Found,
-    part: str,
-    lines: Mapping[str, Wanted],
+    title: str, found: Found, part: str, lines: Mapping[str, Wanted],
     columns: Mapping[str, Wanted] | None = None,
-) -> Table:
+) -> Table:  # fmt: skip
     """Return ACC / NMI of what is asked for; by default a column a data set."""
     rows_of_part = select(found, part=part)
     if columns is None:

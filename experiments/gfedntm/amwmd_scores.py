@@ -29,12 +29,9 @@ class Trained:
 
 
 def score(
-    name: str,
-    clients: Mapping[str, Corpus],
-    trained: Mapping[tuple[str, int], Trained],
-    seeds: Sequence[int],
-    vectors_of: Callable[[Sequence[str]], WordVectors],
-) -> Scores:
+    name: str, clients: Mapping[str, Corpus], trained: Mapping[tuple[str, int], Trained],
+    seeds: Sequence[int], vectors_of: Callable[[Sequence[str]], WordVectors],
+) -> Scores:  # fmt: skip
     """Compare each client's own topics with the topics of every model, seed by seed.
 
     `trained` has, by name and seed, the clients' own models, "federated K" and "centralised K". A

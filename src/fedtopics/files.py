@@ -175,13 +175,9 @@ def check_output(
 
 
 def write_output(
-    path: str | Path,
-    content: bytes,
-    suffixes: Collection[str],
-    inputs: Iterable[str | Path | None] = (),
-    names: Sequence[str] = (),
-    public: bool = False,
-) -> Path:
+    path: str | Path, content: bytes, suffixes: Collection[str],
+    inputs: Iterable[str | Path | None] = (), names: Sequence[str] = (), public: bool = False,
+) -> Path:  # fmt: skip
     """Write a file that a user names, as `check_output` lets; its folder is made if missing."""
     suffix = check_output(path, suffixes, inputs, names)
     make_folder(Path(path).parent)
@@ -303,13 +299,9 @@ class RowFile:
         return next((row for row in self._rows if wanted.items() <= row.items()), None)
 
     def fill(
-        self,
-        tasks: Iterable[T],
-        name: Callable[[T], Row],
-        work: Callable[[T], Row],
-        title: Callable[[T], str],
-        on_event: Callable[[Row], None],
-    ) -> None:
+        self, tasks: Iterable[T], name: Callable[[T], Row], work: Callable[[T], Row],
+        title: Callable[[T], str], on_event: Callable[[Row], None],
+    ) -> None:  # fmt: skip
         """Do the tasks that have no row yet, with an event {"event": "model"} before each.
 
         `name` returns what a task's row is searched by, `work` what the row says besides, `title`

@@ -39,7 +39,7 @@ def promises(aggregation: str, members: int, colluders: int = 1) -> list[Promise
     ----------
     aggregation : {"secure", "plain"}
     members : int
-        All members, observers included.
+        Those whose updates are in a sum: no observers, and of a sample in each round so many.
     colluders : int
         Members that an adversary controls.
 

@@ -158,12 +158,9 @@ def test_damaged_models_and_checkpoints(
     ],
 )
 def test_wrong_arguments(
-    arguments: list[str],
-    message: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     assert message in refused(monkeypatch, capsys, *arguments)
 
 

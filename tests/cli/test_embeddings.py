@@ -68,9 +68,6 @@ def edit(folder: Path, old: str, new: str) -> None:
     (folder / "study.toml").write_text(content.replace(old, new, 1))
 
 
-# What fits
-
-
 def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
     code, out, err = typed("run", "study.toml", "--out", "out")
     assert (code, err) == (0, "")
@@ -92,10 +89,7 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
 # What is refused: (what is wrong with the client's file or options, what is said)
 
 WRONG = {
-    "no such column": (
-        {"embedding": "vectors"},
-        "There is no column 'vectors' in ",
-    ),
+    "no such column": ({"embedding": "vectors"}, "There is no column 'vectors' in "),
     "no embeddings, and no model of that name": (
         {"data": "without.parquet", "embedding": None},
         "The model 'tiny' cannot be loaded",
@@ -149,9 +143,6 @@ def test_wrong_embeddings_to_transform(case: str, folder: Path, typed: Typed) ->
     assert code == 2
     assert message in err
     assert not (folder / "t.parquet").exists()
-
-
-# Without the extra
 
 
 @pytest.fixture

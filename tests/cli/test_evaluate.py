@@ -62,12 +62,9 @@ DATA = ("--data", "documents.parquet", "--tokens", "words")
 
 
 def test_the_command(
-    folder: Path,
-    model: TopicModel,
-    documents: Corpus,
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, model: TopicModel, documents: Corpus, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     assert fedtopics(monkeypatch, "evaluate", "model", *DATA, "--label", "owner") == 0
     printed = capsys.readouterr().out
     assert "model: 3 topics, read with lambda" in printed
@@ -92,10 +89,7 @@ def test_the_command(
     ],
 )
 def test_wrong_arguments(
-    arguments: tuple[str, ...],
-    message: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     assert message in refused(monkeypatch, capsys, "evaluate", *arguments)

@@ -74,7 +74,7 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
         ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
         (
             ["serve", "empty.toml", "--key", "server"],
-            "The study has no server address; add",
+            "The study has no certificates, so it cannot be run between machines; each",
         ),
         (["join", "study.toml"], "Missing option '--key'."),
         (

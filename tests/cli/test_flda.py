@@ -41,9 +41,6 @@ def typed(*arguments: object) -> Result:
     return done
 
 
-# Pairs
-
-
 def test_from_a_run_to_its_threshold(folder: Path) -> None:
     rounds = [{"north": [{f"w{k}": 1.0}], "south": [{f"w{k}": 1.0}]} for k in range(6)]
     rounds += [{"north": [{"oak": 1.0}], "south": [{f"v{k}": 1.0}]} for k in range(6)]
@@ -59,9 +56,6 @@ def test_from_a_run_to_its_threshold(folder: Path) -> None:
     found = json.loads(typed("threshold", "pairs.csv", "--json").stdout)
     assert found.pop("threshold") == pytest.approx(0.5, abs=1e-3)
     assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
-
-
-# Rounds
 
 
 def topic(id_: int, words: str, occurrences: float) -> dict[str, Any]:

@@ -35,9 +35,6 @@ def trained(typed: Typed) -> Path:
     return Path("out/model")
 
 
-# Going on
-
-
 def test_more_rounds(trained: Path, typed: Typed) -> None:
     code, out, err = typed(*CONTINUE, "--rounds", 5)
     assert (code, err) == (0, "")
@@ -99,9 +96,6 @@ def test_what_does_not_go_on(
     assert (code, out) == (2, "")
     assert message in err
     assert not Path("runs").exists()
-
-
-# Merging
 
 
 def test_merge(typed: Typed) -> None:

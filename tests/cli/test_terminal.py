@@ -74,10 +74,7 @@ def test_events_of_others(screen: StringIO) -> None:
             bytes=None, shown=[Shown(TEXT, TEXT, TEXT, TEXT)], verdicts={TEXT: TEXT}
         ),
     }  # fmt: skip
-    with (
-        news.ServerNews() as server,
-        news.MemberNews("a") as client,
-    ):
+    with news.ServerNews() as server, news.MemberNews("a") as client:
         for kind in (*display._SENTENCES, *news._NEWS):
             for shown in (server, client):
                 shown({"event": kind, **more, **said})

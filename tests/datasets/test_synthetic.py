@@ -88,9 +88,6 @@ def test_topics_that_clients_cannot_share_evenly(topics: int, shared: int) -> No
         synthetic_lda(n_clients=3, n_words=20, n_topics=topics, shared_topics=shared)
 
 
-# Scores
-
-
 def test_topics_of_another_order_of_words_are_aligned() -> None:
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(20)]

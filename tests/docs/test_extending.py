@@ -72,9 +72,6 @@ def test_the_network_of_the_page_is_saved_and_loaded(
     assert_same_bits(TopicModel.from_pretrained(model.save_pretrained(tmp_path)), model)
 
 
-# Entry points
-
-
 def test_a_network_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "somebodys.py").write_text(
         "from fedtopics.networks import ProdLDA\nclass Other(ProdLDA):\n    name = 'somebodys'\n"

@@ -35,10 +35,7 @@ from tests.helpers.pages import DOCS, PAGES, ROOT, TUTORIALS, Block, blocks
 NOT_TYPED = {
     ("", "pip install"): "would change this environment",
     ("", "make"): "of .ci/run, or of minutes and hours",
-    (
-        "README.md",
-        "fedtopics",
-    ): "of four machines: make example NAME=federation, held to it by test_deployment.py",
+    ("README.md", "fedtopics"): "of four machines: make example NAME=federation",
     ("docs/paper-fstc.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/paper-gfedntm.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/paper-flda.md", "python -m experiments"): "data that are not here",
@@ -49,10 +46,7 @@ NOT_TYPED = {
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
     ("docs/deployment.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
     ("docs/models.md", "fedtopics merge"): "folders of the reader: cli/test_models.py",
-    (
-        "docs/for-data-protection-officers.md",
-        "fedtopics",
-    ): "folders of the reader; tutorial-steward.md has them small",
+    ("docs/for-data-protection-officers.md", "fedtopics"): "folders of the reader",
     ("docs/estimators.md", "fedtopics"): "folders of the reader: cli/test_documents.py",
     ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
     ("docs/for-analysts.md", "fedtopics"): "the reader's files; tutorial-analyst.md has its own",

@@ -104,9 +104,7 @@ def test_sums_of_sums_are_the_sums_of_all(method: dict[str, Any], near: float) -
     drawn = synthetic_lda(5, 300, 8, shared_topics=3, n_documents=100, n_validation=1)
     devices = {name: documents.corpus() for name, documents in drawn.training.items()}
     names = sorted(devices)
-    study = Study.make(
-        method={"n_components": 8, "max_rounds": 10, **method},
-    )
+    study = Study.make(method={"n_components": 8, "max_rounds": 10, **method})
     clients = {
         "north": {name: devices[name] for name in names[::3]},
         "south": {name: devices[name] for name in names[1::3] + names[2::3]},

@@ -265,8 +265,7 @@ def test_a_missing_package_is_named_before_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(
-        "fedtopics.extras.find_spec",
-        lambda name: None if name == module else find_spec(name),
+        "fedtopics.extras.find_spec", lambda name: None if name == module else find_spec(name)
     )
     assert experiments(monkeypatch, *ARGUMENTS) == 1
     said = capsys.readouterr().err

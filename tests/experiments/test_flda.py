@@ -310,10 +310,7 @@ def test_the_pair_that_is_most_alike() -> None:
         "b": {"topics": [{"sand": 1.0}]},
         "c": {"topics": [{"sand": 0.5, "sea": 0.4}, {"milk": 1.0}]},
     }
-    assert alike_pair(sent) == (
-        ("a", {"sand": 0.5, "sea": 0.5}),
-        ("c", {"sand": 0.5, "sea": 0.4}),
-    )
+    assert alike_pair(sent) == (("a", {"sand": 0.5, "sea": 0.5}), ("c", {"sand": 0.5, "sea": 0.4}))
 
 
 def test_every_method_is_one() -> None:

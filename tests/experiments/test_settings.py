@@ -17,11 +17,7 @@ from experiments.gfedntm import amwmd, figure3
 from experiments.made_up import write
 from fedtopics.errors import DataError
 
-ON_FILES = {
-    "flda": flda.Settings,
-    "fstc": fstc.Settings,
-    "gfedntm-amwmd": amwmd.Settings,
-}
+ON_FILES = {"flda": flda.Settings, "fstc": fstc.Settings, "gfedntm-amwmd": amwmd.Settings}
 
 
 @pytest.mark.parametrize("name", ON_FILES)
@@ -80,9 +76,6 @@ def test_the_whole_at_the_rate_of_what_was_measured() -> None:
         ("flda", "1", "2", "0", "0.00", "-", "-"),
         ("all", "5", "16", "3", "4.00", "-", "1,400"),
     )
-
-
-# The made-up files of quick runs
 
 
 def test_columns(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import pytest
 from fedtopics.errors import FederationError, PolicyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.serve import lead, lead_relay
+from fedtopics.federation.relay import lead_relay
+from fedtopics.federation.serve import lead
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import FederationSettings, Study
 from fedtopics.federation.study_tables import ObserverData
@@ -162,7 +163,7 @@ def test_an_observer_has_the_model_and_contributes_nothing(tmp_path: Path) -> No
             partners[name] = Partner(part, plan, LoopbackLink(service, name), notes, service)
         yield
 
-    lead_relay(plan, tmp_path / "server", listen, Notes())
+    lead_relay(plan.server_plan, tmp_path / "server", listen, Notes())
     models = {name: each.result() for name, each in partners.items()}
     assert_same_bits(models["desk"], models["north"])
     assert models["desk"].documents == SIZES
@@ -170,9 +171,6 @@ def test_an_observer_has_the_model_and_contributes_nothing(tmp_path: Path) -> No
     # The others' total is that of a study without an observer.
     quiet = federated(planned("secure"), corpora, tmp_path / "quiet", USUAL).model
     np.testing.assert_allclose(models["desk"].beta, quiet.beta, rtol=1e-4, atol=1e-7)
-
-
-# Processes that end
 
 
 class Scene:
@@ -198,7 +196,9 @@ class Scene:
 
         if self.plan.is_secure:
             work = Background(
-                lambda: lead_relay(self.plan, self.folder / "server", listen, self.events)
+                lambda: lead_relay(
+                    self.plan.server_plan, self.folder / "server", listen, self.events
+                )
             )
         else:
             work = Background(
@@ -274,9 +274,6 @@ def test_a_member_that_is_killed_in_every_step_has_the_same_model(
     quiet = federated(plan, scene.corpora, tmp_path / "quiet", USUAL).model
     for each in (*others, scene.partners["north"]):
         np.testing.assert_allclose(each.result().beta, quiet.beta, rtol=1e-4, atol=1e-7)
-
-
-# A member that is other than it should be
 
 
 def raising(patch: pytest.MonkeyPatch) -> None:

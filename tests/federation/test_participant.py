@@ -17,7 +17,7 @@ from fedtopics.federation.study import Study, example_study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.federation.verify import verify
 from fedtopics.protocol.roster import Key
-from fedtopics.text.corpus import Corpus
+from fedtopics.text.corpus import Corpus, fingerprint
 from tests.helpers.federation import study, subjects
 from tests.helpers.keys import key_of
 
@@ -117,9 +117,6 @@ def test_a_study_cannot_choose_another_place(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert joined(planned(name=name)) == Path("runs/north") / folder
-
-
-# What is offered
 
 
 def test_a_look_refuses_what_every_round_would() -> None:
@@ -231,17 +228,27 @@ def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
         method = {"name": "lda", "n_components": 2}
         return Study.make(method=method, clients=clients, server=server, **changes)
 
-    def look(study: Study, corpus: Corpus = ARCHIVES["north"], accepted: str = "") -> None:
-        policy = OPEN_POLICY
-        Participation(keys["north"], corpus, policy, None, accepted_roster=accepted).look(study)
+    def begin(
+        study: Study, corpus: Corpus = ARCHIVES["north"], accepted: str = "", joins: bool = True
+    ) -> None:
+        out = tmp_path / study.fingerprint / fingerprint(corpus)
+        part = Participation(keys["north"], corpus, OPEN_POLICY, out, accepted_roster=accepted)
+        part.look(study)
+        if joins:
+            part.consider(study)
+            part.close()
 
-    look(plan("north", "south", "west"))
-    look(plan("north", "south", "west", seed=1))
     fewer = plan("north", "south")
+    begin(fewer, joins=False)  # a dry run, which says nothing of the documents
+    begin(plan("north", "south", "west"))
+    begin(plan("north", "south", "west", seed=1))
     for _ in range(2):
         with pytest.raises(PolicyError, match="were in a study with other members"):
-            look(fewer)
-    look(fewer, Corpus.of(["other documents"] * 30))
-    look(fewer, accepted=fewer.fingerprint)
-    look(fewer)
+            begin(fewer)
+    begin(fewer, Corpus.of(["other documents"] * 30))
+    begin(fewer, accepted=fewer.fingerprint, joins=False)  # accepts nothing for later
+    with pytest.raises(PolicyError, match="were in a study with other members"):
+        begin(fewer)
+    begin(fewer, accepted=fewer.fingerprint)
+    begin(fewer)
     assert (tmp_path / "north/rosters.json").stat().st_mode & 0o777 == 0o600

@@ -294,9 +294,6 @@ def test_a_checkpoint_with_any_flipped_byte_or_cut_anywhere(tmp_path: Path, suff
     assert restored(tmp_path) is not None
 
 
-# Full disks
-
-
 def full(_: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -74,9 +74,6 @@ def test_bad_client_names(name: str) -> None:
         Study.make(clients={name: {"data": "a.csv"}})
 
 
-# What is agreed on
-
-
 def test_fingerprint_is_of_what_is_agreed_on() -> None:
     clients = {"a": {"data": "a.csv"}, "b": {"data": "b.csv"}}
     first = Study.make(clients=clients).fingerprint
@@ -109,9 +106,6 @@ def test_the_clients_of_a_run_are_part_of_the_fingerprint() -> None:
     assert Study().with_clients("ab").fingerprint == named.fingerprint
     assert Study().with_clients("a").fingerprint != Study().fingerprint
     assert named.with_clients("ac").clients["a"] == named.clients["a"]
-
-
-# The method's rules
 
 
 def test_the_papers_preset() -> None:
@@ -294,9 +288,6 @@ def test_certificates_that_a_study_lacks(
     with pytest.raises(InputError, match=message) as error:
         _ = read(tmp_path, CERTIFIED.replace(before, after)).fingerprint
     assert "\n" not in str(error.value)
-
-
-# Studies as TOML, written and read again
 
 
 @pytest.mark.parametrize(

@@ -87,12 +87,9 @@ def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:
 
 
 def half(
-    plan: Study,
-    corpus: Corpus,
-    policy: Policy = OPEN_POLICY,
-    name: str = "a",
+    plan: Study, corpus: Corpus, policy: Policy = OPEN_POLICY, name: str = "a",
     folder: Path | None = None,
-) -> tuple[Any, str]:
+) -> tuple[Any, str]:  # fmt: skip
     """A client that took up a vocabulary, and the vocabulary's fingerprint."""
     client: Any = client_of(plan, Site(name, plan.embedded(corpus), policy, folder))
     words = sorted({word for batch in corpus.batches() for text in batch for word in text})
@@ -122,9 +119,6 @@ def accuracy(model: TopicModel, corpora: Mapping[str, Corpus]) -> float:
     found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
     truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
     return clustering_accuracy(truth, found)
-
-
-# Runs
 
 
 class StoppedError(Exception):
@@ -216,9 +210,6 @@ def assert_nothing_else_leaves(
             found = unit_rows(np.asarray(value, np.float64).reshape(-1, DIMENSION))
             assert np.abs(found @ alone.T).max() < 1 - 1e-6, "that is a document's embedding"
     return messages
-
-
-# Corpora that are none, or hardly any
 
 
 def assert_sound(model: TopicModel, corpora: Any) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.serve import lead, lead_relay
+from fedtopics.federation.relay import lead_relay
+from fedtopics.federation.serve import lead
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ServerData
 from fedtopics.model.topic_model import TopicModel
@@ -132,16 +133,10 @@ def part_of(
 
 
 def federated(
-    plan: Study,
-    corpora: Mapping[str, Corpus],
-    folder: Path,
-    policy: Policy = OPEN_POLICY,
-    policies: Mapping[str, Policy] | None = None,
-    starts: Mapping[str, Any] | None = None,
-    seeded: bool = True,
-    start: Any = None,
-    keys: Mapping[str, Key] | None = None,
-) -> Outcome:
+    plan: Study, corpora: Mapping[str, Corpus], folder: Path, policy: Policy = OPEN_POLICY,
+    policies: Mapping[str, Policy] | None = None, starts: Mapping[str, Any] | None = None,
+    seeded: bool = True, start: Any = None, keys: Mapping[str, Key] | None = None,
+) -> Outcome:  # fmt: skip
     """Run a study with a server and all its members, over loopback.
 
     `starts` are the models that members begin with, by default all with `start`; `policies` are
@@ -166,7 +161,7 @@ def federated(
         yield
 
     if plan.is_secure:
-        lead_relay(plan, folder / "server", listen, events)
+        lead_relay(plan.server_plan, folder / "server", listen, events)
     else:
         begun = None if start is None else start_of(start, plan)
         lead(plan, folder / "server", listen, events.append, begun)

@@ -162,9 +162,6 @@ def reported_model(model: TopicModel, folder: Path, **how: Any) -> Reported:
     return Reported(model, summary, write_report(summary, folder / "report.html"))
 
 
-# What is in a page
-
-
 def embedded(html: str) -> dict[str, Any]:
     """What the page's script has: by topic, its words and their orders."""
     found = re.search(r'<script type="application/json" id="words">(.*?)</script>', html, re.DOTALL)

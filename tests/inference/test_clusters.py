@@ -46,17 +46,11 @@ def softmax_of(scores: Any) -> Any:
     return exponential / exponential.sum(1, keepdims=True)
 
 
-# Points
-
-
 def test_what_is_the_mean_but_for_its_last_bits_has_no_direction() -> None:
     embeddings = np.array([[0.6, 0.8], [0.6 + 1e-7, 0.8 - 1e-7], [0.6 + 1e-4, 0.8]], np.float32)
     points = centred(embeddings, np.array([0.6, 0.8]))
     assert not points[:2].any()
     np.testing.assert_allclose(points[2], [1, 0], atol=1e-3)
-
-
-# Memberships
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])

@@ -276,12 +276,8 @@ def test_the_result_is_that_of_this_process(
     ],
 )
 def test_what_a_site_refuses_ends_the_job_with_a_sentence(
-    forbids: str | None,
-    aggregation: str,
-    said: str,
-    documents: dict[str, Path],
-    tmp_path: Path,
-) -> None:
+    forbids: str | None, aggregation: str, said: str, documents: dict[str, Path], tmp_path: Path,
+) -> None:  # fmt: skip
     policy = tmp_path / "policy.toml"
     policy.write_text(f"min_documents = 10\n{forbids or ''}\n")
     Policy.read(policy)

@@ -54,9 +54,6 @@ def needs(method: str) -> None:
         pytest.importorskip("tomotopy")
 
 
-# In this process
-
-
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
@@ -183,12 +180,9 @@ def test_a_policy_that_forbids_the_method(
     ],
 )
 def test_a_wrong_setting_is_one_sentence_and_stays_there(
-    given: dict[str, Any],
-    sentence: str,
-    documents: Path,
-    tmp_path: Path,
+    given: dict[str, Any], sentence: str, documents: Path, tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     grid = refused(documents, tmp_path, **given)
     lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("fedtopics")]
     assert lines
@@ -248,9 +242,6 @@ def test_a_resident_process_is_killed_and_ends(tmp_path: Path) -> None:
     end(tmp_path)
     with pytest.raises(FederationError, match="did not start"):
         ask(tmp_path, b"", [sys.executable, "-c", "raise SystemExit(3)"])
-
-
-# The app's folder
 
 
 def test_flower_init(tmp_path: Path, documents: Path) -> None:
@@ -362,9 +353,6 @@ def test_a_secure_run_waits_for_a_supernode_that_died(walked: Machine) -> None:
     for name in NAMES:
         found = TopicModel.from_pretrained(walked.folder / f"at-{name}/back/model")
         assert_same_bits(found, model)
-
-
-# Simulated
 
 
 def test_the_simulation(tmp_path: Path) -> None:

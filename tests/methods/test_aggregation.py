@@ -27,9 +27,6 @@ def rows(index: list[int], values: list[list[float]], n_rows: int = 4) -> Rows:
     return Rows(np.array(index, np.int64), np.array(values, np.float32), n_rows)
 
 
-# Sums
-
-
 def test_totals_of_single_precision_are_rounded_once() -> None:
     """In float32, one added to 2 ** 24 is lost, and so is the second one."""
     values = [2.0**24, 1.0, 1.0]
@@ -132,9 +129,6 @@ def test_counts_by_word() -> None:
     assert_same(replies["a"]["words"], named(oak=[3, 4], elm=[1, 2]))
     with pytest.raises(FedTopicsError, match="do not run the same study"):
         add_up({"a": {"words": named(oak=[1, 2])}, "b": {"words": named(oak=[1])}})
-
-
-# One reply at a time
 
 
 def many_replies(clients: int) -> dict[str, dict[str, Any]]:

@@ -113,9 +113,6 @@ def test_no_embedding_and_no_rare_word_leaves(
         np.testing.assert_array_equal(reply["sent"], reply["weights"] * enough)
 
 
-# Corpora that are none, or hardly any
-
-
 @pytest.mark.parametrize("corpora", ODD)
 @every
 def test_odd_corpora(case: str, corpora: str) -> None:
@@ -193,9 +190,6 @@ CORPUS = blobs(400, 8, spread=2.0)  # that overlap
 EIGHT: dict[str, Any] = {"n_components": 8, "max_rounds": 15, "starts": 2, "start_rounds": 10}
 
 
-# Exactness
-
-
 @pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (10, 0.1)])
 def test_topics_do_not_depend_on_where_documents_are(n_clients: int, alpha: float | None) -> None:
     plan = planned("mixture", **EIGHT)
@@ -256,9 +250,6 @@ def test_words_tell_where_embeddings_do_not() -> None:
     mixed = corpus_of(vectors, labels, texts_of(corpus))
     model = trained(planned("mixture", word_weight=1.0, n_components=5), {"a": mixed})
     assert accuracy(model, {"a": mixed}) > 0.9
-
-
-# What leaves
 
 
 def test_topics_of_few_documents_leave_nothing() -> None:

@@ -75,9 +75,6 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
     return encoder
 
 
-# Losses
-
-
 def test_contrastive_loss_by_hand() -> None:
     # Texts a and b. Views of a point east and north-east, views of b both north.
     features = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 3.0], [0.0, 5.0]])
@@ -110,9 +107,6 @@ def test_clustering_loss_by_hand() -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     assert near.grad is not None
     np.testing.assert_allclose(near.grad, (q.numpy() - p) / 2, rtol=1e-5)  # p is fixed
-
-
-# Rounds
 
 
 class Plain(nn.Module):
@@ -256,9 +250,6 @@ def test_blobs_are_found(tmp_path: Path) -> None:
 def test_wrong_parameters_are_refused(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(StudyError, match=reason):
         plan(**given)
-
-
-# Views of texts: words are left out
 
 
 def test_a_shortened_text_keeps_words_in_their_order() -> None:

@@ -385,13 +385,9 @@ def whole(corpora: dict[str, Corpus]) -> Any:
 
 @pytest.mark.parametrize(("function", "round_"), [("train_locally", 4), ("network", 6)])
 def test_a_run_that_is_interrupted_in_a_round_goes_on_with_the_same_bits(
-    function: str,
-    round_: int,
-    corpora: dict[str, Corpus],
-    whole: Any,
-    tmp_path: Path,
+    function: str, round_: int, corpora: dict[str, Corpus], whole: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     usual: Callable[..., Any] = getattr(FSTCClient, function)
 
     @wraps(usual)

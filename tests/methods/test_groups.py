@@ -108,9 +108,6 @@ def test_networks_of_short_texts_tell_centres_of_enough_of_all(
             np.testing.assert_array_equal(size, np.where(counted < LEAST, 0, counted))
 
 
-# A client
-
-
 def kmeans_half(n: int, policy: Policy = POLICY, first: int = 0) -> tuple[Any, str]:
     """A half under masks whose documents' embeddings are unit vectors, from this one on."""
     plan = planned("kmeans", embedding={"dimension": 60})

@@ -43,9 +43,6 @@ def test_the_papers_presets() -> None:
     assert method("fsbert") == method("default") == ("lloyd", "embedding")
 
 
-# Exactness
-
-
 def begun_with(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.float64]]:
     """The centres that Lloyd's algorithm begins with."""
     first_state, starts = KMeans.first_state, list[NDArray[np.float64]]()
@@ -125,9 +122,6 @@ def test_clusters_of_words(preset: str) -> None:
     assert clustering_accuracy(labels_of(corpus), model.main_topics(bare)) > 0.8
     families = [{word.rstrip("0123456789") for word in words} for words in model.topics(3)]
     assert sum(len(family) == 1 for family in families) >= 3
-
-
-# What leaves
 
 
 def test_every_function_says_what_leaves() -> None:

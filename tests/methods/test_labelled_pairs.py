@@ -42,9 +42,6 @@ def told(cosine: float, same: int, different: int) -> list[TopicPair]:
     ] * different
 
 
-# Which pairs
-
-
 def test_topics_of_a_run(tmp_path: Path) -> None:
     assert read_topics(write_run(tmp_path / "run")) == ROUNDS
 
@@ -83,9 +80,6 @@ def test_equally_many_of_each_degree_as_far_as_there_are(
         drawn = sample_evenly(SKEWED, n, seed)
         assert len(set(drawn.tolist())) == n
         assert np.histogram(SKEWED[drawn], [0, 0.4, 0.7, 1])[0].tolist() == [low, middle, high]
-
-
-# The file
 
 
 def test_the_file_as_it_is(tmp_path: Path) -> None:
@@ -164,9 +158,6 @@ def test_labels_are_not_overwritten(tmp_path: Path) -> None:
         check_free(path)
     with pytest.raises(InputError, match="has to end in"):
         check_free(tmp_path)
-
-
-# The threshold
 
 
 def test_the_threshold_of_labels_that_are_symmetric() -> None:

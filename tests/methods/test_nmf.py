@@ -98,9 +98,6 @@ def test_a_documents_shares_are_the_least_squares() -> None:
     assert (np.linalg.norm(found, axis=1) <= 1 + 1e-12).all()
 
 
-# What leaves
-
-
 def half_of(texts: list[list[str]], least: int) -> tuple[NMFClient, Floats, str]:
     study = nmf_study(n_components=2)
     policy = Policy(min_documents=least, min_document_frequency=1)
@@ -158,9 +155,6 @@ def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
     for name in ("sums", "products"):
         moved = np.linalg.norm(with_it[name] - without[name])
         assert 0 < moved <= 1 + 1e-9
-
-
-# Starts
 
 
 def test_given_words_make_the_first_topics(documents: list[list[str]], of_all: TopicModel) -> None:

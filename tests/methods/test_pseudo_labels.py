@@ -35,9 +35,6 @@ def same(found: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
-# Transport
-
-
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("mass", [[1.0, 1.0, 1.0, 1.0], [4.0, 3.0, 2.0, 1.0]])
 def test_transport_is_that_of_pot(mass: list[float], epsilon: float) -> None:
@@ -263,9 +260,6 @@ def test_weights() -> None:
     assert weights(given).tolist() == [0, 0, 0.5, 0.9, 1]
 
 
-# Error
-
-
 def test_weighted_error() -> None:
     targets = matrix([1, 0], [0, 1], [1, 0])
     outputs = matrix([0.5, 0.5], [0, 0.8], [7, 7]).requires_grad_()
@@ -286,9 +280,6 @@ def test_weighted_cross_entropy() -> None:
     error.backward()
     # w (P - Q) / sum of w
     same(outputs.grad, matrix([-0.1, 0.1], [-0.25, 0.25], [0, 0]) / 1.5)
-
-
-# Schedule
 
 
 def test_schedule() -> None:

@@ -80,18 +80,12 @@ FAULTS = [
     (fitting(n=-1), f"its field 'n' {CANNOT}"),
     (fitting(n=2**63 - 1), f"its field 'n' {CANNOT}"),  # too many to be added up
     (fitting(x=np.zeros((2, 4), np.int64)), "its field 'x' holds int64 instead of float64"),
-    (
-        fitting(rows=np.zeros((4, 2))),
-        "its field 'rows' holds float64 instead of rows of float64",
-    ),
+    (fitting(rows=np.zeros((4, 2))), "its field 'rows' holds float64 instead of rows of float64"),
     (
         fitting(x=rows([1], [[1, 2, 3, 4]], n_rows=2)),
         "its field 'x' holds rows of float64 instead of float64",
     ),
-    (
-        fitting(map={"y": np.zeros(7), "z": 1}),
-        "its field 'map.z' holds int64 instead of float64",
-    ),
+    (fitting(map={"y": np.zeros(7), "z": 1}), "its field 'map.z' holds int64 instead of float64"),
     (fitting(x=np.full((2, 4), 1e31)), f"its field 'x' {CANNOT}"),
     (fitting(x=np.full((2, 4), NAN)), f"its field 'x' {NOT_FINITE}"),
     (fitting(rows=rows([1], [[1, NAN]], n_rows=4)), f"its field 'rows' {NOT_FINITE}"),
@@ -218,9 +212,6 @@ def test_products_are_of_numbers_with_each_other() -> None:
         assert find_fault({"x": np.array(products), "documents": 2}, template) == fault
 
 
-# Counts that go together
-
-
 def windows(n: int, of: int | None = None) -> dict[str, Any]:
     """Counts of the words ash, elm and oak, and of the pairs of the first two and the last two."""
     return {"windows": n, "pairs": np.array([4, 6, 5, 3, of or 2])}
@@ -271,9 +262,6 @@ def test_two_clusterings_agree_as_often_as_can_be() -> None:
     assert find_fault({"pairs": twice, "documents": 12}, template, ["a", "b"]) == ""
     nothing = {"pairs": dict.fromkeys(agreeing()["pairs"], 0.0), "documents": 0}
     assert find_fault(nothing, template) == ""
-
-
-# What is others' text
 
 
 @pytest.mark.parametrize("word", hostile.NO_WORDS)

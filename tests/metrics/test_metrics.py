@@ -82,9 +82,6 @@ def test_topic_similarity_is_one_less_the_squared_hellinger_distance() -> None:
     assert topic_similarity(p, q) == pytest.approx(1 - distance**2)
 
 
-# Diversity of topics
-
-
 def test_unique_words() -> None:
     topics = [["a", "b", "c"], ["a", "d", "c"], ["e", "f", "c"]]
     assert unique_words(topics) == 6 / 9

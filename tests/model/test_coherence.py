@@ -237,9 +237,6 @@ def test_a_word_counts_in_halves_if_each_has_enough_documents_with_it(seed: int)
     assert counts(half, CHOOSING)["oak", "oak"] == 30
 
 
-# Word sums
-
-
 @pytest.mark.parametrize("network", ["prodlda", "combinedtm"])
 def test_word_sums_are_theta_times_words_of_the_pooled_documents(network: str) -> None:
     """With the rule that a client speaks only of words that enough of its documents have."""

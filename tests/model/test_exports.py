@@ -79,9 +79,6 @@ def test_pyldavis() -> None:
     assert {array.dtype for array in arrays} == {np.dtype(np.float64)}
 
 
-# OCTIS, gensim
-
-
 def test_octis() -> None:
     model = made()
     output = model.to_octis(n_words=2)
@@ -113,9 +110,6 @@ def test_gensim_of_the_words_that_topics_are_read_from(reading: Reading) -> None
     assert topics[0] == (0, [("__init__", 0.75), ("oak", 0.25)])
     assert topics[1] == (1, [("oak", 0.25), ("elm", 0.25)])
     assert topics[2][1][0][1] == 0
-
-
-# Tables
 
 
 def test_csv() -> None:
@@ -151,9 +145,6 @@ def test_card() -> None:
     lines = card(made(labels={})).splitlines()
     assert "| topic | share | words |" in lines
     assert r"| 0 | 37.5% | oak, elm, flu, tea, \_\_init\_\_ |" in lines
-
-
-# The command
 
 
 @pytest.fixture

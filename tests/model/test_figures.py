@@ -82,9 +82,6 @@ def test_too_few_periods() -> None:
         figures.change_over_time(made(), [])
 
 
-# Places of topics
-
-
 def distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.linalg.norm(points[:, None] - points[None], axis=2))
 
@@ -130,9 +127,6 @@ def test_topics_that_are_all_equal_are_in_one_place(n_words: int) -> None:
     weights = np.arange(1, n_words + 1) / (n_words * (n_words + 1) / 2)
     found = figures.positions(np.tile(weights, (3, 1)))
     np.testing.assert_array_equal(found, np.zeros((3, 2)))
-
-
-# Charts
 
 
 def test_a_chart_has_a_panel_a_score() -> None:

@@ -32,9 +32,6 @@ def refused(folder: Path) -> str:
     return said
 
 
-# What is read
-
-
 @pytest.mark.parametrize("word", [*NO_WORDS, 7, None, ["oak"]], ids=repr)
 def test_words_of_a_file_that_are_none(word: Any, tmp_path: Path) -> None:
     model = made()
@@ -81,9 +78,6 @@ def test_labels_that_turn_hide_or_are_piled_up(label: str, tmp_path: Path) -> No
 def test_labels_of_all_scripts_and_written_in_one_way() -> None:
     labels = {0: "\u0645\u06cc\u200c\u062e", 1: "👩\u200d🔬 cafe\u0301", 2: "R&D\u00a01"}
     assert made().with_labels(labels).labels == labels | {1: "👩\u200d🔬 caf\u00e9"}
-
-
-# What is shown, whatever was read
 
 
 @pytest.mark.parametrize("model", [hostile(), unchecked()], ids=["hostile", "unchecked"])

@@ -109,9 +109,6 @@ def test_a_damaged_file(saved: Path, content: bytes, message: str) -> None:
     assert TopicModel.from_pretrained(saved).n_topics == 3
 
 
-# With labels
-
-
 def test_with_labels() -> None:
     model = made(labels={})
     one = model.with_labels({np.int64(2): " Harbours "})
@@ -139,9 +136,6 @@ def test_labels_that_cannot_be(labels: Any, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         made().with_labels(labels)
     assert made().with_labels({1: 100 * "x"}).labels[1] == 100 * "x"
-
-
-# What rules suggest
 
 
 def test_labels_are_first_words_that_are_no_forms_of_each_other() -> None:

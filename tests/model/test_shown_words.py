@@ -91,9 +91,6 @@ def test_the_most_coherent_of_the_different_is_chosen(
     assert choose(readings, columns, pairs) == readings[chosen]
 
 
-# Which words of more
-
-
 def test_the_least_coherent_word_goes_again_and_again() -> None:
     """Alone word 1 is the loneliest; without it word 2 is, which had but word 1."""
     pairs = np.full((4, 4), 0.5)

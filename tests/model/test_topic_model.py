@@ -62,9 +62,6 @@ def edit(path: Path, **changes: Any) -> None:
     edit_config(path.parent, **(changes if path.name == "config.json" else {}))
 
 
-# Reading
-
-
 def test_documents_without_a_word_of_the_model_score_nothing(model: TopicModel) -> None:
     with pytest.raises(DataError, match="No document has a word that the model knows"):
         evaluate(model, ["zebra lion", ""])
@@ -120,9 +117,6 @@ def test_what_a_network_does_not_see_has_an_even_theta(
     table = pq.read_table(tmp_path / "theta.parquet").to_pydict()
     assert [row for row in range(4) if table["topic"][row] is None] == nothing_seen
     assert table["known_words"] == [2, 0, 0, 1]
-
-
-# Saving and loading
 
 
 def test_a_saved_model_comes_back_to_the_bit(model: TopicModel, saved: Path) -> None:
@@ -235,9 +229,6 @@ def test_a_model_of_earlier_rules_of_words_says_so_where_it_reads_texts(
     np.testing.assert_array_equal(theta, model.transform(["oak elm"]))
     old.save_pretrained(saved)
     assert TopicModel.from_pretrained(saved).text.version == 1
-
-
-# What stays with the client
 
 
 def test_a_word_of_one_document_is_in_no_file(tmp_path: Path) -> None:

@@ -315,8 +315,7 @@ def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]
 
 
 @pytest.mark.parametrize(
-    ("name", "epsilon"),
-    [("kmeans", 1.0), ("lda", 3.0), ("nmf", 3.0), ("discriminative", 1.0)],
+    ("name", "epsilon"), [("kmeans", 1.0), ("lda", 3.0), ("nmf", 3.0), ("discriminative", 1.0)]
 )
 def test_sums_of_a_study_say_no_more_of_a_document_than_the_accountant_allows(
     name: str, epsilon: float

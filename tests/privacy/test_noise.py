@@ -51,7 +51,7 @@ def test_masks_round_nothing_more_in_sums_of_many(clients: int, sigma: float) ->
     """What was rounded once more would change by more with a document than is counted on."""
     added = noise_of("north", clients).added(np.linspace(-9, 9, 1001), sigma, "words")
     template = {"words": noisy(Privacy(epsilon=3), (1001,))}
-    layout = Layout.of(template, [f"{n}" for n in range(clients)])
+    layout = Layout.of(template, [f"{n}" for n in range(clients)], clients)
     vector, factor = layout.encode({"words": added})
     assert factor == 1.0
     np.testing.assert_array_equal(layout.decode(vector)["words"], added)
@@ -103,7 +103,7 @@ def test_what_masks_write_numbers_in_does_not_depend_on_them() -> None:
     sums = np.array([1e12, LARGEST, -1e12, 0.0])
     added = noise.added(sums, 2.0, "sums")
     np.testing.assert_allclose(added, np.clip(sums, -LARGEST, LARGEST), atol=20)
-    layout = Layout.of({"sums": noisy(bound, (4,))}, ["east", "north", "west"])
+    layout = Layout.of({"sums": noisy(bound, (4,))}, ["east", "north", "west"], 3)
     vector, factor = layout.encode({"sums": added})
     assert factor == 1.0
     np.testing.assert_array_equal(layout.decode(vector)["sums"], added)

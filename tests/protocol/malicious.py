@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from fedtopics.protocol.keys import context_of, derive, digest, framed, public_key, seal
+from fedtopics.protocol.keys import (
+    context_of,
+    derive,
+    digest,
+    digest_of_list,
+    framed,
+    public_key,
+    seal,
+)
 from fedtopics.protocol.masks import P, Words, add, stream, tag_of
 from fedtopics.protocol.messages import (
     Answer,
@@ -145,7 +153,7 @@ class Malicious(Relay):
             return honest if total is None else total.tobytes()
         if kind == "forged":
             for parts in memory.lists[::-1]:
-                if digest(*parts) == list_:
+                if digest_of_list(parts) == list_:
                     return self._forged(parts) or honest
         return b"" if kind == "none" else honest
 
@@ -155,13 +163,13 @@ class Malicious(Relay):
         group = self.memory.groups.get((part.step, part.transcript))
         if not group or part.step == 0:
             return None
-        bound = digest(context_of(STUDY, part, self.names), digest(*parts))
+        bound = digest(context_of(STUDY, part, self.names), digest_of_list(parts))
         if part.kind == "sum":
             whole = np.array([r.randint(-(2**40), 2**40) for _ in range(3)])
             tag = tag_of(group, bound, whole) + int(stream(derive(group, "tag pad", bound), 1)[0])
             words = whole.astype("<u8") + stream(derive(group, "pad", bound), 3)
             return words.tobytes() + (tag % P).to_bytes(8, "little")
-        found = {b.name: b.content for b in self.memory.bodies if b.list == digest(*parts)}
+        found = {b.name: b.content for b in self.memory.bodies if b.list == digest_of_list(parts)}
         for name in self.world.accomplices:
             if name not in found or r.random() < 0.7:
                 sealed = seal(derive(group, "call", bound, name), r.randbytes(24))

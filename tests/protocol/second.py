@@ -108,7 +108,7 @@ class Second:
                 raise ValueError("a part")
             self._check(each[7], each[9], "part", self.context, each[7], each[8])
         self.public = {each[7]: each[8] for each in read}
-        self.list = digest(*parts)
+        self.list = digest(*(pack([*each[:9], b""]) for each in read))
         self.bound = digest(self.context, self.list)
         content = self._masked() if self.kind == "sum" else self._reply()
         return pack(["Body", self.list, self.name, content])

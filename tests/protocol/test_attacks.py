@@ -8,20 +8,27 @@ for two vectors: after a restored disk (kinds `older`, `disk`, `evil 1 disk`), b
 from __future__ import annotations
 
 import copy
+import os
 import random
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 
 from fedtopics.errors import FederationError
 from fedtopics.protocol import keys, masks
 from fedtopics.protocol.keys import context_of, derive, digest
 from fedtopics.protocol.masks import P
 from fedtopics.protocol.member import Member
-from fedtopics.protocol.messages import Body, List, Part, Stop, decode, encode
-from fedtopics.protocol.record import Entry, next_transcript
+from fedtopics.protocol.messages import Ask, Body, List, Part, Stop, decode, encode
+from fedtopics.protocol.record import Entry, Record, next_transcript
 from fedtopics.protocol.relay import Relay
+from fedtopics.protocol.roster import Key, Roster
 from tests.protocol.disks import Disk
 from tests.protocol.three import (
     NAMES,
@@ -34,6 +41,8 @@ from tests.protocol.three import (
     member_of,
     signed,
 )
+
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256
 
 
 @pytest.fixture
@@ -230,7 +239,9 @@ def test_a_one_time_key_that_is_none_stops_the_step(run: Run, key: bytes) -> Non
     )
     run.show_list(cat=encode(part))
     assert run.bodies == {}
-    assert run.members["ann"].reason == "ann: a one-time key is not valid"
+    ann = run.members["ann"]
+    assert ann.reason == "ann: the one-time key of cat is not valid"
+    assert ann.record.parts == []  # so the step can be repeated with a right one
 
 
 # Names
@@ -246,6 +257,63 @@ def test_a_forged_stop_is_shown_as_the_relays(run: Run) -> None:
     assert ann.reason == "the relay: its policy refuses"
     ann.answer(Stop("stranger", b"", b"", 1, "gone", signed("stranger", "stop")))
     assert ann.reason == "the relay: gone"
+
+
+def test_a_relay_that_changes_bytes_puts_no_blame_on_a_member(run: Run) -> None:
+    run.give("sum", "sum", VECTORS)
+    forged = msgspec.structs.replace(
+        decode(run.parts["cat"], Part), function="told", transcript=b""
+    )
+    run.show_list(cat=encode(forged))
+    ann = run.members["ann"]
+    assert ann.reason.startswith("ann: what came as the part of cat is not signed for this study")
+    assert "told" not in ann.reason
+    assert ann.record.parts == []
+
+
+def test_one_signature_in_two_spellings_is_one_list(tmp_path: Path) -> None:
+    """Else a relay alone could have members keep two lists of a step, and end the run for good."""
+    keys = {name: Key.create(tmp_path / name, name) for name in NAMES}
+    roster = Roster.of({name: key.certificate.decode() for name, key in keys.items()}, None)
+    members = [
+        Member(name, STUDY, NAMES, key.sign, roster.verify, os.urandom, Disk(), Record(), b"")
+        for name, key in keys.items()
+    ]
+    parts = [each.give("group key", "call", b"", b"")[0] for each in members]
+    part = decode(parts[2], Part)
+    r, s = decode_dss_signature(part.signature)
+    other = msgspec.structs.replace(part, signature=encode_dss_signature(r, ORDER - s))
+    longer = msgspec.msgpack.encode([*msgspec.msgpack.decode(parts[2]), "one field more"])
+    bodies = [
+        each.answer(List([*parts[:2], last]))[0]
+        for each, last in zip(members, (encode(other), longer, parts[2]), strict=True)
+    ]
+    assert len({decode(body, Body).list for body in bodies}) == 1
+    assert members[0].answer(List(parts)) == []  # it has this list already
+
+
+def test_a_member_that_lies_about_its_step_is_named_as_well(run: Run) -> None:
+    relay, ann = Relay(NAMES, b"", bytes), run.members["ann"]
+    relay.ask("cat", Ask(b"process", 10**6, "part", b""))
+    answer = relay.ask("ann", decode(ann.question(), Ask))
+    assert answer is not None
+    assert isinstance(answer.message, Stop)
+    assert answer.message.reason == (
+        "ann is at step 1, cat at step 1000000, and the total between is gone"
+    )
+
+
+def test_an_error_shows_no_key(run: Run) -> None:
+    record = run.members["ann"].record
+    assert record.group
+    assert repr(record) == "<Record>"
+    assert repr(Entry(1, "sum", [b"total"])) == "<Entry>"
+
+
+def test_a_list_of_very_many_parts_is_refused() -> None:
+    assert len(decode(encode(List([b""] * 10_000)), List).parts) == 10_000
+    with pytest.raises(FederationError, match="damaged"):
+        decode(encode(List([b""] * 10_001)), List)
 
 
 def test_a_part_of_a_stranger_stops_the_step(run: Run) -> None:

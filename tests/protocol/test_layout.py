@@ -23,7 +23,7 @@ MEMBERS = ["a", "b", "c"]
 )
 def test_totals_of_bounded_numbers(values: list[list[float]], dtype: str) -> None:
     members = [f"m{i}" for i in range(len(values))]
-    layout = Layout.of({"x": Field((2, 2), 9, -9, dtype=dtype)}, members)
+    layout = Layout.of({"x": Field((2, 2), 9, -9, dtype=dtype)}, members, len(members))
     arrays = [np.array(each, dtype).reshape(2, 2) for each in values]
     vectors = [layout.encode({"x": array})[0] for array in arrays]
     assert all(is_inside(vector, len(members)) for vector in vectors)
@@ -35,14 +35,14 @@ def test_totals_of_bounded_numbers(values: list[list[float]], dtype: str) -> Non
 
 def test_whole_numbers_stay_as_they_are() -> None:
     template = {"documents": Announced({"a": 10, "b": 20, "c": 30}), "n": counts(3)}
-    layout = Layout.of(template, MEMBERS)
+    layout = Layout.of(template, MEMBERS, len(MEMBERS))
     vector, factor = layout.encode({"documents": 7, "n": np.array([1, 2**40, 0])})
     assert factor == 1.0
     assert layout.decode(3 * vector) == {"documents": 21, "n": pytest.approx([3, 3 * 2**40, 0])}
 
 
 def test_numbers_without_a_bound_are_scaled_down_as_a_whole() -> None:
-    layout = Layout.of({"g": Field((2,), dtype="float32")}, MEMBERS)
+    layout = Layout.of({"g": Field((2,), dtype="float32")}, MEMBERS, len(MEMBERS))
     vector, factor = layout.encode({"g": np.array([1.5, -2.5], np.float32)})
     assert factor == 1.0
     assert vector.tolist() == [1.5 * 2**UNBOUNDED, -2.5 * 2**UNBOUNDED]
@@ -54,12 +54,12 @@ def test_numbers_without_a_bound_are_scaled_down_as_a_whole() -> None:
 
 def test_rows_maps_and_zeros() -> None:
     template = {"m": {"w": Field((3, 2), rows=True, dtype="float32")}, "s": sums(2, each=1)}
-    layout = Layout.of({"documents": Announced({"a": 9}), **template}, ["a"])
+    layout = Layout.of({"documents": Announced({"a": 9}), **template}, ["a"], 1)
     rows = Rows(np.array([2]), np.array([[1.0, -1.0]], np.float32), 3)
     update = {"documents": 4, "m": {"w": rows}, "s": np.array([1.0, 3.0])}
     vector, _ = layout.encode(update)
-    assert vector.shape == (layout.size,) == layout.zeros().shape == (9,)
-    found = layout.decode(vector + layout.zeros())
+    assert vector.shape == (layout.size,) == (9,)
+    found = layout.decode(vector)
     assert found["documents"] == 4
     assert found["m"]["w"].index.tolist() == [2]
     assert found["m"]["w"].values.tolist() == [[1.0, -1.0]]
@@ -70,7 +70,7 @@ def test_rows_maps_and_zeros() -> None:
     "value", [np.array([1.0, np.nan]), np.array([np.inf, 0]), np.array([9.1, 0]), np.zeros(3)]
 )
 def test_what_does_not_fit_does_not_leave(value: np.ndarray) -> None:
-    layout = Layout.of({"x": Field((2,), 9, -9)}, MEMBERS)
+    layout = Layout.of({"x": Field((2,), 9, -9)}, MEMBERS, len(MEMBERS))
     with pytest.raises(FederationError, match="field 'x' of an update did not leave"):
         layout.encode({"x": value})
 
@@ -78,24 +78,33 @@ def test_what_does_not_fit_does_not_leave(value: np.ndarray) -> None:
 @pytest.mark.parametrize("template", [{"w": WordCounts(3)}, {"x": Field(("n",))}, {"l": ["n"]}])
 def test_what_secure_aggregation_cannot_hide(template: dict[str, object]) -> None:
     with pytest.raises(StudyError, match='or set aggregation = "plain"'):
-        Layout.of(template, MEMBERS)
+        Layout.of(template, MEMBERS, len(MEMBERS))
 
 
 def test_members_compare_layouts() -> None:
     template = {"x": Field((2,), 1e6, -1e6)}
-    digest = Layout.of(template, MEMBERS).digest
-    assert digest == Layout.of(template, list("xyz")).digest
+    digest = Layout.of(template, MEMBERS, len(MEMBERS)).digest
+    assert digest == Layout.of(template, list("xyz"), 3).digest
     others = [
-        Layout.of({"y": Field((2,), 1e6, -1e6)}, MEMBERS), Layout.of(template, list("abcdefghij")),
-        Layout.of({"x": Field((1, 2), 1e6, -1e6)}, MEMBERS),
-        Layout.of({"x": Field((2,), 1e6, -1e6, dtype="float32")}, MEMBERS),
+        Layout.of({"y": Field((2,), 1e6, -1e6)}, MEMBERS, len(MEMBERS)),
+        Layout.of(template, list("abcdefghij"), 10),
+        Layout.of({"x": Field((1, 2), 1e6, -1e6)}, MEMBERS, len(MEMBERS)),
+        Layout.of({"x": Field((2,), 1e6, -1e6, dtype="float32")}, MEMBERS, len(MEMBERS)),
     ]  # fmt: skip
     assert len({digest, *(each.digest for each in others)}) == 5
 
 
 def test_the_largest_totals_stay_below_the_limit() -> None:
     for n in (1, 3, 50, 1000):
-        layout = Layout.of({"x": Field((1,), 1e6, -1e6)}, [f"{i}" for i in range(n)])
+        layout = Layout.of({"x": Field((1,), 1e6, -1e6)}, [f"{i}" for i in range(n)], n)
         vector, _ = layout.encode({"x": np.array([1e6])})
         assert n * int(vector[0]) < MOST
         assert n * int(vector[0]) > MOST / 5
+
+
+def test_a_sum_of_some_members_fits_where_all_are_added() -> None:
+    """Members that are not drawn add zeros, and everybody checks by the number of all."""
+    layout = Layout.of({"g": Field((2,))}, ["a", "b", "c"], 20)
+    vector, factor = layout.encode({"g": np.array([1e7, -1.0])})
+    assert factor == pytest.approx(((1 << 24) - 1) / 20 / 1e7)
+    assert is_inside(vector, 20)

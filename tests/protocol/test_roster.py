@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedtopics.errors import IdentityError, StudyError
-from fedtopics.federation.serve import server_of
 from fedtopics.federation.study import Study
 from fedtopics.protocol.roster import Key, Roster, fingerprint, host_of, name_of, read_certificate
 
@@ -205,7 +204,17 @@ def test_a_fingerprint_is_of_the_certificate_and_not_of_its_file(north: Key) -> 
     assert Roster.of({"north": pem}, pem).plain == {"north": digest, "": digest}
 
 
+def test_a_certificate_beside_another_is_not_trusted(north: Key, tmp_path: Path) -> None:
+    """Digest and pins are of the first certificate in a file, so only that one is used."""
+    pem = north.certificate.decode()
+    beside = Key.create(tmp_path / "beside", "beside").certificate.decode()
+    for file in (pem + beside, f"a comment\n{pem}\n\n{beside}", pem.replace("\n", "\r\n")):
+        roster = Roster.of({"north": file}, file)
+        assert roster.members == {"north": north.certificate}
+        assert roster.server == north.certificate
+
+
 def test_a_server_on_a_network_has_a_certificate(north: Key) -> None:
     study = Study.make(clients={"north": {"certificate": north.certificate.decode()}})
     with pytest.raises(IdentityError, match="no certificate of its server; add it to"):
-        server_of(study)
+        _ = study.server_plan.certificate

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fedtopics.protocol import record
+from fedtopics.protocol.messages import Part, encode
 from fedtopics.protocol.record import Entry, Folder, Record
 from tests.protocol.checks import ViolationError
 from tests.protocol.disks import Disk
@@ -88,10 +90,21 @@ def test_a_folder_is_written_in_the_order_of_the_world(
     ]  # fmt: skip
 
 
+def test_a_total_is_written_whole_where_the_disk_takes_a_part_of_it(tmp_path: Path) -> None:
+    folder, entry = Folder(tmp_path), Entry(0, "sum", [b"total" * 99])
+    file = folder._totals
+    folder._totals = SimpleNamespace(write=lambda content: file.write(content[:100]))
+    folder.append(entry)
+    folder._totals = file
+    assert folder.load()[2] == [entry]
+    folder.close()
+
+
 def test_a_folder_has_what_the_disk_of_the_world_has(tmp_path: Path) -> None:
     r, disk, folder = random.Random(1), Disk(), Folder(tmp_path)  # noqa: S311
     for step in range(60):
-        now = Record(step=step, group=r.randbytes(32), parts=[r.randbytes(9)])
+        part = Part(b"", step, b"", "sum", "sum", b"", "ann", r.randbytes(9))
+        now = Record(step=step, group=r.randbytes(32), parts=[encode(part)])
         entry = Entry(step, "sum", [r.randbytes(8)])
         content = r.choice([None, r.randbytes(5)])
         for each in (disk, folder):

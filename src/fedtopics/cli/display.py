@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fedtopics.federation.progress import Progress
 from fedtopics.harmless import as_json, for_encoding, for_terminal
-from fedtopics.text.checks import language_sentence
+from fedtopics.text.languages import language_sentence
 
 # Commands import what needs torch when they run: --help answers at once.
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,22 +113,26 @@ def serve(
     document, word, number or model. With plain aggregation it is a trusted server, which trains as
     well and writes the model. Started again, it resumes the run in its folder.
     """
-    from fedtopics import Study, TopicModel
-    from fedtopics.federation.participant import start_of
-    from fedtopics.federation.serve import listen_address, serve_plain, serve_relay
+    from fedtopics.federation.relay import lead_relay, listening, read_apart
     from fedtopics.protocol.roster import Key
 
-    plan, key = Study.read(study), Key.load(key_folder)
+    plan, key = read_apart(study), Key.load(key_folder)
     folder = out or Path("runs") / file_name(plan.name)
-    address, news = listen_address(plan, listen), ServerNews()
+    listen_there = partial(listening, plan, key, plan.listen_address(listen))
+    news = ServerNews()
     on_event: OnEvent = print_event if as_json else news
     watch = (lambda service: None) if as_json else news.watch
     with news:
         if plan.is_secure:
-            serve_relay(plan, key, address, folder, lambda e: on_event(e.plain()), watch)
+            lead_relay(plan, folder, listen_there, lambda e: on_event(e.plain()), watch)
             return
-        begun = None if start is None else start_of(TopicModel.from_pretrained(start), plan)
-        trained = serve_plain(plan, key, address, folder, on_event, begun, watch)
+        from fedtopics import Study, TopicModel
+        from fedtopics.federation.participant import start_of
+        from fedtopics.federation.serve import lead
+
+        whole = Study.read(study)
+        begun = None if start is None else start_of(TopicModel.from_pretrained(start), whole)
+        trained = lead(whole, folder, listen_there, on_event, begun, watch)
     show_run(trained, folder, quiet=as_json)
 
 

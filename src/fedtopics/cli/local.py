@@ -145,16 +145,9 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix; with how a file 
 @click.option("--text", help="Column of the text, of that file.")
 @options.as_json
 def topics(
-    model: Path,
-    words: int,
-    lambda_: float | None,
-    format_: str | None,
-    out: Path | None,
-    suggest: bool,
-    with_documents: Path | None,
-    text: str | None,
-    as_json: bool,
-) -> None:
+    model: Path, words: int, lambda_: float | None, format_: str | None, out: Path | None,
+    suggest: bool, with_documents: Path | None, text: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Print a model's topics, largest first, with each client's share of them.
 
     Labels of topics are in MODEL/topics.json, which is there to be edited. --json is --format json.

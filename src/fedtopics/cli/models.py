@@ -54,17 +54,10 @@ PERIODS = ("year", "quarter", "month", "week", "day")  # of `over_time`, which t
 @options.columns("text", "tokens", "embedding")
 @options.embedding_model
 def transform(
-    model: Path,
-    file: Path,
-    out: Path | None,
-    by: str | None,
-    by_time: str | None,
-    period: Unit | None,
-    min_documents: int,
-    as_json: bool,
-    columns: dict[str, Any],
+    model: Path, file: Path, out: Path | None, by: str | None, by_time: str | None,
+    period: Unit | None, min_documents: int, as_json: bool, columns: dict[str, Any],
     embedding_model: str | None,
-) -> None:
+) -> None:  # fmt: skip
     """Find the topics of documents: a row a document, in their order, empty ones included.
 
     FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --by and --by-time the
@@ -150,14 +143,9 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 )
 @options.as_json
 def evaluate(
-    model: Path,
-    data: Path,
-    columns: dict[str, Any],
-    embedding_model: str | None,
-    lambda_: float | None,
-    by: Literal["windows", "documents"],
-    as_json: bool,
-) -> None:
+    model: Path, data: Path, columns: dict[str, Any], embedding_model: str | None,
+    lambda_: float | None, by: Literal["windows", "documents"], as_json: bool,
+) -> None:  # fmt: skip
     """Score a model's topics on documents: coherence, diversity, agreement with labels.
 
     Coherence is of the ten words shown of each topic. Documents without a label, or of which the
@@ -223,13 +211,9 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME-continued]")
 @options.resume
 def continue_(
-    model: Path,
-    study: Path,
-    rounds: int | None,
-    vocabulary: Words | None,
-    out: Path | None,
+    model: Path, study: Path, rounds: int | None, vocabulary: Words | None, out: Path | None,
     resume: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Train MODEL further: more rounds, new documents, with its words or such as are agreed anew.
 
     The study names the documents, as for `run`; MODEL stays as it is. With its own words the model

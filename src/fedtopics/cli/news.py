@@ -13,7 +13,7 @@ from fedtopics.cli.display import console, listed, say, sentence, status, topic_
 from fedtopics.cli.privacy import show_exposure
 from fedtopics.federation.progress import SHOWN, Progress
 from fedtopics.files import shortened
-from fedtopics.text.checks import language_sentence
+from fedtopics.text.languages import language_sentence
 
 if TYPE_CHECKING:
     from fedtopics.protocol.plain_server import PlainServer

@@ -170,15 +170,9 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
     help="File of names of topics, as the report's page saves it: the model's become these.",
 )
 def report(
-    run: Path,
-    out: Path | None,
-    min_documents: int,
-    with_documents: Path | None,
-    with_text: bool,
-    text: str | None,
-    time: str | None,
-    labels: Path | None,
-) -> None:
+    run: Path, out: Path | None, min_documents: int, with_documents: Path | None, with_text: bool,
+    text: str | None, time: str | None, labels: Path | None,
+) -> None:  # fmt: skip
     """Write what people look at: topics, clients, training and what left, in one HTML file.
 
     RUN is the folder of a run, of a client's part in one, or of a model. The file asks no host for
@@ -239,12 +233,9 @@ def keep_labels(run: Path, labels: Path) -> None:
 
 
 def write(
-    run: Path,
-    page: Path | None = None,
-    dated: dict[str, Any] | None = None,
-    inputs: Sequence[Path | None] = (),
-    **how: Any,
-) -> Path:
+    run: Path, page: Path | None = None, dated: dict[str, Any] | None = None,
+    inputs: Sequence[Path | None] = (), **how: Any,
+) -> Path:  # fmt: skip
     """Write the report of a run's folder; return its file.
 
     `dated` is what `over_time` takes, `how` what `summarise` does.

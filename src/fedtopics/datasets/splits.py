@@ -23,14 +23,9 @@ Split = Literal["even", "proportions", "dirichlet"]
 
 
 def split_clients(
-    corpus: Any,
-    by: Split,
-    *,
-    n_clients: int = 4,
-    proportions: Sequence[float] | None = None,
-    alpha: float | None = None,
-    seed: int = 0,
-) -> dict[str, Corpus]:
+    corpus: Any, by: Split, *, n_clients: int = 4, proportions: Sequence[float] | None = None,
+    alpha: float | None = None, seed: int = 0,
+) -> dict[str, Corpus]:  # fmt: skip
     """Spread the documents of a corpus over clients, each document to exactly one.
 
     Parameters

@@ -55,17 +55,10 @@ class SyntheticClients:
 
 
 def synthetic_lda(
-    n_clients: int = 5,
-    n_words: int = 5000,
-    n_topics: int = 50,
-    shared_topics: int = 10,
-    eta: float = 0.01,
-    alpha: float = 0.1,
-    n_documents: int = 10_000,
-    n_validation: int = 1_000,
-    lengths: tuple[int, int] = (150, 250),
-    seed: int = 0,
-) -> SyntheticClients:
+    n_clients: int = 5, n_words: int = 5000, n_topics: int = 50, shared_topics: int = 10,
+    eta: float = 0.01, alpha: float = 0.1, n_documents: int = 10_000, n_validation: int = 1_000,
+    lengths: tuple[int, int] = (150, 250), seed: int = 0,
+) -> SyntheticClients:  # fmt: skip
     """Draw documents of several clients by LDA; they share some topics, the others are split.
 
     Parameters
@@ -119,13 +112,9 @@ def _private_topics(n_clients: int, n_topics: int, shared_topics: int) -> int:
 
 
 def _draw(
-    rng: np.random.Generator,
-    beta: NDArray[np.float64],
-    prior: NDArray[np.float64],
-    n_documents: int,
-    lengths: tuple[int, int],
-    words: tuple[str, ...],
-) -> SyntheticDocuments:
+    rng: np.random.Generator, beta: NDArray[np.float64], prior: NDArray[np.float64],
+    n_documents: int, lengths: tuple[int, int], words: tuple[str, ...],
+) -> SyntheticDocuments:  # fmt: skip
     """Draw theta, then each document's number of words a topic, then all words of a topic."""
     theta = rng.dirichlet(prior, n_documents)
     of_topic = rng.multinomial(rng.integers(lengths[0], lengths[1] + 1, n_documents), theta)

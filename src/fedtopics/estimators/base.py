@@ -26,9 +26,9 @@ from fedtopics.inference import Readout
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.model.labels import checked_names
-from fedtopics.text.checks import language_sentence
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
+from fedtopics.text.languages import language_sentence
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import LISTS
@@ -131,27 +131,15 @@ class TopicEstimator(
     callback: OnEvent | None
 
     def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        method: str | None = None,
-        preset: str | None = None,
-        max_rounds: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        min_document_frequency: int | None = None,
-        max_words: int | None = None,
-        stop_words: StopWords = "english",
-        tokenizer: Splitter | None = None,
-        analyzer: Splitter | None = None,
-        embedding_model: str | None = None,
-        start: Any = None,
-        random_state: Any = 0,
-        verbose: bool = False,
-        callback: OnEvent | None = None,
-        settings: Mapping[str, Any] | None = None,
-        **others: Any,
-    ) -> None:
+        self, n_components: int | None = None, *, method: str | None = None,
+        preset: str | None = None, max_rounds: int | None = None, batch_size: int | None = None,
+        learning_rate: float | None = None, min_document_frequency: int | None = None,
+        max_words: int | None = None, stop_words: StopWords = "english",
+        tokenizer: Splitter | None = None, analyzer: Splitter | None = None,
+        embedding_model: str | None = None, start: Any = None, random_state: Any = 0,
+        verbose: bool = False, callback: OnEvent | None = None,
+        settings: Mapping[str, Any] | None = None, **others: Any,
+    ) -> None:  # fmt: skip
         self._keep(locals())
 
     def _keep(self, parameters: Mapping[str, Any]) -> None:
@@ -198,16 +186,10 @@ class TopicEstimator(
         return self._fit(self._alone(documents, words, text))
 
     def fit_clients(
-        self,
-        clients: Any,
-        *,
-        client: str | None = None,
-        names: Mapping[Any, str] | None = None,
-        policies: Mapping[Any, Policy] | None = None,
-        out: str | Path | None = None,
-        words: Words = None,
-        text: str | None = None,
-    ) -> Self:
+        self, clients: Any, *, client: str | None = None, names: Mapping[Any, str] | None = None,
+        policies: Mapping[Any, Policy] | None = None, out: str | Path | None = None,
+        words: Words = None, text: str | None = None,
+    ) -> Self:  # fmt: skip
         """Train on the documents of several clients without pooling them.
 
         Parameters
@@ -236,14 +218,9 @@ class TopicEstimator(
         return self._fit(self._given(clients, client, names, policies, words, text, out))
 
     def transform(
-        self,
-        documents: Any,
-        *,
-        refine: bool = False,
-        readout: Readout | None = None,
-        words: Words = None,
-        text: str | None = None,
-    ) -> NDArray[np.float32]:
+        self, documents: Any, *, refine: bool = False, readout: Readout | None = None,
+        words: Words = None, text: str | None = None,
+    ) -> NDArray[np.float32]:  # fmt: skip
         """Find the topics of documents: theta, shape (n_documents, n_topics), rows sum to 1.
 
         Parameters

@@ -95,13 +95,9 @@ class FittedTopics:
         return info.set_axis(index_at(documents, info.index))
 
     def find_topics(
-        self,
-        query: str | Sequence[str],
-        top_n: int = 5,
-        *,
-        by: Literal["words", "meaning"] = "words",
-        embedding_model: str | None = None,
-    ) -> tuple[list[int], list[float]]:
+        self, query: str | Sequence[str], top_n: int = 5, *,
+        by: Literal["words", "meaning"] = "words", embedding_model: str | None = None,
+    ) -> tuple[list[int], list[float]]:  # fmt: skip
         """Return the topics that a word or a sentence is about: see `TopicModel.find_topics`."""
         if isinstance(query, str):  # whose words are found as those of documents
             [words] = next(self._corpus([query]).batches())

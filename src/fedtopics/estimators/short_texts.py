@@ -75,24 +75,15 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     _found: Any  # clusters of the documents of training, by client or of the one corpus
 
     def __init__(
-        self,
-        n_clusters: int | Sequence[int] | None = None,
-        *,
+        self, n_clusters: int | Sequence[int] | None = None, *,
         method: Literal["discriminative", "fstc", "kmeans", "fsccl"] = "discriminative",
-        preset: str | None = None,
-        max_rounds: int | None = None,
-        min_document_frequency: int | None = None,
-        max_words: int | None = None,
-        stop_words: StopWords = "english",
-        tokenizer: Splitter | None = None,
-        analyzer: Splitter | None = None,
-        embedding_model: str | None = None,
-        random_state: Any = 0,
-        verbose: bool = False,
-        callback: OnEvent | None = None,
-        settings: Mapping[str, Any] | None = None,
-        **others: Any,
-    ) -> None:
+        preset: str | None = None, max_rounds: int | None = None,
+        min_document_frequency: int | None = None, max_words: int | None = None,
+        stop_words: StopWords = "english", tokenizer: Splitter | None = None,
+        analyzer: Splitter | None = None, embedding_model: str | None = None, random_state: Any = 0,
+        verbose: bool = False, callback: OnEvent | None = None,
+        settings: Mapping[str, Any] | None = None, **others: Any,
+    ) -> None:  # fmt: skip
         self._keep(locals())
 
     def fit(

@@ -165,7 +165,7 @@ class _SecureClients(LocalClients):
         return total
 
     def _vector(self, template: Template) -> int:
-        return WORD * (Layout.of(template, self.names).size + 1)
+        return WORD * (Layout.of(template, self.names, len(self.names)).size + 1)
 
 
 def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[str]) -> None:

@@ -15,8 +15,9 @@ from fedtopics.errors import FederationError, IdentityError
 from fedtopics.federation.door import Door
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.program import finished, program_of
+from fedtopics.federation.relay import hosted
 from fedtopics.federation.run_folder import MemberRun, has_run
-from fedtopics.federation.serve import hosted, link_of, listen_address, roster_of, software_of
+from fedtopics.federation.serve import software_of
 from fedtopics.federation.study import Study
 from fedtopics.files import hold
 from fedtopics.methods.core.events import Allowed, Joined
@@ -64,19 +65,20 @@ def join(
     if dry_run:
         part.notify(Allowed(part.exposed(study)))
         return None
+    plan = study.server_plan
     with ExitStack() as files:
         if host:
-            place = listen_address(study, listen)
-            service = files.enter_context(hosted(study, key, place, part.out, part.notify))
+            place = plan.listen_address(listen)
+            service = files.enter_context(hosted(plan, key, place, part.out, part.notify))
             link = LoopbackLink(service, key.name)
         if link is None:
-            link = link_of(study, key)
+            link = plan.link(key)
         return _train(part, study, link, timeout)
 
 
 def check_key(study: Study, key: Key) -> None:
     """Raise IdentityError if a study does not name the certificate of a key."""
-    roster = roster_of(study)
+    roster = study.server_plan.roster
     if roster.members.get(key.name) != key.certificate:
         raise IdentityError(
             f"The study does not name the certificate of this key ({key.name}); it names "
@@ -129,7 +131,7 @@ def _secure(
     files: ExitStack, patience: Patience,
 ) -> SecureClients:  # fmt: skip
     """Return the clients of a study with secure aggregation."""
-    roster, disk = roster_of(study), Folder(run.place)
+    roster, disk = study.server_plan.roster, Folder(run.place)
     files.callback(disk.close)
     record, content, totals = disk.load()
     software = software_of(study, part.begun(study))

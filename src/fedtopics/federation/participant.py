@@ -113,6 +113,7 @@ class Participation:
         write_durably(self.out / "study.toml", study.to_toml().encode())
         if self.corpus is None:
             return None, state
+        self._check_earlier(study, self.corpus, begins=True)
         run = study.fingerprint
         kept = Secret.keep(state / "secret")
         if self._insecure_seed and study.privacy is not None:
@@ -160,10 +161,11 @@ class Participation:
         if found[0]:
             self.notify(Languages(self.name, *found))
 
-    def _check_earlier(self, study: Study, corpus: Corpus) -> None:
+    def _check_earlier(self, study: Study, corpus: Corpus, begins: bool = False) -> None:
         """Refuse the same documents with other members than before, unless the owner accepts it.
 
-        The difference of two totals is the update of the members that only one of them has.
+        The difference of two totals is the update of the members that only one of them has. A study
+        that `begins` is written down; one that is looked at is not.
         """
         path, roster = self.key.folder / ROSTERS, study.roster
         if roster is None or not self.key.folder.is_dir():
@@ -180,8 +182,9 @@ class Participation:
                 "studies has. Nothing has left. If all owners agree, add --accept-roster "
                 f"{study.fingerprint}"
             )
-        before.append(digest)
-        write_durably(path, json.dumps(rosters).encode())
+        if begins:
+            before.append(digest)
+            write_durably(path, json.dumps(rosters).encode())
 
     def exposed(self, study: Study) -> Exposure:
         """Say what a study would show of the documents; without bytes if it cannot be rehearsed."""

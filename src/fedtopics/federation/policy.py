@@ -117,7 +117,7 @@ class Policy(BaseModel):
             )
 
     def check_sum(self, client: str, documents: int) -> None:
-        """Refuse a secure sum over too few documents of all clients, before the reply leaves."""
+        """Refuse a secure sum over too few documents of all clients, when the total has come."""
         if documents < (self.min_documents_in_sum or 0):
             raise PolicyError(
                 f"The policy of client {client!r} asks for secure sums over at least "

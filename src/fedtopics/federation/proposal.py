@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedtopics.federation.serve import link_of
 from fedtopics.federation.study import Study, why_plain
 from fedtopics.guarantees import PLAIN, SECURE, Promise, promises
 from fedtopics.protocol.roster import Key
@@ -54,13 +53,14 @@ class Proposal:
 def proposal_of(study: Study) -> Proposal:
     """Return what a study proposes."""
     kind = SECURE if study.is_secure else PLAIN
-    return Proposal(study, promises(kind, len(study.clients) + len(study.observers)))
+    drawn = study.method.clients_per_round or len(study.clients)
+    return Proposal(study, promises(kind, min(drawn, len(study.clients))))
 
 
 def reach(study: Study, folder: Path) -> str:
     """Call the server with a member's key; return a sentence, or raise FederationError."""
     key = Key.load(folder)
-    link = link_of(study, key)
+    link = study.server_plan.link(key)
     try:
         link.fetch(b"")
     finally:

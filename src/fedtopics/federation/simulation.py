@@ -34,17 +34,10 @@ from fedtopics.text.corpus import Corpus, fingerprint
 
 
 def train(
-    study: Study,
-    corpora: Any = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    policies: Mapping[str, Policy] | None = None,
-    on_event: OnEvent | None = None,
-    start: Any = None,
-    vocabulary: Words = "agree",
-    at_once: bool | None = None,
-) -> TopicModel:
+    study: Study, corpora: Any = None, *, out: str | Path | None = None, resume: bool = False,
+    policies: Mapping[str, Policy] | None = None, on_event: OnEvent | None = None,
+    start: Any = None, vocabulary: Words = "agree", at_once: bool | None = None,
+) -> TopicModel:  # fmt: skip
     """Train a study's topic model on clients that are all in this process.
 
     Parameters

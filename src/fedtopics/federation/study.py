@@ -19,6 +19,7 @@ from pydantic import (
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
+from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study_tables import (
     FEWEST,
     About,
@@ -179,6 +180,20 @@ class Study(BaseModel):
         if not any(given.values()) and server is None:
             return None
         return Roster.of(given, server if self.server.host is None else given[self.server.host])
+
+    @property
+    def server_plan(self) -> ServerPlan:
+        """What the server has to know; StudyError if the study is for one process."""
+        if (roster := self.roster) is None:
+            raise StudyError(
+                "The study has no certificates, so it cannot be run between machines; each member "
+                'makes a key with "fedtopics key create NAME", and the study names its '
+                'certificate: [clients.NAME] certificate = "NAME.pem".'
+            )
+        return ServerPlan(
+            self.name, self.fingerprint, self.is_secure, list(self.clients), roster,
+            self.server.address, self.federation.largest_message << 20,
+        )  # fmt: skip
 
     @property
     def agreed(self) -> dict[str, Any]:

@@ -72,15 +72,10 @@ SHOWN = (*CRITERIA[:1], Criterion("diversity", "topic diversity", 1), *CRITERIA[
 
 
 def sweep(
-    study: Study,
-    topics: Iterable[int],
-    seeds: int,
-    out: str | Path,
-    *,
-    corpora: Mapping[str, Any] | None = None,
-    policies: Mapping[str, Policy] | None = None,
+    study: Study, topics: Iterable[int], seeds: int, out: str | Path, *,
+    corpora: Mapping[str, Any] | None = None, policies: Mapping[str, Policy] | None = None,
     on_event: OnEvent = lambda _: None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Train a study with several numbers of topics; what is done already is not done again.
 
     Parameters

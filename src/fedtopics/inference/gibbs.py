@@ -52,13 +52,9 @@ class Sampled:
 
 
 def sample_topics(
-    counts: sparse.csr_array,
-    words: Sequence[str],
-    n_topics: int,
-    settings: GibbsSettings,
-    seeds: Sequence[Topic] = (),
-    seed: int = 0,
-) -> Sampled:
+    counts: sparse.csr_array, words: Sequence[str], n_topics: int, settings: GibbsSettings,
+    seeds: Sequence[Topic] = (), seed: int = 0,
+) -> Sampled:  # fmt: skip
     """Find topics of documents; the first of them begin with the words of `seeds`.
 
     Counts are CSR, (n_documents, n_words). The weights of a seed sum to 1; words that no document

@@ -60,13 +60,9 @@ class VariationalLDA(Inference):
         return np.asarray((counts / counts.sum(0)).T)
 
     def infer(
-        self,
-        weights: Weights,
-        shared: Shared,
-        counts: sparse.csr_array,
-        embeddings: NDArray[Any] | None,
-        readout: Readout = "mean",
-    ) -> NDArray[np.float64]:
+        self, weights: Weights, shared: Shared, counts: sparse.csr_array,
+        embeddings: NDArray[Any] | None, readout: Readout = "mean",
+    ) -> NDArray[np.float64]:  # fmt: skip
         from fedtopics.inference.variational import infer
 
         topics = topic_weights(weights["pseudo_counts"])
@@ -83,12 +79,9 @@ def topic_weights(
 
 
 def refine(
-    counts: sparse.csr_array,
-    beta: NDArray[np.float64],
-    alpha: float,
-    theta: NDArray[np.floating[Any]],
-    readout: Readout,
-) -> NDArray[np.float64]:
+    counts: sparse.csr_array, beta: NDArray[np.float64], alpha: float,
+    theta: NDArray[np.floating[Any]], readout: Readout,
+) -> NDArray[np.float64]:  # fmt: skip
     """Move theta (n, n_topics) towards what documents' words say, by variational steps of LDA.
 
     Counts are CSR, (n, n_words); beta (n_topics, n_words), alpha is the prior of theta.

@@ -99,13 +99,9 @@ class Merged:
         return np.asarray(parts / parts.sum(1, keepdims=True) @ beta)
 
     def infer(
-        self,
-        weights: Weights,
-        shared: Shared,
-        counts: sparse.csr_array,
-        embeddings: Vectors | None,
-        **how: Any,
-    ) -> NDArray[Any]:
+        self, weights: Weights, shared: Shared, counts: sparse.csr_array,
+        embeddings: Vectors | None, **how: Any,
+    ) -> NDArray[Any]:  # fmt: skip
         theta = self.before.infer(_others(weights), shared, counts, embeddings, **how)
         return np.asarray(theta @ self._members.astype(theta.dtype))
 

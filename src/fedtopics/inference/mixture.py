@@ -125,12 +125,9 @@ class Mixture(Inference):
         return topics_of(weights["words"], self.settings.smoothing)
 
     def infer(
-        self,
-        weights: Weights,
-        shared: Shared,
-        counts: sparse.csr_array,
+        self, weights: Weights, shared: Shared, counts: sparse.csr_array,
         embeddings: NDArray[Any] | None,
-    ) -> NDArray[np.float64]:
+    ) -> NDArray[np.float64]:  # fmt: skip
         evidence = Evidence.of(weights, self.settings)
         points = place(embeddings, evidence.origin, counts.shape[0])
         return np.concatenate([theta for _, theta, _ in evidence.memberships(points, counts)])

@@ -84,12 +84,9 @@ def occurring(counts: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 def infer(
-    counts: sparse.csr_array,
-    weights: Floats,
-    alpha: float,
-    steps: int,
+    counts: sparse.csr_array, weights: Floats, alpha: float, steps: int,
     start: NDArray[np.floating[Any]] | None = None,
-) -> Posterior:
+) -> Posterior:  # fmt: skip
     """Find the topics of documents, counts CSR of shape (n, n_words).
 
     Weights (n_words, n_topics) are exp(E[log beta]), or beta itself; not 0. Alpha is the prior of

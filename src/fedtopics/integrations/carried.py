@@ -21,14 +21,16 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fedtopics.errors import FederationError, FedTopicsError
-from fedtopics.federation.serve import lead, lead_relay, roster_of
+from fedtopics.federation.relay import lead_relay
+from fedtopics.federation.serve import lead
+from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.keys import framed
 from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
 from fedtopics.protocol.messages import Message, decode, encode
-from fedtopics.protocol.roster import Key, Roster
+from fedtopics.protocol.roster import Key
 
 HOLD = 10.0  # seconds that a request waits for a program that computes
 LOST = 3600.0  # seconds without a request after which a call has failed
@@ -80,20 +82,20 @@ class Results(Message):
     refusal: str = ""
 
 
-def _signed(session: bytes, calls: Calls) -> bytes:
-    return framed(
-        "fedtopics carried", session, encode(msgspec.structs.replace(calls, signature=b""))
-    )
+def _signed(study: str, session: bytes, calls: Calls) -> bytes:
+    content = encode(msgspec.structs.replace(calls, signature=b""))
+    return framed("fedtopics carried", study, session, content)
 
 
 class CarriedLink:
     """A member's `Link`, and what answers the framework's requests.
 
-    `program` takes part in a study over the link; it runs in a thread.
+    `program` takes part in the study of a fingerprint over the link; it runs in a thread.
     """
 
-    def __init__(self, key: Key, program: Callable[[CarriedLink], None]) -> None:
+    def __init__(self, key: Key, study: str, program: Callable[[CarriedLink], None]) -> None:
         self._key = key
+        self._study = study
         self._changed = threading.Condition()
         self._number = int.from_bytes(os.urandom(4), "big") << 16
         self._calls: list[Call] = []
@@ -165,7 +167,7 @@ class CarriedLink:
             calls = Calls(
                 self._key.name, self._number, self._calls if self._is_ready else [], state
             )
-        signature = self._key.sign(_signed(results.session, calls))
+        signature = self._key.sign(_signed(self._study, results.session, calls))
         return encode(msgspec.structs.replace(calls, signature=signature))
 
 
@@ -188,15 +190,15 @@ class Served(Service, Protocol):
 class CarriedServer:
     """Serves the members at a carrier's addresses, in a thread, until it is stopped."""
 
-    def __init__(self, service: Served, carrier: Carrier, roster: Roster) -> None:
+    def __init__(self, service: Served, carrier: Carrier, plan: ServerPlan) -> None:
         self._service = service
         self._carrier = carrier
-        self._roster = roster
+        self._plan = plan
         self._session = os.urandom(16)
         self._members: dict[str, _Member] = {}  # by address
         self._served: SimpleQueue[tuple[str, Results]] = SimpleQueue()
         self._ends = float("inf")
-        self._pool = ThreadPoolExecutor(2 * len(roster.names) + 2)
+        self._pool = ThreadPoolExecutor(2 * len(plan.roster.names) + 2)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -246,8 +248,8 @@ class CarriedServer:
             calls = decode(content or b"", Calls)
         except FederationError:
             calls = None
-        is_real = calls is not None and self._roster.verify(
-            calls.name, calls.signature, _signed(self._session, calls)
+        is_real = calls is not None and self._plan.roster.verify(
+            calls.name, calls.signature, _signed(self._plan.fingerprint, self._session, calls)
         )
         if calls is None or not is_real:
             member.due = time.monotonic() + member.pause  # its process may be there again then
@@ -289,7 +291,7 @@ def lead_carried(
 
     @contextmanager
     def listen(service: Served, notify: Any) -> Iterator[None]:
-        server = CarriedServer(service, carrier, roster_of(study))
+        server = CarriedServer(service, carrier, study.server_plan)
         try:
             yield
         finally:
@@ -297,5 +299,5 @@ def lead_carried(
 
     if not study.is_secure:
         return lead(study, folder, listen, on_event)
-    lead_relay(study, folder, listen, lambda event: on_event(event.plain()))
+    lead_relay(study.server_plan, folder, listen, lambda event: on_event(event.plain()))
     return None

@@ -111,16 +111,17 @@ class StudySite(SitePart):
                     folder = settings.out if context.simulated else settings.out / self.run
                 (folder / FAILURE).unlink(missing_ok=True)
                 key = Key.load(settings.key or context.workspace / "local" / context.site)
+                study = Study.read(context.config / STUDY_FILE)
             except FedTopicsError as error:
                 _fail(folder, str(error))
                 raise
-            study = context.config / STUDY_FILE
-            self._link = CarriedLink(key, partial(_take_part, key, settings, folder, study))
+            program = partial(_take_part, key, settings, folder, study)
+            self._link = CarriedLink(key, study.fingerprint, program)
         return self._link.answer(message)
 
 
 def _take_part(
-    key: Key, settings: SiteSettings, folder: Path, study: Path, link: CarriedLink
+    key: Key, settings: SiteSettings, folder: Path, study: Study, link: CarriedLink
 ) -> None:
     """Take part in a study; say here why not, and raise."""
 
@@ -134,7 +135,7 @@ def _take_part(
 
     try:
         part = Participation.of(key, settings, folder, tell, insecure_seed=settings.insecure_seed)
-        join(part, Study.read(study), link=link)
+        join(part, study, link=link)
     except FedTopicsError as error:
         _fail(folder, str(error))
         raise
@@ -185,13 +186,9 @@ def _fail(folder: Path, sentence: str) -> None:
 
 
 def make_study_job(
-    study: Study,
-    run: str,
-    workspace: Path,
-    out: Path | None = None,
-    folders: Mapping[str, Path] | None = None,
-    keys: Path | None = None,
-) -> Any:
+    study: Study, run: str, workspace: Path, out: Path | None = None,
+    folders: Mapping[str, Path] | None = None, keys: Path | None = None,
+) -> Any:  # fmt: skip
     """Make the job of a study; it says where documents are for the simulator alone.
 
     The study's file stays in `workspace` until the job was run. For the simulator, `out` is the

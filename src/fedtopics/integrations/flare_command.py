@@ -85,15 +85,9 @@ def run(
 @click.option("--key", type=FOLDER, help="The site's, that `fedtopics key create` made.")
 @click.option("--insecure-seed", is_flag=True, help="Draws that everybody can repeat: for tests.")
 def allow(
-    folder: Path,
-    data: Path | None,
-    columns: dict[str, str | None],
-    embedding_model: str | None,
-    policy: Path | None,
-    out: Path | None,
-    key: Path | None,
-    insecure_seed: bool,
-) -> None:
+    folder: Path, data: Path | None, columns: dict[str, str | None], embedding_model: str | None,
+    policy: Path | None, out: Path | None, key: Path | None, insecure_seed: bool,
+) -> None:  # fmt: skip
     """Let fedtopics run at a FLARE server or site, and say where a site's documents are.
 
     FOLDER is the server's or the site's, with `startup` and `local` in it. Its list of allowed

@@ -40,12 +40,9 @@ class _Recipe(CollabRecipe):  # type: ignore[misc]
 
 
 def make_job(
-    name: str,
-    server: ServerPart,
-    site: SitePart,
-    clients: Mapping[str, Mapping[str, Any]],
+    name: str, server: ServerPart, site: SitePart, clients: Mapping[str, Mapping[str, Any]],
     study: Path,
-) -> CollabRecipe:
+) -> CollabRecipe:  # fmt: skip
     """Make a job of a study, which begins when all clients are connected.
 
     Server and sites make their components again from what the `__init__` of `server` and `site`

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from fedtopics.federation.study import Study
     from fedtopics.integrations.carried import CarriedLink
+    from fedtopics.protocol.roster import Key
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
 ENDED = 5.0  # seconds that a resident process stays when its client has the model
@@ -134,22 +136,20 @@ class _Node:
         command = [sys.executable, "-m", __spec__.name, json.dumps(given), str(folder)]
         return ask(folder, message, command)
 
-    def take_part(self, link: CarriedLink) -> None:
+    def take_part(self, key: Key, study: Study, link: CarriedLink) -> None:
         """Take part in a study; say in this machine's log why not, and raise."""
         from fedtopics.federation.join import join
         from fedtopics.federation.participant import Participation
-        from fedtopics.federation.study import Study
         from fedtopics.federation.study_tables import ClientData, explained
-        from fedtopics.protocol.roster import Key
 
         with _logged_failures():
             with explained("The node configuration", ClientData):
                 data = ClientData(**{key.replace("-", "_"): x for key, x in self.data.items()})
             part = Participation.of(
-                Key.load(self.key), data, self.out, _log(self.name, self.out),
+                key, data, self.out, _log(self.name, self.out),
                 insecure_seed=self.insecure_seed,
             )  # fmt: skip
-            join(part, Study.read(self.study), link=link)
+            join(part, study, link=link)
 
 
 def main(given: str, folder: str) -> None:
@@ -158,6 +158,7 @@ def main(given: str, folder: str) -> None:
     `given` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it may
     have read other settings, and two cannot write one ledger.
     """
+    from fedtopics.federation.study import Study
     from fedtopics.integrations.carried import CarriedLink
     from fedtopics.protocol.roster import Key
 
@@ -167,8 +168,8 @@ def main(given: str, folder: str) -> None:
         if note != Path(folder):
             end(note)
     with _logged_failures():
-        key = Key.load(node.key)
-    client = CarriedLink(key, node.take_part)
+        key, study = Key.load(node.key), Study.read(node.study)
+    client = CarriedLink(key, study.fingerprint, partial(node.take_part, key, study))
     idle = lambda: ENDED if client.ended else node.stay  # noqa: E731
     answer_messages(Path(folder), client.answer, idle)
 

@@ -23,14 +23,10 @@ ROWS = {"counts", "theta", "main_topics", "labels"}  # what has a row a document
 
 
 def evaluate(
-    model: TopicModel,
-    documents: Any,
-    *,
-    by: Literal["windows", "documents"] = "windows",
-    lambda_: float | None = None,
-    embedding_model: str | None = None,
+    model: TopicModel, documents: Any, *, by: Literal["windows", "documents"] = "windows",
+    lambda_: float | None = None, embedding_model: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Score a model's topics on documents, which may be others than it was trained on.
 
     Parameters

@@ -42,14 +42,9 @@ class Grouped:
 
 
 def topics_over_time(
-    model: Finder,
-    documents: Any = None,
-    timestamps: Any = None,
-    *,
-    by: Unit | None = None,
-    nr_bins: int | None = None,
-    min_documents: int = MIN_DOCUMENTS,
-) -> list[dict[str, Any]]:
+    model: Finder, documents: Any = None, timestamps: Any = None, *, by: Unit | None = None,
+    nr_bins: int | None = None, min_documents: int = MIN_DOCUMENTS,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return a row a period and topic, in their order, by a model of any method.
 
     Parameters
@@ -181,13 +176,9 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _summed(
-    model: Finder,
-    corpora: Mapping[Any, Corpus],
-    given: Mapping[Any, NDArray[Any]],
-    groups: Mapping[Any, NDArray[Any]],
-    name: str,
-    min_documents: int,
-) -> Grouped:
+    model: Finder, corpora: Mapping[Any, Corpus], given: Mapping[Any, NDArray[Any]],
+    groups: Mapping[Any, NDArray[Any]], name: str, min_documents: int,
+) -> Grouped:  # fmt: skip
     """Return a row a group of documents and topic, of the groups that clients have a part in.
 
     The groups are of those documents for which something is given.

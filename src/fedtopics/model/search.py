@@ -32,13 +32,9 @@ ENDINGS = {3: 1, 4: 4}  # most letters by which words differ that share so many,
 
 
 def find_topics(
-    model: Topics,
-    query: str | Sequence[str],
-    top_n: int = 5,
-    *,
-    by: Literal["words", "meaning"] = "words",
-    embedding_model: str | None = None,
-) -> tuple[list[int], list[float]]:
+    model: Topics, query: str | Sequence[str], top_n: int = 5, *,
+    by: Literal["words", "meaning"] = "words", embedding_model: str | None = None,
+) -> tuple[list[int], list[float]]:  # fmt: skip
     """Return the topics that a word or a sentence is about, the nearest first.
 
     Parameters
@@ -155,13 +151,9 @@ def nearness(
 
 
 def match_terms(
-    model: Topics,
-    terms: Terms,
-    top_n: int = 3,
-    *,
-    by: Literal["words", "meaning"] = "words",
+    model: Topics, terms: Terms, top_n: int = 3, *, by: Literal["words", "meaning"] = "words",
     embedding_model: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return the terms of an ontology that are nearest to each topic.
 
     Parameters

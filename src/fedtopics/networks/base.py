@@ -104,13 +104,9 @@ class Batch:
 
     @classmethod
     def of(
-        cls,
-        bag: sparse.csr_array,
-        noise: Noise | None = None,
-        dtype: torch.dtype = torch.float32,
-        embedding: NDArray[np.floating[Any]] | None = None,
-        encoder_input: EncoderInput = "counts",
-    ) -> Batch:
+        cls, bag: sparse.csr_array, noise: Noise | None = None, dtype: torch.dtype = torch.float32,
+        embedding: NDArray[np.floating[Any]] | None = None, encoder_input: EncoderInput = "counts",
+    ) -> Batch:  # fmt: skip
         """Make a batch of rows of a bag of words (n, n_words), and of embeddings (n, dimension)."""
         values = torch.from_numpy(bag.data).to(dtype)
         lengths = torch.from_numpy(bag.sum(1)).to(dtype)

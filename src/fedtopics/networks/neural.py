@@ -47,12 +47,9 @@ class NeuralTopicModel(Kept):
     """Weights that a stage's `finish` alone uses, and clients do not get."""
 
     def __init__(
-        self,
-        n_words: int,
-        settings: NetworkSettings,
-        dtype: torch.dtype = torch.float32,
+        self, n_words: int, settings: NetworkSettings, dtype: torch.dtype = torch.float32,
         document_length: float = 1.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.n_words = n_words
         self.document_length = document_length
         self.settings = settings

@@ -155,11 +155,11 @@ class SecureClients:
     def _sum(
         self, function: str, template: Template, own: Callable[[], Mapping[str, Any]]
     ) -> dict[str, Any]:
-        layout = Layout.of(template, self._drawn)
+        layout = Layout.of(template, self._drawn, len(self._member.names))
 
         def vector() -> bytes:
             if not self._is_in:
-                return layout.zeros().tobytes()
+                return bytes(8 * layout.size)
             whole, factor = layout.encode(own())
             if factor < 1:
                 self._notify(Narrowed(factor))

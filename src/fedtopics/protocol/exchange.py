@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.events import Event, Reconnecting, WaitsFor
 from fedtopics.protocol.link import Link, LinkError
-from fedtopics.protocol.member import Member
+from fedtopics.protocol.member import FALSE, Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode
 from fedtopics.protocol.record import Entry
 
@@ -107,9 +107,14 @@ class Exchange:
 
     def _ended(self) -> NoReturn:
         who, _, reason = self.member.reason.partition(": ")
+        first = (
+            "the server's file relay-* of this study, which has a false total, is deleted"
+            if reason == FALSE
+            else "the cause is mended"
+        )
         raise FederationError(
             f"The run stopped at step {self.member.record.step}, by {who}: {reason}. Nothing is "
-            "lost: when the cause is mended, all members start the same command again."
+            f"lost: when {first}, all members start the same command again."
         )
 
     def done(self) -> None:

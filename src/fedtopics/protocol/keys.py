@@ -14,6 +14,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedtopics.errors import FederationError
-from fedtopics.protocol.messages import Part
+from fedtopics.protocol.messages import Part, decode, encode
 
 LABEL = "fedtopics 3"
 LENGTH = 32  # bytes of keys and digests
@@ -37,6 +38,12 @@ def framed(*fields: bytes | str | int) -> bytes:
 def digest(*fields: bytes | str | int) -> bytes:
     """Return the SHA-256 of some fields."""
     return hashlib.sha256(framed(LABEL, *fields)).digest()
+
+
+def digest_of_list(parts: Sequence[bytes]) -> bytes:
+    """Return the digest of what is signed in a list: a signature can be written in several ways."""
+    read = (decode(part, Part) for part in parts)
+    return digest(*(encode(msgspec.structs.replace(part, signature=b"")) for part in read))
 
 
 def derive(secret: bytes, *label: bytes | str | int) -> bytes:

@@ -42,8 +42,8 @@ class Layout:
     _parts: Mapping[str, Any]  # by field: a `_Part`, or a map for a map
 
     @classmethod
-    def of(cls, template: Template, members: Sequence[str]) -> Layout:
-        """Return that of the updates of some members.
+    def of(cls, template: Template, members: Sequence[str], n: int) -> Layout:
+        """Return that of the updates of some of n members.
 
         StudyError if the template has words, or numbers without a known shape.
         """
@@ -59,7 +59,7 @@ class Layout:
                     "aggregation cannot hide, as it has no numbers of a known shape; choose "
                     'another method, or set aggregation = "plain".'
                 )
-            return _Part.of(name, field, start, documents, len(members))
+            return _Part.of(name, field, start, documents, n)
 
         parts, size = _placed(template, "", 0, part)
         return cls(size, parts)
@@ -70,17 +70,13 @@ class Layout:
         parts = [part for part, _ in _pairs(self._parts, self._parts)]
         return digest(*(f"{p.name} {p.shape} {p.field.dtype} {p.fraction}" for p in parts))
 
-    def zeros(self) -> Whole:
-        """Return the vector of a member that takes no part in a round."""
-        return np.zeros(self.size, np.int64)
-
     def encode(self, update: Mapping[str, Any]) -> tuple[Whole, float]:
         """Return an update as a vector, and the smallest factor by which a field was scaled.
 
         A field without a bound is scaled down as a whole where a total could not hold it; 1.0 says
         that none was. FederationError if a field has another shape, or exceeds its bound.
         """
-        vector, smallest = self.zeros(), 1.0
+        vector, smallest = np.zeros(self.size, np.int64), 1.0
         for part, value in _pairs(self._parts, update):
             smallest = min(smallest, part.write(value, vector[part.start : part.end]))
         return vector, smallest

@@ -21,6 +21,7 @@ from fedtopics.protocol.messages import (
     Kind,
     List,
     Part,
+    Parts,
     Phase,
     Stop,
     Total,
@@ -33,6 +34,7 @@ from fedtopics.protocol.record import Disk, Entry, Record
 OLDER = "its copy is older than the run, or the run has two of it"
 CHANGED = "its documents, its study or its software changed during the run"
 LARGE = "a number is too large"
+FALSE = "a check of the total failed"
 
 
 class Member:
@@ -161,8 +163,10 @@ class Member:
         if message.parts[place] != record.part:
             self._check_signature(mine)
             raise FederationError(OLDER)
-        if record.parts == message.parts:
+        if record.parts and keys.digest_of_list(message.parts) == record.list_digest:
             return []
+        for part in parts:  # first of all, else a forged part would put the blame on a member
+            self._check_signature(part)
         if record.parts:
             pairs = zip(parts, message.parts, record.parts, strict=True)
             names = ", ".join(part.name for part, now, before in pairs if now != before)
@@ -181,13 +185,19 @@ class Member:
                     f"the {field} of {part.name} and {self.name} differ{difference}: they have "
                     "another study or other software, or were sent different things"
                 )
-        self._check_signature(part)
+        try:  # before the list is on disk, which nobody could answer
+            keys.shared(self.record.private, part.key)
+        except FederationError:
+            raise FederationError(f"the one-time key of {part.name} is not valid") from None
 
     def _check_signature(self, part: Part) -> None:
         context = context_of(self.study, part, self.names)
         content = self._signed("part", context, part.name, part.key)
         if not self._verify(part.name, part.signature, content):
-            raise FederationError(f"the signature of {part.name} is wrong")
+            raise FederationError(
+                f"what came as the part of {part.name} is not signed for this study: it has "
+                "another study or other software, or the relay has changed it"
+            )
 
     def _bound(self) -> tuple[list[Part], bytes]:
         """Return the parts of the list, and what keys of this step are bound to."""
@@ -234,7 +244,7 @@ class Member:
         try:
             opened, group = self._opened(parts, bound, total)
         except FederationError:
-            return self.stop("a check of the total failed")
+            return self.stop(FALSE)
         entry = Entry(self.record.step, parts[0].function, opened)
         record = self.record.after(entry, group)
         if entry.step == 0:  # the group key is in no total on disk, only in the record
@@ -251,7 +261,7 @@ class Member:
             if len(total) != len(self.content) + 8:
                 raise FederationError("The total has another length.")
             return [masks.unmask(record.group, bound, total).tobytes()], b""
-        bodies = decode(total, list[bytes])
+        bodies = decode(total, Parts)
         if len(bodies) != len(names):
             raise FederationError("There are more or fewer replies than members.")
         replies = []
@@ -265,7 +275,7 @@ class Member:
             return [keys.unseal(derive(record.group, "call", bound, n), r) for n, r in pairs], b""
         if self.name == names[0]:
             return [], self.content
-        boxes = decode(replies[0], list[bytes])
+        boxes = decode(replies[0], Parts)
         if len(boxes) != len(names) - 1:
             raise FederationError("The group key is not sealed for all members.")
         secret = keys.shared(record.private, parts[0].key)

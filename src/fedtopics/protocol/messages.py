@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -10,6 +10,8 @@ from fedtopics.errors import FederationError
 
 Kind = Literal["sum", "call"]
 Phase = Literal["compute", "part", "body", "done", "stopped"]
+# One of each member: a longer list would take many times its bytes of memory.
+Parts = Annotated[list[bytes], msgspec.Meta(max_length=10_000)]
 
 
 class Message(msgspec.Struct, array_like=True, tag=True):
@@ -50,7 +52,7 @@ class Ask(Message):
 class List(Message):
     """The parts of a step, as they came, in the order of names."""
 
-    parts: list[bytes]
+    parts: Parts
 
 
 class Total(Message):
@@ -87,7 +89,7 @@ class Last(msgspec.Struct, array_like=True):
     """The file of the relay: the last step that has a total."""
 
     step: int
-    parts: list[bytes]
+    parts: Parts
     total: bytes
 
 

@@ -15,13 +15,20 @@ import msgspec
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.files import make_folder, open_private, read_bytes, write_durably
-from fedtopics.protocol.keys import LENGTH, derive, digest, next_transcript
+from fedtopics.protocol.keys import LENGTH, derive, digest, digest_of_list, next_transcript
 from fedtopics.protocol.messages import decode, encode
 
 HEAD = 8 + LENGTH  # of an entry in the file of totals: its size and its digest
 
 
-class Record(msgspec.Struct, array_like=True):
+class Secret(msgspec.Struct, array_like=True, dict=True):
+    """What nobody else may read, so no error or log shows it."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class Record(Secret):
     """A member in a step: before its part left, after that, and with the list."""
 
     run: bytes = b""  # the SHA-256 of the list of step 0
@@ -36,7 +43,7 @@ class Record(msgspec.Struct, array_like=True):
     @property
     def list_digest(self) -> bytes:
         """The digest of the list; nothing before there is one."""
-        return digest(*self.parts) if self.parts else b""
+        return digest_of_list(self.parts) if self.parts else b""
 
     def after(self, entry: Entry, group: bytes = b"") -> Record:
         """Return the record of the next step; step 0 brings the group key."""
@@ -48,7 +55,7 @@ class Record(msgspec.Struct, array_like=True):
         return Record(self.run or self.list_digest, self.step + 1, transcript, next_group)
 
 
-class Entry(msgspec.Struct, array_like=True, dict=True):
+class Entry(Secret):
     """The opened total of a sum, or the replies to a call."""
 
     step: int
@@ -88,7 +95,9 @@ class Folder:
 
     def append(self, entry: Entry) -> None:
         """Write a total at the end of the file."""
-        self._totals.write(packed(entry))
+        left = memoryview(packed(entry))
+        while left:  # where the disk is nearly full, less than all is written
+            left = left[self._totals.write(left) :]
 
     def load(self) -> tuple[Record, bytes, list[Entry]]:
         """Return the record, the vector or reply that belongs to it, and the totals.

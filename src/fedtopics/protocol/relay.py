@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection
 
 from fedtopics.errors import FederationError
-from fedtopics.protocol.keys import digest
+from fedtopics.protocol.keys import digest, digest_of_list
 from fedtopics.protocol.masks import Words, add
 from fedtopics.protocol.messages import (
     Answer,
@@ -50,6 +50,8 @@ class Relay:
         self._keep = keep
         self._parts: dict[str, tuple[Part, bytes]] = {}  # the newest of each
         self._list: list[bytes] = []  # of the step whose bodies are collected
+        self._list_digest = b""
+        self._last_digest = digest_of_list(self.last.parts) if self.last else b""
         self._bodies: dict[str, tuple[bytes, bytes]] = {}  # digest, content of a call
         self._sum: Words | None = None
         self.asks: dict[str, Ask] = {}  # the newest of each
@@ -101,10 +103,11 @@ class Relay:
         steps = {found.step for found, _ in self._parts.values()}
         if len(self._parts) == len(self.names) and len(steps) == 1:
             self._list = [self._parts[name][1] for name in self.names]
+            self._list_digest = digest_of_list(self._list)
             self._bodies, self._sum = {}, None
 
     def _take_body(self, body: Body) -> None:
-        if not self._list or body.list != digest(*self._list):
+        if not self._list or body.list != self._list_digest:
             return
         found = digest(body.content)
         if body.name in self._bodies:
@@ -113,7 +116,13 @@ class Relay:
             return
         is_sum = self._parts[body.name][0].kind == "sum"
         if is_sum:
-            self._sum = add(self._sum, body.content)
+            try:
+                self._sum = add(self._sum, body.content)
+            except FederationError:
+                names = ", ".join([*self._bodies, body.name])
+                self._bodies, self._sum = {}, None
+                self._halt(Stop("", b"", b"", self.step, f"wrong length of a vector: {names}"))
+                return
         self._bodies[body.name] = found, b"" if is_sum else body.content
         if len(self._bodies) < len(self.names):
             return
@@ -122,6 +131,7 @@ class Relay:
         last = Last(self.step, self._list, total)
         self._keep(encode(last))
         self.last, self._list, self._bodies, self._sum = last, [], {}, None
+        self._last_digest = self._list_digest
 
     def ask(self, name: str, ask: Ask) -> Answer | None:
         """Return what a member should do next; None while there is nothing."""
@@ -142,22 +152,27 @@ class Relay:
         if last is not None and ask.step < last.step:
             return List(last.parts)  # with a part that the member does not remember
         if last is not None and ask.step == last.step:
-            is_known = ask.list == digest(*last.parts)
+            is_known = ask.list == self._last_digest
             return Total(ask.list) if is_known else List(last.parts)
         if self._list and ask.step <= self.step:
-            if ask.list != digest(*self._list):
+            if ask.list != self._list_digest:
                 return List(self._list)
             return None if name in self._bodies else Want("body")
-        newest = max(self.step, *(each.step for each in self.asks.values()))
-        newest = newest if last is None else min(newest, last.step + 1)
+        steps = {n: found.step for n, (found, _) in self._parts.items()}
+        steps |= {n: max(each.step, steps.get(n, 0)) for n, each in self.asks.items()}
+        first = max(steps, key=lambda n: steps[n])
+        newest = steps[first] if last is None else min(steps[first], last.step + 1)
         if ask.step < newest and held < newest:
-            return self._halt(Stop("", b"", b"", ask.step, f"{name} lacks a total that is gone"))
+            where = f"{name} is at step {ask.step}, {first} at step {newest}"
+            return self._halt(
+                Stop("", b"", b"", ask.step, f"{where}, and the total between is gone")
+            )
         return Want("part") if held < ask.step else None
 
     def fetch(self, list_: bytes) -> bytes:
         """Return the total of the step with this list; nothing if it is not here."""
         last = self.last
-        return last.total if last is not None and list_ == digest(*last.parts) else b""
+        return last.total if last is not None and list_ == self._last_digest else b""
 
 
 class RelayService:

@@ -95,7 +95,8 @@ class Key:
             raise IdentityError(
                 f'{folder} has no key, or a damaged one; make one with "fedtopics key create NAME".'
             ) from None
-        public = read_certificate(content, str(Path(folder) / PUBLIC)).public_key()
+        content = alone(content, str(Path(folder) / PUBLIC))
+        public = read_certificate(content, str(folder)).public_key()
         fits = isinstance(private, ec.EllipticCurvePrivateKey) and private.public_key() == public
         if not fits or not isinstance(private, ec.EllipticCurvePrivateKey):
             raise IdentityError(f"The key and the certificate in {folder} do not belong together.")
@@ -138,13 +139,11 @@ class Roster:
                 f"The study names no certificate of {', '.join(missing)}; each member makes one "
                 'with "fedtopics key create NAME".'
             )
-        members = {name: (content or "").encode() for name, content in certificates.items()}
+        members = {n: alone((text or "").encode(), f"of {n}") for n, text in certificates.items()}
         for name, content in members.items():
             if (found := name_of(content, f"of {name}")) != name:
                 raise IdentityError(f"The certificate of {name!r} is one of {found!r}.")
-        if server is not None:
-            read_certificate(server.encode(), "of the server")
-        return cls(members, None if server is None else server.encode())
+        return cls(members, None if server is None else alone(server.encode(), "of the server"))
 
     def digest_of(self, names: Iterable[str]) -> str:
         """Return the SHA-256 of some members' certificates together."""
@@ -201,6 +200,11 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
             f"{now:%Y-%m-%d}; set the clock, or make a new key."
         )
     return certificate
+
+
+def alone(content: bytes, where: str) -> bytes:
+    """Return a certificate as PEM without anything beside it, such as one that nobody compared."""
+    return read_certificate(content, where).public_bytes(Encoding.PEM)
 
 
 def name_of(content: bytes, where: str) -> str:

@@ -206,10 +206,7 @@ def _functions(records: Records) -> Parts:
         ["after it", "storage, deletion", "files stay until somebody deletes them: 2.2.a"],
     ]
     said = [
-        Statement(
-            f"Software at {facts.client}: fedtopics {facts.version}.",
-            facts.began,
-        )
+        Statement(f"Software at {facts.client}: fedtopics {facts.version}.", facts.began)
         for facts in records.ledgers
     ]
     return [

@@ -50,14 +50,10 @@ PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
 
 def summarise(
-    model: TopicModel,
-    run: RunFacts | None = None,
-    *,
-    min_documents: int | None = None,
-    documents: Any = None,
-    with_text: bool = False,
+    model: TopicModel, run: RunFacts | None = None, *, min_documents: int | None = None,
+    documents: Any = None, with_text: bool = False,
     over_time: Sequence[Mapping[str, Any]] | None = None,
-) -> Summary:
+) -> Summary:  # fmt: skip
     """Return what a report says of a model and its run.
 
     Parameters

@@ -122,12 +122,9 @@ class Arrivals:
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        settings: ArrivalSettings,
-        folder: Path | None = None,
+        self, corpus: Corpus, settings: ArrivalSettings, folder: Path | None = None,
         growing: Follow | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._corpus = corpus
         self._growing = growing
         self._state = None if folder is None else folder / "arrivals.jsonl"

@@ -6,9 +6,8 @@ The client checks a sample of its own documents; nothing leaves it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
@@ -52,15 +51,6 @@ def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str
         f"stop words of {_listed(taken)} are left out and those of {_listed(other)} are not;"
         f' set languages in the study\'s [text], as in "detect", which needs {INSTALL}'
     )
-
-
-def language_sentence(event: Mapping[str, Any]) -> str:
-    """Say which languages the documents of an event "languages" are in; "" of other events."""
-    if event["event"] != "languages":
-        return ""
-    shares = (f"{name.title()} ({share:.0%})" for name, share in event["languages"].items())
-    said = f"documents of {event['client']} are in {', '.join(shares)}"
-    return f"{said}; {event['advice']}" if event["advice"] else said
 
 
 def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, float]:

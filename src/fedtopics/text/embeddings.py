@@ -52,15 +52,10 @@ class EmbeddingSettings(BaseModel):
 
 
 def document_embeddings(
-    corpus: Corpus,
-    settings: EmbeddingSettings,
-    *,
-    embedding_model: str | None = None,
-    cache: str | Path | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-    encoder: Encoder | None = None,
-    apart: bool = False,
-) -> Vectors:
+    corpus: Corpus, settings: EmbeddingSettings, *, embedding_model: str | None = None,
+    cache: str | Path | None = None, on_progress: Callable[[int, int], None] | None = None,
+    encoder: Encoder | None = None, apart: bool = False,
+) -> Vectors:  # fmt: skip
     """Return the embedding of each document: those the corpus has, or else the model's.
 
     They are float32 of shape (n_documents, dimension), zero where a document is empty, and of unit
@@ -144,12 +139,9 @@ def cache_folder() -> Path | None:
 
 
 def _computed(
-    corpus: Corpus,
-    settings: EmbeddingSettings,
-    encoder: Callable[[list[str]], Vectors],
-    cache: _Cache,
-    on_progress: Callable[[int, int], None],
-) -> Vectors:
+    corpus: Corpus, settings: EmbeddingSettings, encoder: Callable[[list[str]], Vectors],
+    cache: _Cache, on_progress: Callable[[int, int], None],
+) -> Vectors:  # fmt: skip
     result = np.zeros((len(corpus), settings.dimension), np.float32)
     first: dict[bytes, int] = {}  # the row of each text met so far: none is encoded twice
     done = 0

@@ -7,7 +7,7 @@ training and afterwards. The packages that know languages are the extra ``langua
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -271,3 +271,12 @@ def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
         return words
 
     return cut
+
+
+def language_sentence(event: Mapping[str, Any]) -> str:
+    """Say which languages the documents of an event "languages" are in; "" of other events."""
+    if event["event"] != "languages":
+        return ""
+    shares = (f"{name.title()} ({share:.0%})" for name, share in event["languages"].items())
+    said = f"documents of {event['client']} are in {', '.join(shares)}"
+    return f"{said}; {event['advice']}" if event["advice"] else said
