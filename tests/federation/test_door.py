@@ -233,10 +233,12 @@ def test_policy_from_a_file(tmp_path: Path) -> None:
 def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     assert (Policy().min_documents, Policy().min_clients_in_sum) == (10, 2)
     plain, secure = (Policy(max_rounds=5).in_study(is_secure) for is_secure in (False, True))
-    assert plain == Policy(max_rounds=5, min_documents=256)
+    assert plain == Policy(max_rounds=5)
     assert secure == Policy(max_rounds=5, min_clients_in_sum=3)
-    for given in (10, 300):
-        assert Policy(min_documents=given).in_study(False) == Policy(min_documents=given)
+    Policy(min_documents=10).check_aggregation("a", False)
+    Policy().check_aggregation("a", True)
+    with pytest.raises(PolicyError, match=r"of how many documents .* Add min_documents = 256 to"):
+        Policy().check_aggregation("a", False)
     for given in (1, 2, 9):
         assert Policy(min_clients_in_sum=given).in_study(True) == Policy(min_clients_in_sum=given)
     few = "of 10, each can be read from one gradient (10 of 10 exactly, 49 of 52"

@@ -36,8 +36,8 @@ class Policy(BaseModel):
     min_documents: int = Field(
         10,
         ge=1,
-        description="a reply must sum over at least this many documents; where whoever adds sees "
-        f"each reply {SEEN_DOCUMENTS} by default",
+        description="a reply must sum over at least this many documents; between machines, plain "
+        "aggregation needs a policy that says how many",
     )
     min_documents_in_sum: int | None = Field(
         None, ge=1, description="a secure sum must be over at least this many documents of all"
@@ -127,14 +127,13 @@ class Policy(BaseModel):
             )
 
     def in_study(self, is_secure: bool) -> Policy:
-        """Return the policy as it holds in a study: where it says nothing, it is strict enough.
+        """Return the policy as it holds in a study between machines.
 
-        With plain aggregation the server sees each update; with secure aggregation of two clients
-        each of them can compute the other's.
+        With secure aggregation of two clients each of them can compute the other's update.
         """
-        usual = {"min_clients_in_sum": FEWEST} if is_secure else {"min_documents": SEEN_DOCUMENTS}
-        missing = {key: usual[key] for key in usual.keys() - self.model_fields_set}
-        return self.model_copy(update=missing)
+        if not is_secure or "min_clients_in_sum" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"min_clients_in_sum": FEWEST})
 
     def of_enough(self, clients: int) -> Policy:
         """Return the policy where so many clients have to be in each sum, or more by its own."""
@@ -153,9 +152,20 @@ class Policy(BaseModel):
         )
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:
-        """Refuse a study with plain aggregation where secure aggregation is required."""
-        if is_secure or not (self.aggregation or self.min_documents_in_sum):
+        """Refuse a study with plain aggregation, unless the policy allows its server to see.
+
+        It does so by saying of how many documents an update is: few can be read from it.
+        """
+        if is_secure:
             return
+        if not (self.aggregation or self.min_documents_in_sum):
+            if "min_documents" in self.model_fields_set:
+                return
+            raise PolicyError(
+                f"The study has plain aggregation, and the policy of client {client!r} does not "
+                f"say of how many documents each update has to be; nothing has left. {FEW} Add "
+                f"min_documents = {SEEN_DOCUMENTS} to the policy, or another number."
+            )
         demand = 'aggregation = "secure"' if self.aggregation else "min_documents_in_sum"
         raise PolicyError(
             f"The policy of client {client!r} requires secure aggregation, and the study has plain "

@@ -51,8 +51,7 @@ def train(
         Go on with the run in `out`, on the documents that it began with.
     policies : mapping of client name to Policy, optional
         By default the files that the study names, or else the default policy. Documents are one's
-        own here, so nothing is masked: what a policy says of sums and masks does not apply, and
-        `min_documents` is 10 if it says no number, though without masks it is 256 between machines.
+        own here, so nothing is masked: what a policy says of sums and masks does not apply.
     on_event : function, optional
         Called with each event of the run.
     start : TopicModel, (beta, words) or WarmStart, optional
