@@ -232,7 +232,7 @@ class Lies:
             said = self._said(own, vector)
             liars = {f"liar-{number}": said for number in range(LIARS[self._task.liars][1])}
             for name, reply in {**self.honest, **liars}.items():
-                total.add(name, reply)
+                total.add(reply, name)
             found = total.total()
             return float(np.linalg.norm(flat(found) / found["documents"] - honest.mean(0)))
 

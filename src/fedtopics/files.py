@@ -141,11 +141,9 @@ def create(path: Path, content: bytes, public: bool = False) -> None:
 
 
 def check_output(
-    path: str | Path,
-    suffixes: Collection[str],
-    inputs: Iterable[str | Path | None] = (),
+    path: str | Path, suffixes: Collection[str], inputs: Iterable[str | Path | None] = (),
     names: Sequence[str] = (),
-) -> str:
+) -> str:  # fmt: skip
     """Return the suffix of a file that a user names to be written; refuse what would lose another.
 
     A file that is there is replaced only if fedtopics wrote it and nobody changed it since: a page

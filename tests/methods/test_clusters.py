@@ -14,7 +14,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.mixture import method as mixture_method
-from fedtopics.methods.mixture.method import Expectation
+from fedtopics.methods.mixture.expectation import Expectation
 from fedtopics.methods.registry import find_method
 from tests.helpers.clusters import (
     CLUSTERS,

@@ -17,7 +17,7 @@ from fedtopics.federation.program import client_of, exchanges, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
-from fedtopics.methods.auto.method import AutoSettings
+from fedtopics.methods.auto.client import AutoSettings
 from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site

@@ -37,7 +37,7 @@ class Sums:
         self.rounds += 1
         total = self._robust.sum("ask", self._template, 1, self.rounds)
         for name in sorted(replies):
-            total.add(name, replies[name])
+            total.add(replies[name], name)
         return total.total()
 
 
@@ -144,7 +144,7 @@ def test_who_is_as_usual_does_not_wait_for_the_others() -> None:
         for name in "abcde":
             x = np.array(USUAL.get(name, [3.0, 4.0]))
             kept.append(weakref.ref(x))
-            total.add(name, {"x": x, "documents": 10})
+            total.add({"x": x, "documents": 10}, name)
             del x
         assert [ref() is None for ref in kept[1:]] == [round_ == 2] * 4
         total.total()

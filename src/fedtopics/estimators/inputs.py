@@ -92,11 +92,9 @@ def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
 
 
 def corpus_of(
-    data: Any,
-    columns: Sequence[str] | None,
-    analyse: Callable[[str], list[str]] | None,
+    data: Any, columns: Sequence[str] | None, analyse: Callable[[str], list[str]] | None,
     text: str | None = None,
-) -> Corpus:
+) -> Corpus:  # fmt: skip
     """Return documents as a corpus: counts by the words of their columns, texts by an analyser.
 
     Of a table or a file, `text` is the column of the text; DataError if documents are neither.

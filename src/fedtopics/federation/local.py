@@ -130,7 +130,7 @@ class LocalClients:
         exchange = self._moment.exchange + 1
         total = self._robust.sum(function, template, exchange, self._round)
         for name, reply in self._replies(function, template, payload):
-            total.add(name, reply)
+            total.add(reply, name)
         return total.total()
 
     def _replies(

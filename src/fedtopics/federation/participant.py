@@ -257,9 +257,7 @@ def check_policy(
     if not grows:
         check_times(corpus, method.over_time)
     if study.privacy is not None and (recipe := recipe_of(study)) is not None:
-        recipe.public_words(
-            study.privacy.words, method, study.text
-        )  # raises StudyError if they are not here
+        recipe.public_words(study.privacy.words, method, study.text)  # StudyError without any
     found = check_texts(corpus, study.text)
     asked = method.method_name, method.max_rounds, documents, study.text, clients
     policy.check_study(client, *asked)

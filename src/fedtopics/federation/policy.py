@@ -152,10 +152,7 @@ class Policy(BaseModel):
         )
 
     def check_aggregation(self, client: str, is_secure: bool) -> None:
-        """Refuse a study with plain aggregation, unless the policy allows its server to see.
-
-        It does so by saying of how many documents an update is: few can be read from it.
-        """
+        """Refuse plain aggregation, unless the policy says of how many documents an update is."""
         if is_secure:
             return
         if not (self.aggregation or self.min_documents_in_sum):

@@ -28,20 +28,13 @@ PAUSE = 1.0  # seconds between two looks at who is done
 HOST_STAYS = 600.0  # seconds that a member serves the others after it has the model itself
 
 
-class _Refusal(msgspec.Struct, tag=True):
-    """Why a study cannot be read: the name of an error, and its message."""
-
-    error: str
-    message: str
-
-
 def read_apart(study: Path) -> ServerPlan:
     """Read a study in a process of its own: what that takes of memory ends with it."""
     command = [sys.executable, "-m", "fedtopics.federation.relay", str(study)]
     found = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
-    plan = msgspec.msgpack.decode(found, type=ServerPlan | _Refusal)
-    if isinstance(plan, _Refusal):
-        raise getattr(errors, plan.error)(plan.message)
+    plan, error, why = msgspec.msgpack.decode(found, type=tuple[ServerPlan | None, str, str])
+    if plan is None:
+        raise getattr(errors, error)(why)
     return plan
 
 
@@ -49,12 +42,12 @@ def _write_plan(study: Path) -> None:
     """Write the plan of a study, or why there is none, to the process that asked for it."""
     from fedtopics.federation.study import Study
 
-    plan: ServerPlan | _Refusal
+    plan, error, why = None, "", ""
     try:
         plan = Study.read(study).server_plan
-    except FedTopicsError as error:
-        plan = _Refusal(type(error).__name__, str(error))
-    sys.stdout.buffer.write(msgspec.msgpack.encode(plan))
+    except FedTopicsError as refusal:
+        error, why = type(refusal).__name__, str(refusal)
+    sys.stdout.buffer.write(msgspec.msgpack.encode((plan, error, why)))
 
 
 def relay_of(plan: ServerPlan, folder: Path) -> RelayService:

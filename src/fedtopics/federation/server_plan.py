@@ -9,7 +9,7 @@ from fedtopics.protocol.roster import Key, Roster
 from fedtopics.transport.grpc import GrpcLink, split_address
 
 
-class ServerPlan(msgspec.Struct, frozen=True, tag=True):
+class ServerPlan(msgspec.Struct, frozen=True):
     """Who may call the server of a study, and where it is."""
 
     name: str

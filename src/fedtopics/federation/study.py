@@ -241,11 +241,9 @@ class Study(BaseModel):
         return find_method(self.method.method_name)
 
     def embedded(
-        self,
-        corpus: Corpus,
-        embedding_model: str | None = None,
+        self, corpus: Corpus, embedding_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
-    ) -> Corpus:
+    ) -> Corpus:  # fmt: skip
         """Return a client's corpus with embeddings, if the method needs them.
 
         `embedding_model` is where the client has the study's model, or the model of its precomputed

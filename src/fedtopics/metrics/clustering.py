@@ -62,11 +62,9 @@ def clustering_accuracy(
 
 
 def normalised_mutual_information(
-    labels: Sequence[Any] | NDArray[Any],
-    topics: NDArray[Any],
-    *,
+    labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any], *,
     average: Literal["arithmetic", "geometric"] = "arithmetic",
-) -> float:
+) -> float:  # fmt: skip
     """Return the mutual information of labels and topics over the mean of their entropies, 0 to 1.
 
     The geometric mean of the two entropies is never larger than the arithmetic one, so its score is

@@ -124,11 +124,9 @@ def score_pairs(
 
 
 def coherence_of(
-    topics: Sequence[Sequence[str]],
-    documents: Iterable[Sequence[str]],
-    measure: Measure,
+    topics: Sequence[Sequence[str]], documents: Iterable[Sequence[str]], measure: Measure,
     window: int | Literal["usual"] | None = "usual",
-) -> NDArray[np.float64]:
+) -> NDArray[np.float64]:  # fmt: skip
     """Count and score in one step, for documents (token lists) that are in one place.
 
     The window is one of `count_cooccurrences`, or the "usual" one of the measure, see `WINDOWS`.

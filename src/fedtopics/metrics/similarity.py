@@ -17,11 +17,9 @@ THRESHOLDS = 0.1, 0.9  # least and largest
 
 
 def topic_similarity(
-    true: NDArray[Any],
-    inferred: NDArray[Any],
-    true_words: Sequence[str] | None = None,
+    true: NDArray[Any], inferred: NDArray[Any], true_words: Sequence[str] | None = None,
     inferred_words: Sequence[str] | None = None,
-) -> float:
+) -> float:  # fmt: skip
     """Return the topic similarity score, TSS: from 0 to the number of true topics, the best.
 
     For each true topic, the similarity of the closest inferred one, 1 - H^2 with Hellinger's

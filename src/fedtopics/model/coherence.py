@@ -18,11 +18,9 @@ Ask = Callable[..., dict[str, Any]]
 
 
 def federated_coherence(
-    ask: Ask,
-    topics: Sequence[Sequence[str]],
-    within: Literal["windows", "documents"],
+    ask: Ask, topics: Sequence[Sequence[str]], within: Literal["windows", "documents"],
     known_alone: bool = False,
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, NDArray[np.float64]]:  # fmt: skip
     """Score topics, n_topics lists of n words, by what the clients count.
 
     Words count as occurring together in each measure's usual window, or in a document where the

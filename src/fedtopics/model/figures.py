@@ -190,11 +190,9 @@ def owner(topic: Topic, documents: Mapping[str, int]) -> str | None:
 
 
 def environment(
-    show: Callable[[str], str],
-    *templates: BaseLoader,
-    in_report: bool = False,
+    show: Callable[[str], str], *templates: BaseLoader, in_report: bool = False,
     escaped: bool = True,
-) -> Environment:
+) -> Environment:  # fmt: skip
     """Return an environment in which each text that a template shows is made harmless.
 
     In a report, figures link to the topics below them and can be saved by its script.

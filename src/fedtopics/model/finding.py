@@ -102,11 +102,9 @@ class Finder(Topics):
         return self._theta(self.count(corpus), corpus.embeddings)
 
     def embedded(
-        self,
-        corpus: Corpus,
-        embedding_model: str | None = None,
+        self, corpus: Corpus, embedding_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
-    ) -> Corpus:
+    ) -> Corpus:  # fmt: skip
         """Return a corpus with embeddings, if the network sees them; see `document_embeddings`.
 
         Where the encoder was trained as well, texts are embedded anew, whatever embeddings they

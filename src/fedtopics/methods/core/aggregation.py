@@ -93,9 +93,8 @@ class RunningSum:
     """The clients' replies, added up field by field in the order of their names, in float64.
 
     A total is rounded once, to the precision of the replies. The order of arrival changes no bit.
-    Fields are numbers, arrays, `Rows`, `Named`, or maps; a
-    single reply is returned as it is. It needs the memory of two replies, and is computed while the
-    next one travels.
+    Fields are numbers, arrays, `Rows`, `Named`, or maps; a single reply is returned as it is. It
+    needs the memory of two replies, and is computed while the next one travels.
     """
 
     def __init__(self) -> None:
@@ -103,8 +102,8 @@ class RunningSum:
         self._first: Payload = {}
         self._changeable = False  # whether the total was made here
 
-    def add(self, reply: Payload) -> None:
-        """Add a reply; FedTopicsError if names, kinds or shapes of its fields are others."""
+    def add(self, reply: Payload, name: str = "") -> None:
+        """Add a client's reply; FedTopicsError if kinds or shapes of its fields are others."""
         if self._total is None:
             kind = lambda array: getattr(array, "dtype", None)  # noqa: E731
             self._total, self._first = dict(reply), mapped(kind, reply)

@@ -52,11 +52,11 @@ class Robust:
 
     def sum(
         self, function: str, template: Template | None, exchange: int, round_: int
-    ) -> _Plain | _Bounded | _Median:
+    ) -> RunningSum | _Bounded | _Median:
         """Return what adds up the replies to a round's exchange, the first, second, ..."""
         if self._rule == "clip":
             return _Bounded(self, (function, exchange), round_, template)
-        return _Median(template) if self._rule == "median" else _Plain()
+        return _Median(template) if self._rule == "median" else RunningSum()
 
     def moved(self, client: str, key: Key, round_: int, times: float) -> None:
         """Take how far a reply goes; tell of who goes too far on average, and of twice as far."""
@@ -65,19 +65,6 @@ class Robust:
         if np.mean(last) > np.log(NOTABLE) and times > 2 * self._reported.get(client, 0.0):
             self._reported[client] = times
             self._notify(Clipped(client, round_, min(times, FARTHEST)))
-
-
-class _Plain:
-    """The sum."""
-
-    def __init__(self) -> None:
-        self._sum = RunningSum()
-
-    def add(self, name: str, reply: Payload) -> None:
-        self._sum.add(reply)
-
-    def total(self) -> dict[str, Any]:
-        return self._sum.total()
 
 
 @dataclass(frozen=True)
@@ -137,7 +124,7 @@ class _Bounded:
         self._held: dict[str, Payload] = {}
         self._sum = RunningSum()
 
-    def add(self, name: str, reply: Payload) -> None:
+    def add(self, reply: Payload, name: str) -> None:
         self._seen[name] = reply.get("documents", 0), _lengths(reply)
         if self._before is None or self._before.times(*self._seen[name]) > FAR:
             self._held[name] = reply
@@ -198,7 +185,7 @@ class _Median:
         self._sum = RunningSum()
         self._replies: list[Payload] = []
 
-    def add(self, name: str, reply: Payload) -> None:
+    def add(self, reply: Payload, name: str) -> None:
         self._sum.add(reply)
         self._replies.append(reply)
 

@@ -27,7 +27,7 @@ from fedtopics.methods.core.training import below, prefixed
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.mixture.client import MixtureSettings, calls_of_mixture
-from fedtopics.methods.mixture.method import find_mixture
+from fedtopics.methods.mixture.expectation import find_mixture
 from fedtopics.metrics import align_words
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.base import NetworkSettings, Tensors, to_arrays

@@ -1,12 +1,7 @@
 """Federated k-means: exact, from sums round after round, or k-FED, from one reply of each client.
 
-In `lloyd` the clients sum the points that are nearest to each centre, and all divide. The
-baselines FBOW, FTF-IDF and FSBERT of the FSTC paper are its presets.
-
-References
-----------
-Dennis, Li and Smith, Heterogeneity for the Win: One-Shot Federated Clustering, ICML 2021,
-algorithm 2 (k-FED).
+In `lloyd` the clients sum the points that are nearest to each centre, and all divide; k-FED is in
+`kfed`. The baselines FBOW, FTF-IDF and FSBERT of the FSTC paper are its presets.
 """
 
 from __future__ import annotations
@@ -17,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.errors import StudyError
 from fedtopics.inference.clusters import Centres
-from fedtopics.inference.points import Numbers, nearest, sums_by_label
+from fedtopics.inference.points import Numbers
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Clients, Run
-from fedtopics.methods.core.replies import LIMIT, Field, Template, UpTo, sums
 from fedtopics.methods.core.training import Arrays, Step
 from fedtopics.methods.kmeans.client import KMeansClient, KMeansSettings
+from fedtopics.methods.kmeans.kfed import merge_centres, own_centres
 from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, arrays_of, draw_centres
 from fedtopics.methods.registry import Method
 
@@ -73,12 +67,11 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             return KMeansState(origin, Partition.first(centres))
         if self._once:  # its only round computes them
             return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))
-        replies = self._own_centres(agreement, origin)
-        return KMeansState(origin, self._merged(replies))
+        return KMeansState(origin, self._merged(own_centres(agreement, settings, origin)))
 
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> dict[str, Any]:
         if self._once:
-            return self._own_centres(agreement, state.origin)
+            return own_centres(agreement, self.settings, state.origin)
         # Embeddings have unit length, from the origin.
         length = np.inf if self.settings.needed_embedding is None else 1.0
         return Lloyd(state.origin, length=length).exchange(agreement, state.partition, round_)
@@ -105,15 +98,6 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     def weights(self, agreement: Agreement, state: KMeansState, rounds: int) -> Arrays:
         return {"origin": state.origin, "centres": state.partition.best(1).centres[0]}
 
-    def _own_centres(self, agreement: Agreement, origin: Numbers) -> dict[str, dict[str, Any]]:
-        """Return each client's own centres (k-FED, step 1)."""
-        clusters = UpTo("clusters", self.settings.n_components)
-        counts = sums(clusters, each=1)
-        most = LIMIT if self.settings.needed_embedding is None else 1.0  # points have length 1
-        centres = Field((clusters, len(origin)), most, -most)
-        template: Template = {"centres": centres, "counts": counts}
-        return agreement.call("own_centres", template, round=1, origin=origin)
-
     def _merged(self, replies: Mapping[str, Mapping[str, Any]]) -> Partition:
         return Partition.first(merge_centres(replies, self.settings.n_components)[None])
 
@@ -124,32 +108,6 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             return np.ones(len(frequency))
         rarity: Numbers = np.log((1 + agreement.documents) / (1 + frequency)) + 1
         return rarity
-
-
-def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> Numbers:
-    """Merge the clients' own centres (k-FED, steps 2 to 8).
-
-    To the first client's centres, those farthest from the chosen ones are added until there are
-    enough. Then each is the mean of the clients' centres nearest to it, weighted by their documents
-    (in k-FED with equal weights). Raise StudyError if there are fewer centres than clusters.
-    """
-    centres = np.concatenate([replies[name]["centres"] for name in sorted(replies)])
-    counts = np.concatenate([replies[name]["counts"] for name in sorted(replies)])
-    if len(centres) < n_clusters:
-        raise StudyError(
-            f"The clients have {len(centres)} clusters of enough documents together, fewer than "
-            f"n_components = {n_clusters}; ask for fewer, or give more documents."
-        )
-    first = next(len(replies[name]["counts"]) for name in sorted(replies))
-    chosen = list(range(min(max(first, 1), n_clusters)))
-    while len(chosen) < n_clusters:
-        distances = nearest(centres, centres[chosen])[1]
-        distances[chosen] = -1
-        chosen.append(int(distances.argmax()))
-    labels = nearest(centres, centres[chosen])[0]
-    sums, _ = sums_by_label(centres * counts[:, None], labels, n_clusters)
-    weights = np.bincount(labels, counts, n_clusters)[:, None]
-    return np.where(weights > 0, sums / np.maximum(weights, 1), centres[chosen])
 
 
 METHOD = Method(

@@ -8,92 +8,22 @@ all compute the topics from these sums: those of pooled documents, however they 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
-from fedtopics.inference.points import TINY, Numbers
-from fedtopics.methods.clusters.program import check_enough, find_moments, find_origin
+from fedtopics.inference.mixture import Evidence, Mixture
+from fedtopics.methods.clusters.program import find_origin
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import WarmStart
-from fedtopics.methods.core.replies import LONGEST, Field, Template, sums
-from fedtopics.methods.core.training import Arrays, Program, Step, iterate
-from fedtopics.methods.kmeans.lloyd import start_with_kmeans
+from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
+from fedtopics.methods.mixture.expectation import Expectation, Sums, first_sums, shape_of
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
-
-Sums = Mapping[str, Numbers]
-"""The weights of `Mixture`: an origin, and sums over documents by topic."""
-SUMMED = ("directions", "words", "weights")
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """Rounds in which clients sum their documents by topic (E), and topics follow (M)."""
-
-    settings: MixtureSettings
-    known_words: bool = True  # the vocabulary was counted in these documents
-    adds: bool = False  # documents are new, and are added to those of before
-
-    def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
-        """Ask for the sums of the documents by topic."""
-        occurring = agreement.vocabulary.occurrences
-        most = agreement.most(occurring) if self.known_words else np.inf
-        template: Template = {
-            "directions": Field(state["directions"].shape, each=1),  # points have unit length
-            "words": sums(*state["words"].shape, most=most),
-            "weights": sums(*state["weights"].shape, each=1),
-            "loss": Field(each=LONGEST),
-        }
-        evidence = vars(Evidence.of(state, self.settings))
-        counted: Template = {"counts": template["weights"]}
-        return agreement.sum_groups(
-            "topic_sums", template, counted, round=round_, evidence=evidence
-        )
-
-    def step(
-        self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
-    ) -> Step[Sums]:
-        """Replace the sums; a topic of which no client has enough documents keeps its own."""
-        sent = reply["directions"].any(1) | reply["words"].any(1)
-        check_enough(sent)
-        kept = 1.0 if self.adds else agreement.keep(round_)
-        after = {name: reply[name] + kept * state[name] for name in SUMMED}
-        for name in ("directions", "words"):
-            after[name] = np.where(sent[:, None], after[name], state[name])
-        change = max(_moved(after[name], state[name]) for name in ("directions", "words"))
-        n = reply["documents"]
-        facts = {"loss": reply["loss"] / max(n, 1), "documents": n}
-        return Step({"origin": state["origin"], **after}, facts, change)  # type: ignore[arg-type]
-
-
-def _moved(after: Numbers, before: Numbers) -> float:
-    return float(np.linalg.norm(after - before) / (np.linalg.norm(before) + TINY))
-
-
-def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
-    """Return the sums of k-means' clusters of embeddings; words follow in the first round."""
-    origin, moments = find_moments(agreement, settings.embedding.dimension)
-    found = start_with_kmeans(agreement, settings, origin, moments, seed, 1)
-    words = np.zeros((settings.n_components, len(agreement.vocabulary)))
-    shares = np.maximum(found.counts[0], 1)
-    directions = found.centres[0] * shares[:, None]
-    return {"origin": origin, "directions": directions, "words": words, "weights": shares}
-
-
-def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
-    """Find a mixture before the first round of another method; return its sums."""
-    first = first_sums(agreement, settings, seed)
-    numbers = repeat(0, settings.max_rounds)
-    return iterate(agreement, Expectation(settings), first, numbers, settings.stops)
 
 
 class MixtureProgram(Program[MixtureSettings, Sums]):
@@ -131,11 +61,6 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         make = self.made(Mixture(len(agreement.vocabulary), shape), dict(state), rounds)
         trained = {"evidence": vars(Evidence.of(state, shape))}
         return describe(agreement, self.settings, trained, make, self.plan.start)
-
-
-def shape_of(settings: MixtureSettings) -> MixtureShape:
-    """Return the part of the settings that a model has."""
-    return MixtureShape(**settings.model_dump(include=set(MixtureShape.model_fields)))
 
 
 METHOD = Method(
