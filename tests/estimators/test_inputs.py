@@ -24,9 +24,6 @@ def small(**parameters: Any) -> LDA:
     return LDA(**{"n_components": 2, "max_rounds": 5} | parameters)
 
 
-# Stop words
-
-
 @pytest.mark.parametrize(
     ("given", "settings"),
     [
@@ -48,9 +45,6 @@ def test_stop_words(given: Any, settings: dict[str, Any]) -> None:
 def test_what_are_no_stop_words(given: Any) -> None:
     with pytest.raises(StudyError, match="give a language such as 'english' or 'de', a list of"):
         small(stop_words=given).fit(ALL)
-
-
-# Functions that split texts
 
 
 def shouted(text: str) -> list[str]:
@@ -100,9 +94,6 @@ def test_a_function_that_fails_quotes_no_document(function: Callable[[str], Any]
     assert error.value.__suppress_context__
 
 
-# Counts
-
-
 @pytest.fixture(scope="module")
 def counted() -> tuple[Any, Any]:
     vectorizer = CountVectorizer()
@@ -140,9 +131,6 @@ def test_counts_are_the_documents(form: Any, counted: tuple[Any, Any]) -> None:
 def test_what_are_no_counts(counts: Any, words: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         small().fit(counts, words=words)
-
-
-# Clients
 
 
 def test_a_key_may_be_anything() -> None:

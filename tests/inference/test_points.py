@@ -57,9 +57,6 @@ def dense(array: Any) -> NDArray[np.float64]:
     return np.asarray(array.toarray() if sparse.issparse(array) else array)
 
 
-# Nearest centres and sums
-
-
 @both
 @pytest.mark.usefixtures("_blocks")
 def test_nearest_centres(kind: Any) -> None:
@@ -100,9 +97,6 @@ def test_weighted_sums(kind: Any) -> None:
     np.testing.assert_allclose(weights, [2.25, 2.75])
 
 
-# Moves
-
-
 def moved(before: Any, now: Any, least: int) -> list[int]:
     before, now = np.array(before), np.array(now)
     may = may_move(flows(before, now, max(*before, *now) + 1), least)
@@ -133,14 +127,8 @@ def test_moves_of_random_labels(least: int) -> None:
             np.testing.assert_array_equal(found, now)
 
 
-# Moments
-
-
 def moments_of(points: NDArray[np.float64]) -> Moments:
     return Moments.of(len(points), points.sum(0), points.T @ points)
-
-
-# Discriminants
 
 
 def labelled(n: int = 300, n_clusters: int = 4, n_dimensions: int = 6) -> Any:

@@ -285,9 +285,6 @@ def test_numbers_go_with_their_words(network: str) -> None:
         assert torch.equal(rows[[0, 3]], new.expand_as(rows[[0, 3]])), name
 
 
-# Topics of another model
-
-
 @pytest.mark.parametrize("other", ["combinedtm", "lda", "pair"])
 def test_topics_of_another_model(other: str, trained: dict[str, TopicModel]) -> None:
     start: Any = trained["combinedtm"]
@@ -303,17 +300,11 @@ def test_topics_of_another_model(other: str, trained: dict[str, TopicModel]) -> 
     assert more.info["rounds"] == 40
 
 
-# F-LDA
-
-
 def test_labels_stay_with_their_topics() -> None:
     model = train(study(max_rounds=2), subjects(SIZES)).with_labels({1: "harbours", 4: "trees"})
     for vocabulary in ("keep", "agree"):
         more = train(study(max_rounds=1), subjects(SIZES), start=model, vocabulary=vocabulary)
         assert more.labels == model.labels
-
-
-# What cannot be begun with
 
 
 def refusal(plan: Study, start: Any, vocabulary: Words = "agree") -> str:
@@ -354,9 +345,6 @@ def test_a_method_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
         "The model is one of gfedntm, the study trains lda, so it cannot go on as it is; set "
         'vocabulary to "agree" to begin with its topics.'
     )
-
-
-# Between machines
 
 
 def test_a_server_begins_with_a_model(tmp_path: Path) -> None:

@@ -40,9 +40,6 @@ def test_other_representations_are_refused() -> None:
         Study.make(method={"name": "discriminative", "representation": "tfidf"})
 
 
-# Exactness
-
-
 @pytest.fixture(scope="module")
 def alone() -> NDArray[np.int64]:
     """The labels, were all documents at one client."""
@@ -104,9 +101,6 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
 
 
-# Sizes
-
-
 def split(*weights: list[float]) -> Split:
     rng = np.random.default_rng(0)
     shape = len(weights), len(weights[0])
@@ -128,9 +122,6 @@ def test_a_bias_brings_clusters_to_one_size() -> None:
     free = directed(sizes="free")
     np.testing.assert_array_equal(free.bias, state.bias)
     np.testing.assert_array_equal(free.projection, even.projection)
-
-
-# What leaves
 
 
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
@@ -178,9 +169,6 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     np.testing.assert_array_equal(weights, found["weights"])
     all_sent = found | {"sent": found["weights"]}
     np.testing.assert_allclose(complete(all_sent, before)[0][:, :1], found["sums"][:, :1])
-
-
-# How many clusters
 
 
 def test_the_number_of_clusters_is_chosen() -> None:

@@ -64,9 +64,6 @@ def varied(name: str, scale: float = 1.0) -> dict[str, Any]:
     }
 
 
-# What no reply can do
-
-
 def test_who_is_as_usual_is_added_up_to_the_bit() -> None:
     sums = Sums()
     for round_ in range(4):
@@ -150,9 +147,6 @@ def test_who_is_as_usual_does_not_wait_for_the_others() -> None:
         total.total()
 
 
-# Who is told of
-
-
 def test_who_goes_far_is_told_of_once_and_when_it_goes_twice_as_far() -> None:
     sums = Sums()
     for length in (5.0, 205.0, 205.0, 205.0, 205.0, 205.0, 205.0, 205.0, 205.0, 500.0):
@@ -175,9 +169,6 @@ def test_one_absurd_reply_is_news_at_any_time() -> None:
     for round_ in range(20):
         sums(usual(west=reply([1e30 if round_ == 15 else 5.0, 0.0])))
     assert [vars(event)["round"] for event in sums.told] == [16]
-
-
-# The median
 
 
 def test_the_median_of_each_number() -> None:
@@ -219,9 +210,6 @@ def test_the_median_is_within_the_bounds_of_a_sum() -> None:
 def test_the_median_needs_three() -> None:
     replies = {"a": reply([1.0, 2.0]), "b": reply([3.0, 5.0])}
     assert_same(Sums("median")(replies), add_up(replies))
-
-
-# In a study
 
 
 def test_nobody_is_clipped_in_an_honest_study_whatever_clients_write_about() -> None:
