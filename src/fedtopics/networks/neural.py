@@ -201,7 +201,7 @@ class NeuralTopicModel(Kept):
             shares = topics / np.maximum(topics.sum(0), SMALLEST_SHARE)
             weights["encoder_words"][:, : len(topics)] += torch.from_numpy(shares.T).to(self.dtype)
         if directions is not None:
-            _look_towards(weights, torch.from_numpy(directions).to(self.dtype))
+            _turn_towards(weights, torch.from_numpy(directions).to(self.dtype))
 
     def theta(self, weights: Tensors, shared: Shared, batch: Batch) -> Tensor:
         """Return the documents' topics, the softmax of the posterior mean, shape (n, n_topics)."""
@@ -276,7 +276,7 @@ class NeuralTopicModel(Kept):
         return {"posterior": posterior}, torch.cat([wide.sum(0), wide.square().sum(0)])
 
 
-def _look_towards(weights: Tensors, directions: Tensor) -> None:
+def _turn_towards(weights: Tensors, directions: Tensor) -> None:
     """Let the encoder begin with how far embeddings point towards the topics' directions."""
     k = len(directions)
     if "embedding_centres" in weights:

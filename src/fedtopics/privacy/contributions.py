@@ -187,8 +187,8 @@ def _sketch_lengths(rows: sparse.csr_array, mixed: Numbers, projection: Numbers)
     squares = np.empty(len(documents))
     for part in _parts(len(documents)):
         share = rows.data[part, None]
-        beside = mixed[documents[part]] - share * projection[rows.indices[part]]
-        squares[part] = share[:, 0] ** 2 * (beside**2).sum(1)
+        others = mixed[documents[part]] - share * projection[rows.indices[part]]
+        squares[part] = share[:, 0] ** 2 * (others**2).sum(1)
     return np.sqrt(_row_sums(rows, squares))
 
 

@@ -80,8 +80,8 @@ def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Array
     """Find what is in each cluster, by shares: a round of discriminative clustering."""
     directions, k = state["directions"], releases.n_topics
     template = {"classes": (k, releases.dimension), "sizes": (k,)}
-    asked = {"number": releases.number, **apart(state)}
-    reply = releases.ask(agreement, "noisy_class_sums", template, **asked)
+    payload = {"number": releases.number, **apart(state)}
+    reply = releases.ask(agreement, "noisy_class_sums", template, **payload)
     sizes = np.maximum(reply["sizes"], SMALLEST * agreement.documents / k)
     there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
     moments = Moments(agreement.documents, nothing, state["scatter"])

@@ -60,9 +60,9 @@ def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Ar
     settings: NMFSettings = releases.settings
     rarity = rarities(state["frequency"], agreement.documents, settings.rarity)
     first = unit_rows((topics * rarity[:, None]).T).T
-    given = _given(settings, agreement, state)
-    if given is not None:
-        first = put_first(first, given[:, : len(settings.seed_topics)])
+    seeds = _seed_directions(settings, agreement, state)
+    if seeds is not None:
+        first = put_first(first, seeds[:, : len(settings.seed_topics)])
     return {"topics": np.ascontiguousarray(first), "weights": rarity}
 
 
@@ -76,7 +76,7 @@ def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
     expected = topics @ np.maximum(products, 0)
     found = estimates.shrunk(reply["factors"], expected, releases.budget.sigma(f"factors {number}"))
     settings: NMFSettings = releases.settings
-    held = _given(settings, agreement, state), settings.strength
+    held = _seed_directions(settings, agreement, state), settings.strength
     before = NMFState(topics, found, products, np.zeros(()))
     sums = {"sums": found, "products": products, "documents": agreement.documents}
     after = Factorisation(state["weights"], *held).step(agreement, before, sums, number)
@@ -91,7 +91,7 @@ def nmf_inferred(settings: NMFSettings, state: Arrays, found: Numbers) -> dict[s
     return {"inference": Factors(found.shape[1], shape), "weights": weights}
 
 
-def _given(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:
+def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:
     """Return directions of the words that topics are held to, if there are such."""
     if not settings.seed_topics:
         return None

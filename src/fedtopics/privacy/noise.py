@@ -58,7 +58,7 @@ class Noise:
         self._derive = derive
         self.fewest = clients - clients // 3  # clients whose parts are enough
         self._finest = 2.0 ** (math.ceil(math.log2(max(clients, 1))) - BITS)  # masks keep it
-        self._given: dict[tuple[Any, ...], bytes] = {}
+        self._answers: dict[tuple[Any, ...], bytes] = {}
 
     def added(self, values: Any, sigma: float, purpose: str, *numbers: int) -> Numbers:
         """Return values with this client's part of the noise, all on one grid.
@@ -80,9 +80,9 @@ class Noise:
         self._check((purpose, *numbers), found)
         return found * step
 
-    def _check(self, asked: tuple[Any, ...], found: Numbers) -> None:
+    def _check(self, request: tuple[Any, ...], found: Numbers) -> None:
         digest = hashlib.sha256(found.tobytes()).digest()
-        if self._given.setdefault(asked, digest) != digest:
+        if self._answers.setdefault(request, digest) != digest:
             raise PolicyError(
                 "Numbers with noise were asked for twice, and are others the second time; nothing "
                 "has left. The documents have changed, or others ask for more than the study says."

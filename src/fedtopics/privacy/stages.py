@@ -128,8 +128,8 @@ def words_of_clusters(
     close = state["vectors"] @ unit_rows(state["sums"]).T
     expected = estimates.by_closeness(summed, chance, close)
     found = estimates.shrunk(summed, expected, sigma)
-    beside = OTHERS / releases.n_topics * found.sum(1, keepdims=True)
-    topics = estimates.normalised(found + beside, LITTLE)
+    others = OTHERS / releases.n_topics * found.sum(1, keepdims=True)
+    topics = estimates.normalised(found + others, LITTLE)
     return {"frequency": chance.sum(1), "counts": found, "topics": topics}
 
 

@@ -129,7 +129,7 @@ def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np
 
 
 def sums_of_words(
-    client: Any, groups: Groups, given: dict[str, Any], thetas: Thetas, n_topics: int
+    client: Any, groups: Groups, request: dict[str, Any], thetas: Thetas, n_topics: int
 ) -> dict[str, Any]:
     """Sum the words of documents by topic, a row a topic, of what `enough_have`."""
 
@@ -144,7 +144,7 @@ def sums_of_words(
         return own, lambda enough: {"sums": total * enough[:, None]}
 
     reply: dict[str, Any] = client.guard.sums(
-        groups, {"sums": "by topic", **given}, enough_have, compute
+        groups, {"sums": "by topic", **request}, enough_have, compute
     )
     return reply | {"documents": len(client.usable)}
 
@@ -211,8 +211,8 @@ def count_pairs(
         most = agreement.most(counted[places]) if agreement.counted else np.inf
         most = np.broadcast_to(most, len(words))
         template[str(size)] = Windows(pairs, most, documents=size == 0)
-    asked = {"words": words, "pairs": pairs, "windows": windows, "half": half}
-    return agreement.sum("pairs", template, **asked)
+    request = {"words": words, "pairs": pairs, "windows": windows, "half": half}
+    return agreement.sum("pairs", template, **request)
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: TopicModel) -> TopicModel:

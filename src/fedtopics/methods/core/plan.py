@@ -216,9 +216,9 @@ class WarmStart:
         before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
         if "ids" in model.info and self.continued is None:
             return model
-        given = {k: n for k, n in self.model.labels.items() if k not in self.model.suggested}
+        labels = {k: n for k, n in self.model.labels.items() if k not in self.model.suggested}
         place = {id_: number for number, id_ in enumerate(after)}
-        names = {place.get(before[number]): name for number, name in given.items()}
+        names = {place.get(before[number]): name for number, name in labels.items()}
         return model.with_labels({k: name for k, name in names.items() if k is not None})
 
     def check_method(self, method: str) -> None:

@@ -165,8 +165,8 @@ class ReplyValidator:
         """Return what is wrong with a client's reply, by itself or after its earlier ones."""
         if fault := find_fault(reply, template, [client]):
             return fault
-        said = (template or {}).get("documents")
-        if isinstance(said, Announced) and said.same:
+        announced = (template or {}).get("documents")
+        if isinstance(announced, Announced) and announced.same:
             documents = reply["documents"]
             if self._documents.setdefault(client, documents) != documents:
                 return "its field 'documents' is another one than before in this round"

@@ -68,15 +68,15 @@ def merge_models(
     if threshold is not None and not 0 < threshold <= 1:
         raise StudyError(f"threshold={threshold:g} is no cosine; it must be above 0 and at most 1.")
     _check(models)
-    beside = _side_by_side(models)
+    joined = _side_by_side(models)
     if n_topics is not None:
-        return beside.reduce_topics(n_topics)
+        return joined.reduce_topics(n_topics)
     names = [f"{number:06d}" for number in range(len(models))]  # sorted as models are
     local = {name: word_weights(model) for name, model in zip(names, models, strict=True)}
     found = usual_threshold(local) if threshold is None else threshold
     first = dict(zip(names, _firsts(models), strict=True))
     groups = group_topics(local, found, "average")
-    return beside.merge_topics([[first[name] + k for name, k in group] for group in groups])
+    return joined.merge_topics([[first[name] + k for name, k in group] for group in groups])
 
 
 def _check(models: Sequence[TopicModel]) -> None:

@@ -48,7 +48,7 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
     n_words = counts.shape[1]
     rng = np.random.default_rng([seed, WIDTH])
     directions = rng.standard_normal((n_words, WIDTH)) / np.sqrt(WIDTH)
-    beside = np.zeros((n_words, WIDTH))
+    neighbours = np.zeros((n_words, WIDTH))
     itself, mass, frequency = np.zeros((3, n_words))
     for start in range(0, counts.shape[0], BLOCK):
         block = counts[start : start + BLOCK]
@@ -58,12 +58,12 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
         spread = np.repeat([weights, weights * (lengths - 1)], np.diff(block.indptr), axis=1)
         by_pairs, by_words = block.data * spread
         scaled = sparse.csr_array((by_pairs, block.indices, block.indptr), block.shape)
-        beside += scaled.T @ (block @ directions)
+        neighbours += scaled.T @ (block @ directions)
         itself += np.bincount(block.indices, by_pairs, n_words)
         mass += np.bincount(block.indices, by_words, n_words)
         frequency += np.bincount(block.indices, by_pairs > 0, n_words)
-    beside -= itself[:, None] * directions  # a word is not beside itself
-    return {"projections": beside, "mass": mass, "frequency": frequency}
+    neighbours -= itself[:, None] * directions  # a word is no neighbour of itself
+    return {"projections": neighbours, "mass": mass, "frequency": frequency}
 
 
 class Projections(Exchanges):

@@ -58,16 +58,16 @@ class MixtureSums(PointSums):
     ) -> dict[str, Any]:
         """Sum the documents by how probably they are of each topic (the E-step)."""
         self.client.check(vocabulary)
-        given = {"sums": "topics", **evidence}
+        request = {"sums": "topics", **evidence}
         compute = partial(self._expected, Evidence(**evidence))
-        reply = self.client.guard.sums(groups, given, as_many, compute)
+        reply = self.client.guard.sums(groups, request, as_many, compute)
         return reply | {"documents": len(self.seen)}
 
-    def _expected(self, given: Evidence) -> Grouped:
-        points, counts = self.placed(given.origin), self.client.bag[self.seen]
-        directions, words = np.zeros(given.directions.shape), np.zeros(given.words.shape)
-        weights, loss = np.zeros(len(given.bias)), 0.0
-        for rows, theta, found in given.memberships(points, counts):
+    def _expected(self, evidence: Evidence) -> Grouped:
+        points, counts = self.placed(evidence.origin), self.client.bag[self.seen]
+        directions, words = np.zeros(evidence.directions.shape), np.zeros(evidence.words.shape)
+        weights, loss = np.zeros(len(evidence.bias)), 0.0
+        for rows, theta, found in evidence.memberships(points, counts):
             directions += theta.T @ points[rows].astype(np.float64)
             words += theta.T @ counts[rows]
             weights += theta.sum(0)

@@ -105,9 +105,9 @@ class FactorSums(Exchanges):
     ) -> dict[str, Any]:
         """Fit all documents by the topics (n_words, n_topics); return X' W and W' W."""
         self.client.check(vocabulary)
-        given = {"sums": "factors", "rarity": rarity, "topics": topics}
+        request = {"sums": "factors", "rarity": rarity, "topics": topics}
         compute = partial(self._factored, rarity, topics)
-        reply = self.client.guard.sums(groups, given, enough_have, compute)
+        reply = self.client.guard.sums(groups, request, enough_have, compute)
         return reply | {"documents": len(self.client.usable)}
 
     def _factored(self, rarity: Numbers, topics: Numbers) -> Grouped:
@@ -137,8 +137,8 @@ class FactorSums(Exchanges):
         """Sum the words of all documents, weighted by their topics (n_words, n_topics)."""
         self.client.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
-        given = {"rarity": rarity, "topics": topics}
-        return sums_of_words(self.client, groups, given, thetas, topics.shape[1])
+        request = {"rarity": rarity, "topics": topics}
+        return sums_of_words(self.client, groups, request, thetas, topics.shape[1])
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
         """Yield documents with a word, some at a time, and their weighted words."""

@@ -146,16 +146,16 @@ def pulls(seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: in
     """Return directions of given words, of length 1 or 0, (n_words, n_topics)."""
     found = np.zeros((len(words), n_topics))
     check_known(dict(enumerate(seeds)), words)
-    for number, given in enumerate(seeds):
-        known = [words[word] for word in given if word in words]
+    for number, seed in enumerate(seeds):
+        known = [words[word] for word in seed if word in words]
         found[known, number] = 1 / np.sqrt(len(known))
     return found
 
 
-def put_first(topics: Numbers, given: Numbers) -> Numbers:
+def put_first(topics: Numbers, seeds: Numbers) -> Numbers:
     """Put given directions before other topics, in place of those most like them."""
-    _, alike = linear_sum_assignment(-given.T @ topics)
-    return np.hstack([given, np.delete(topics, alike, axis=1)])
+    _, alike = linear_sum_assignment(-seeds.T @ topics)
+    return np.hstack([seeds, np.delete(topics, alike, axis=1)])
 
 
 def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
