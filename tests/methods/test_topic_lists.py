@@ -27,7 +27,7 @@ from fedtopics.methods.flda.topic_lists import (
     group_topics,
     mean_topic,
     pack_topics,
-    sent_topics,
+    topic_lists,
     unpack_topics,
 )
 from fedtopics.metrics import cosines, usual_threshold
@@ -35,7 +35,7 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 
 Topics = dict[str, list[dict[str, float]]]
-TOPICS = {name: sent_topics(3, 3)[name] for name in ("words", "index", "weights")}
+TOPICS = {name: topic_lists(3, 3)[name] for name in ("words", "index", "weights")}
 FRUIT = {"apple": 0.6, "pear": 0.4}
 ROADS = {"car": 0.7, "lorry": 0.3}
 LINKAGES: list[Linkage] = ["average", "single"]

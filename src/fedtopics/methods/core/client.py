@@ -33,9 +33,9 @@ class TopicClient(ABC, Generic[Settings]):
 
     What only some methods compute is in their `exchanges`, of which a client has one each.
 
-    It complies with the site's policy itself, besides the client's door. What it draws it draws
-    from the client's secret. Sums of drawn documents are drawn anew at each attempt at a round;
-    what all see one by one is the same at each.
+    It complies with the site's policy itself, besides the client's door. All that is random follows
+    from the client's secret. A repeated round takes new minibatches for its sums; replies that all
+    participants see one by one are the same in each repetition.
     """
 
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
@@ -61,8 +61,8 @@ class TopicClient(ABC, Generic[Settings]):
     continues: ClassVar[bool] = False  # whether it trains models further, with their own words
 
     together: Callable[[Sequence[Any]], Any] | None = None
-    """Of clients in one process, return what computes sums of them at once: it has the names of its
-    `functions`, and the numbers of `documents` of the last one, in the clients' order. Or None."""
+    """Join clients of one process: return an object with `functions` that sum over all of them, and
+    the numbers of `documents` of each in the last call. None if the method cannot."""
 
     noisy = False
     """Whether all that leaves has noise; then replies are the same at each attempt at a turn."""
@@ -165,11 +165,11 @@ class TopicClient(ABC, Generic[Settings]):
         return {"documents": len(self.corpus)}
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
-        """Adopt the agreed vocabulary; told, nothing leaves.
+        """Adopt the agreed vocabulary; there is no reply.
 
         `total` is the number of documents of a round's clients, on average if they are drawn;
-        `length` the mean number of words of all clients' documents. Words that too few of its own
-        documents have do not count, though other clients named them: no reply says who has them.
+        `length` the mean number of words of all clients' documents. Words in too few of this
+        client's documents count as zero, so that no update says that it has them.
         """
         self._fingerprint = fingerprint(words)
         self.columns = {word: i for i, word in enumerate(words)}

@@ -23,7 +23,7 @@ DRAW = 0x64726177  # keeps these draws apart from other uses of the seed
 
 @dataclass(frozen=True, order=True)
 class Moment:
-    """When in a run an exchange is: for one client moments only grow."""
+    """The position of an exchange in a run, which grows with each exchange of a client."""
 
     turn: int = 0  # of `Clients.round`, counted from 1 in the run, the same at all participants
     attempt: int = 1  # at that turn
@@ -34,7 +34,7 @@ class Moment:
 class Draw:
     """Which clients take part in a training round: all (size None), or a random sample of them.
 
-    Of a sample, so many are `skipped`. Who is `without` takes part in none.
+    So many of the sampled clients are `skipped`; clients in `without` take part in no round.
     """
 
     size: int | None
@@ -65,8 +65,8 @@ EVERYONE = Draw(None, 0)
 class Call:
     """A function of a client that its program calls.
 
-    `follows` is a digest of everything that the payload follows from, if there is one: then the
-    payload itself has no need of a digest. Of what is `hidden`, others see only a total.
+    `follows` is a digest of the inputs that determine the payload; where it is given, the payload
+    itself is not hashed. Of a call that is `hidden`, others see only a total.
     """
 
     function: str
@@ -88,7 +88,7 @@ class Door(Protocol):
         """Execute a published function, return what may leave."""
 
     def repeat(self, call: Call) -> dict[str, Any]:
-        """Execute a function, published or told, of which nothing leaves now."""
+        """Execute a function for the state that it leaves in the client; its reply is dropped."""
 
 
 class Clients(Protocol):
@@ -131,14 +131,14 @@ class Clients(Protocol):
     ) -> tuple[T, RoundReport]:
         """Do a round's exchanges, all of them with the same clients.
 
-        `work` makes the exchanges. If a client is lost between two of them, it is called again,
-        without that client: sums of different clients belong to no common state. So it changes
-        nothing that outlives it. Returns its result, and whose replies counted, or why not.
+        `work` makes the exchanges. If a client is lost between two of them, it is called again
+        without that client, as all sums of a round are over the same clients; so `work` must have
+        no side effects. Returns its result, and who took part, and why others did not.
         """
 
 
 class AgainError(Exception):
-    """A round is to be worked again, `without` some clients, and why; all participants raise it."""
+    """All participants raise it to repeat a round `without` some clients, for reasons by name."""
 
     def __init__(self, without: Mapping[str, str] | None = None) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ class Step(Generic[State]):
 
 
 class Rounds(Protocol[State]):
-    """What is repeated round after round: an exchange with the clients, and a step."""
+    """What each round of a training does: an exchange with the clients, and a step."""
 
     def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
         """Call the clients; change nothing, as it is repeated if one of them is lost meanwhile."""
@@ -71,8 +71,8 @@ def iterate(
 ) -> State:  # fmt: skip
     """Repeat rounds with these numbers from a first state; return the last state.
 
-    `ends` decides after a round what state it goes on from, and whether it is the last; by default
-    the stop rules do, by name with their numbers.
+    `ends` returns after a round the state of the next one, and whether the training ends; by
+    default the stop rules decide, by name with their numbers.
     """
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
@@ -138,9 +138,9 @@ class Program(ABC, Generic[Settings, State]):
         If the training cannot start from what the plan has for it.
     """
 
-    saves_every_round = False  # because clients keep states of rounds as well
-    trains_encoder = False  # whose products are large enough for several threads
-    starts_from_any_number = False  # of topics, whatever n_components is
+    saves_every_round = False  # whether each round has a checkpoint, as clients keep states too
+    trains_encoder = False  # whether matrices are large enough for several threads
+    starts_from_any_number = False  # whether it can start from more or fewer topics than it finds
 
     def __init__(self, plan: Plan[Settings]) -> None:
         self.plan = plan
@@ -167,7 +167,7 @@ class Program(ABC, Generic[Settings, State]):
         self, inference: Any, weights: dict[str, Any], rounds: int, shared: Any = None,
         **info: Any,
     ) -> Callable[..., TopicModel]:  # fmt: skip
-        """Return what makes the model of what `describe` finds; `info` is more of the training."""
+        """Return what makes the model of vocabulary, shares and sums; `info` is kept with it."""
         about: Any = {"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed}
         return partial(
             TopicModel, inference=inference, weights=weights, shared=shared or {},

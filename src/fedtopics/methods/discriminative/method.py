@@ -1,10 +1,10 @@
-"""Discriminative clustering, federated exactly: our own, cheap, and FSTC's start.
+"""Federated discriminative clustering, a method of our own, which also gives FSTC's first labels.
 
-Memberships give the projection in which clusters are furthest apart for their width (Fisher's
-discriminants), projected points give memberships, and so on. A bias for each cluster, updated every
-round by a half-step of optimal transport, keeps clusters of one size. It needs the first
-two moments of the points, and each round the points summed by their memberships: all are sums, so
-clusters do not depend on how documents are spread over clients.
+Two steps alternate: Fisher's discriminant analysis finds the projection that keeps the present
+clusters furthest apart for their width, and softmax memberships follow from the projected points. A
+bias for each cluster, updated as in one column scaling of Sinkhorn's algorithm, keeps sizes even.
+All of it are sums, so clusters do not depend on how documents are spread over clients, but for
+groups of fewer than min_documents, which are left out.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """F-LDA: topics of each client's own LDA, merged by similarity, guide its LDA of new documents.
 
-Round 1 is regular LDA at each client. Similar topics are merged (Algorithm 1), and those selected
-for each client those similar to its own (Algorithm 2); they guide the client's LDA of documents
-that arrive later (Algorithm 3). There is no agreed vocabulary: topics are lists of words.
+In round 1 each client runs plain LDA. Similar topics are merged into the global topics M (Algorithm
+1). For each client those of M most similar to its own are selected, M* (Algorithm 2), and guide its
+LDA of documents that arrive later (Algorithm 3). Topics are lists of words: none are agreed on.
 
-Lines of Algorithm 1 are lost. Read so that merging is transitive, a topic without a partner goes
-and the next round has no more topics than are left (preset "paper-transitive"), it collapses to a
-few topics, or one. Read so that each similar pair is a topic and the others stay
-("paper-pairwise"), there are many, of which each client has a few. By default a merged topic has at
-most one topic of a client, topics of one client stay, clients have a few topics without guidance,
-and a word counts as zero where a topic lacks it.
+The paper lacks lines of Algorithm 1, which can be read in two ways. "paper-transitive": similarity
+is transitive, and topics without a partner are dropped; soon few topics are left, or one.
+"paper-pairwise": each similar pair is a topic, the others stay; there are many, a few at each
+client. By default a merged topic has at most one topic of a client, topics of one client stay,
+clients have a few topics without guidance, and a word counts as zero where a topic lacks it.
 
 References
 ----------
@@ -49,7 +48,7 @@ from fedtopics.methods.flda.topic_lists import (
     group_topics,
     mean_topic,
     pack_topics,
-    sent_topics,
+    topic_lists,
 )
 from fedtopics.methods.flda.words import coherence_of, count_topic_words
 from fedtopics.methods.registry import Method
@@ -72,9 +71,9 @@ def global_topics(
     """
     places = [(name, k) for name, sent in sorted(local.items()) for k in range(len(sent.topics))]
     together = [[at for at in places if local[at[0]].seeds[at[1]] == seed] for seed in seed_ids]
-    sent_topics = {name: sent.topics for name, sent in local.items()}
+    by_client = {name: sent.topics for name, sent in local.items()}
     merged = []
-    for group in group_topics(sent_topics, threshold, settings.linkage, [g for g in together if g]):
+    for group in group_topics(by_client, threshold, settings.linkage, [g for g in together if g]):
         owners = {name for name, _ in group}
         if len(owners) == 1 and len(local) > 1 and not settings.keep_unmatched:
             continue
@@ -126,9 +125,9 @@ class FLDA(Program[FLDASettings, FLDAState]):
     def exchange(
         self, agreement: Agreement, state: FLDAState, round_: int
     ) -> tuple[dict[str, LocalTopics], FLDAState]:
-        """Let the clients compute topics, and merge them (Algorithms 3 and 1)."""
+        """Let the clients run guided LDA (Algorithm 3); update M and M* (Algorithms 1 and 2)."""
         settings, clients = self.settings, agreement.clients
-        template = sent_topics(settings.n_local, settings.n_words)
+        template = topic_lists(settings.n_local, settings.n_words)
         replies = clients.call(
             "local_topics", template, round=round_, ids=[topic.id for topic in state.topics],
             seeds={name: self._seeds(state, ids) for name, ids in state.optimal.items()},
@@ -146,7 +145,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         self, agreement: Agreement, state: FLDAState,
         reply: tuple[dict[str, LocalTopics], FLDAState], round_: int,
     ) -> Step[FLDAState]:  # fmt: skip
-        """Record which topics are new; restore those of the round before if they were better."""
+        """Record the round; with stop="coherence" more coherent topics of the round before stay."""
         settings, (local, after) = self.settings, reply
         reason = "no client has enough new documents" if after.idle >= settings.patience else ""
         scored, coherence = settings.stop == "coherence" and not after.idle, after.coherence

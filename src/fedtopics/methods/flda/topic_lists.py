@@ -22,7 +22,7 @@ Place = tuple[str, int]
 """A client and the number of one of its topics."""
 
 
-def sent_topics(n_topics: int, n_words: int) -> Template:
+def topic_lists(n_topics: int, n_words: int) -> Template:
     """Return the template of a client's topics, at most so many of so many words."""
     topics, shown = UpTo("topics", n_topics), UpTo("shown", n_words)
     return {

@@ -1,8 +1,8 @@
 """FSCCL: contrastive learning of short texts with cluster centres, averaged over clients.
 
-Each round a client trains the network on its own documents: two views of a text should be alike
-and unlike those of other texts, and documents should have a clear cluster. All average the
-clients' networks, weighted by their documents. It is what FSTC is compared with. A client stores
+Each round a client makes eta * NT-Xent + KL(p || q) small on its own documents: two views of a text
+should be alike and unlike those of other texts, and documents should have a clear cluster. The
+participants average the networks, weighted by documents. FSTC is compared with it. A client stores
 nothing from round to round: its reply is a function of what it receives.
 
 References

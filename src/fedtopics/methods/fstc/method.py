@@ -4,14 +4,14 @@ Each client trains a network of its own on pseudo-labels from optimal transport,
 cluster centres towards those of all clients: only centres travel in every round. The model is the
 mean of the clients' networks at the end.
 
-The paper pools all embeddings at the server for the first labels; as much of a text can be restored
-from its embedding, ours are those of discriminative clustering, or of k-means, both from sums.
-Centres are those of the adapter's outputs, as those of a frozen encoder would never change. With
-`fine_tune` the encoder is trained as well, as in the paper; the model has the mean of the clients'.
+Defaults are not the paper's, which ``preset="paper"`` is nearer to: there is no Gaussian-uniform
+mixture (`mixture_from`) and no augmentation, and the encoder is frozen (`fine_tune` trains it).
 
-The paper has SCCL's augmentation and no term of its loss for it. Here, with `deletion`, a
-step sees two views of a text in its place, each with the text's pseudo-label, which follows from
-the text as it is; without it, the default, it sees the text.
+The paper sends all embeddings to the server for the first labels. As much of a text can be restored
+from its embedding, ours are of discriminative clustering, or of k-means, both by sums. Centres are
+means of the adapter's outputs: of a frozen encoder's they would never change. The paper augments
+texts as SCCL does, and its loss has no term for the views. Here, with `deletion`, a step sees two
+views in place of the text, both with the text's pseudo-label.
 
 References
 ----------
@@ -97,7 +97,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def exchange(
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
-        """Let the clients train (Algorithm 2, steps 4 to 9), and average networks if it is time."""
+        """Let the clients train (Algorithm 2, steps 4 to 9); we may average networks as well."""
         loss = Field(each=LONGEST)
         template = {**self._template, "loss": loss}
         sent = {"centres": state["centres"], "counts": state["counts"]}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 
 from fedtopics.errors import DataError
 from fedtopics.methods.core.aggregation import Payload, Rows
@@ -34,16 +32,6 @@ from fedtopics.networks.passes import (
     run_through,
 )
 from fedtopics.text.embeddings import Vectors
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A client's documents of a minibatch."""
-
-    bag: sparse.csr_array  # of all its documents
-    rows: Documents
-    rng: np.random.Generator  # of their noise
-    vectors: Vectors | None  # their embeddings
 
 
 class Passes(Exchanges):
@@ -130,11 +118,14 @@ class Passes(Exchanges):
 
     def minibatch(self, vocabulary: str, number: int) -> Batch:
         """Draw a minibatch of each client, with its noise."""
-        drawn = [client.drawn(vocabulary, number) for client in self._clients]
-        self.documents = [len(each.rows) for each in drawn]
-        bag = rows_of([(each.bag, each.rows) for each in drawn])
-        noise = self.client.network.draw(*((each.rng, len(each.rows)) for each in drawn))
-        vectors = [each.vectors for each in drawn if each.vectors is not None]
+        drawn = [(client, client.rows(vocabulary, number)) for client in self._clients]
+        self.documents = [len(rows) for _, rows in drawn]
+        bag = rows_of([(client.bag, rows) for client, rows in drawn])
+        noise = self.client.network.draw(
+            *((client.secret.rng("noise", number, client.attempt), len(rows))
+              for client, rows in drawn)
+        )  # fmt: skip
+        vectors = [found for c, rows in drawn if (found := c.embedded(rows)) is not None]
         return self.client.network.batch(bag, noise, np.concatenate(vectors) if vectors else None)
 
     def _packed(self, batch: Batch, weights: Tensors, gradients: Tensors) -> dict[str, Any]:
@@ -249,18 +240,17 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         most = NATS * float(self.bag[rows].sum())
         return {"loss": min(total, most), "documents": len(rows)}
 
-    def drawn(self, vocabulary: str, number: int) -> Drawn:
-        """Return the documents of a minibatch."""
+    def rows(self, vocabulary: str, number: int) -> Documents:
+        """Draw the documents of a minibatch."""
         self.check(vocabulary)
-        rows = self.minibatches.draw(number, self.attempt)
-        rng = self.secret.rng("noise", number, self.attempt)
-        return Drawn(self.bag, rows, rng, self._embedded(rows))
+        return self.minibatches.draw(number, self.attempt)
 
     def tensors(self, arrays: Payload) -> Tensors:
         """Return arrays as tensors of the network's precision."""
         return to_tensors(arrays, self.network.dtype)
 
-    def _embedded(self, rows: Documents) -> Vectors | None:
+    def embedded(self, rows: Documents) -> Vectors | None:
+        """Return the embeddings of some documents, if the network sees them."""
         return None if self._embeddings is None else self._embeddings[rows]
 
     def _evaluate(
@@ -269,5 +259,5 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         tensors = self.tensors(weights)
         by_stage = {stage: self.tensors(values) for stage, values in shared.items()}
         for part in batches(rows):
-            batch = self.network.batch(self.bag[part], None, self._embedded(part))
+            batch = self.network.batch(self.bag[part], None, self.embedded(part))
             yield part, batch, by_stage, batch_weights(self.network, tensors, batch)

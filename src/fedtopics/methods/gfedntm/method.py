@@ -5,10 +5,11 @@ gradients of a minibatch (9 and 10), these are summed (11), and all participants
 
 References
 ----------
-Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, Algorithm 1. We deviate in one
-point, as it is not "equivalent to a centralised training": batch normalisation is synchronised by
-sums over the clients (``norm="sync"``). With each client's own statistics (``norm="local"``, as in
-the paper), clients that write about different things destroy the model; see docs/exactness.md.
+Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, Algorithm 1. It is not "equivalent
+to a centralised training" with batch normalisation inside each client: clients that write about
+different things destroy the model (docs/exactness.md). So we normalise by sums over all clients
+(``norm="sync"``). Two more defaults are ours: Adam, and minibatches in proportion to the clients'
+documents. ``preset="paper"`` has all three as published.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
             check_fits(self.continued, plan.settings)
 
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
-        """Draw W(0), or take it from a model or from topics, given or found."""
+        """Return W(0): drawn, of a given model, or of topics, given or found before training."""
         settings = self.settings
         state = self._initial_state(agreement)
         begin(state, agreement, self.plan)
+        # Running statistics of the first round are those of its own minibatches.
         if settings.norm == "server" and not state.averages and state.network.stages:
             first = Gradients(settings, agreement, state, self.first_round + 1)
             sums, documents = first.first_sums()
@@ -61,7 +63,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def step(
         self, agreement: Agreement, state: NetworkState, reply: Update, round_: int
     ) -> Step[NetworkState]:
-        """Update the weights in place: W(r) = W(r - 1) - rate * gradient (equation 3)."""
+        """Take the optimiser's step in place; "sgd" is W(r) = W(r - 1) - rate * gradient (3)."""
         measured = self.settings.tolerance > 0
         before = {n: w.clone() for n, w in state.weights.items()} if measured else {}
         part = 1.0

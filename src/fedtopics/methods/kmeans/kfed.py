@@ -23,7 +23,7 @@ from fedtopics.methods.kmeans.client import KMeansSettings
 def own_centres(
     agreement: Agreement, settings: KMeansSettings, origin: Numbers
 ) -> dict[str, dict[str, Any]]:
-    """Return each client's own centres (step 1)."""
+    """Return each client's own centres (step 1): scikit-learn's, of few documents fewer of them."""
     clusters = UpTo("clusters", settings.n_components)
     most = LIMIT if settings.needed_embedding is None else 1.0  # points have length 1
     centres = Field((clusters, len(origin)), most, -most)

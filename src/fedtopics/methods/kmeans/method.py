@@ -1,7 +1,7 @@
 """Federated k-means: exact, from sums round after round, or k-FED, from one reply of each client.
 
-In `lloyd` the clients sum the points that are nearest to each centre, and all divide; k-FED is in
-`kfed`. The baselines FBOW, FTF-IDF and FSBERT of the FSTC paper are its presets.
+In `lloyd` the clients sum the points nearest to each centre, and all participants divide the sums
+by the counts. k-FED is in `kfed`. The FSTC paper's baselines FBOW, FTF-IDF and FSBERT are presets.
 """
 
 from __future__ import annotations
@@ -55,7 +55,11 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return replace(agreement, draw=EVERYONE) if self._once else agreement
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
-        """Return the origin of points, and the first centres."""
+        """Return the origin of points, and the first centres.
+
+        Of embeddings they are drawn by the points' moments. Of words they are those of one k-FED
+        exchange, in which all see each client's own centres; with k-FED the only round has them.
+        """
         settings = self.settings
         if settings.representation != "embedding":
             origin = self._word_weights(agreement)
@@ -80,7 +84,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
     ) -> Step[KMeansState]:
         if self._once:
-            documents = sum(reply["documents"] for reply in reply.values())
+            documents = sum(each["documents"] for each in reply.values())
             return Step(replace(state, partition=self._merged(reply)), {"documents": documents})
         step = Lloyd(state.origin).step(agreement, state.partition, reply, round_)
         return Step(KMeansState(state.origin, step.state), step.facts, step.change)

@@ -1,9 +1,9 @@
 """Federated latent Dirichlet allocation: variational Bayes, whose statistics are sums.
 
 The E-step computes, document by document, how many occurrences of each word are expected of each
-topic. The M-step needs their sum over documents, no matter whose they are: five clients train
-exactly the model of one with all their documents, except for words that are rarer at a client than
-its policy allows.
+topic. The M-step needs their sum over documents, no matter whose they are. With
+``learning="batch"`` five clients train the model of one with all their documents, except for words
+that a policy holds back; with ``"stochastic"`` they differ by the choice of minibatches.
 
 References
 ----------
@@ -34,7 +34,7 @@ PseudoCounts = NDArray[np.float64]
 
 
 class LDA(Program[LDASettings, PseudoCounts]):
-    """The method's program; rounds of a model that is trained further count on."""
+    """The method's program; a model that is trained further continues its numbers of rounds."""
 
     def first_state(self, agreement: Agreement, run: Run) -> PseudoCounts:
         """Draw the first topics, or take them from a model, from topics or from anchors."""
@@ -52,7 +52,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return np.ascontiguousarray(settings.topic_prior + topics.T * words)
 
     def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
-        # Of a word no more can be found than all clients have counted, on this vocabulary.
+        # For the check of replies: expected counts of a word cannot exceed its occurrences.
         counted = agreement.vocabulary.occurrences[:, None]
         most = np.inf if self.continued else agreement.most(counted)
         counts = Field(state.shape, most, 0, rows=True)
@@ -64,19 +64,19 @@ class LDA(Program[LDASettings, PseudoCounts]):
     def step(
         self, agreement: Agreement, state: PseudoCounts, reply: dict[str, Any], round_: int
     ) -> Step[PseudoCounts]:
-        """Do the M-step, as if all documents were like those of this round."""
+        """Do the M-step: lambda = (1 - rho) lambda + rho (eta + D / S * counts), algorithm 2."""
         settings, n = self.settings, reply["documents"]
         after: PseudoCounts = reply["counts"].dense()
-        if self.added is not None:  # new documents are added to those of before
+        if self.added is not None:  # counts of new documents are added to the model's lambda
             after += state
         else:
             after *= agreement.training / n
             after += settings.topic_prior
-            weight = 1 - agreement.keep(round_)
+            rho = 1 - agreement.keep(round_)
             if settings.learning == "stochastic":
-                weight = (settings.learning_offset + round_) ** -settings.learning_decay
-            after *= weight
-            after += (1 - weight) * state
+                rho = (settings.learning_offset + round_) ** -settings.learning_decay
+            after *= rho
+            after += (1 - rho) * state
         change = np.inf
         if settings.tolerance > 0:
             change = float(np.linalg.norm(after - state) / np.linalg.norm(state))

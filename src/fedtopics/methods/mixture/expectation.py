@@ -50,7 +50,7 @@ class Expectation:
     def step(
         self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
     ) -> Step[Sums]:
-        """Replace the sums; a topic of which no client has enough documents keeps its own."""
+        """Replace the sums (M-step); a topic of too few documents keeps its previous ones."""
         sent = reply["directions"].any(1) | reply["words"].any(1)
         check_enough(sent)
         kept = 1.0 if self.adds else agreement.keep(round_)

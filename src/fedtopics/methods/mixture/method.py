@@ -1,9 +1,9 @@
 """A mixture of topics by embeddings and words: expectation-maximisation, whose sums are exact.
 
-Titles and questions have too few words to find topics by, and of clusters of embeddings no words
-are learned. Here each document is of one topic, and its embedding and its words say together of
-which. In each round the clients sum their documents by how probably they are of each topic, and
-all compute the topics from these sums: those of pooled documents, however they are spread.
+Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
+Here each document has one topic: its embedding is near the topic's direction, and its words are
+drawn from the topic's (`inference.mixture`). In each round the clients sum their documents by their
+probabilities of each topic, and all compute the topics of pooled documents from these sums.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         return self._sums_of(start, agreement)
 
     def _sums_of(self, start: WarmStart, agreement: Agreement) -> Sums:
-        """Return the sums that topics stand for; of directions nothing is known yet."""
+        """Return the sums that topics stand for; those of embeddings come with the first round."""
         topics = start.on(agreement.vocabulary.words)
         dimension = self.settings.embedding.dimension
         return {

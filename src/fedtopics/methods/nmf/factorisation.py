@@ -82,7 +82,7 @@ class Factorisation:
     def step(
         self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
     ) -> Step[NMFState]:
-        """Fit each topic in turn to what the others leave; bring it to length 1."""
+        """Update each topic with the others fixed (HALS), then scale it to length 1."""
         kept = agreement.keep(round_)
         n = reply["documents"] + kept * state.documents
         sums = reply["sums"] + kept * state.sums

@@ -1,4 +1,8 @@
-"""Federated non-negative matrix factorisation: every exchange is a sum over documents."""
+"""Federated NMF: X is approximated by W H', and H needs X' W and W' W alone, sums over documents.
+
+First topics are of a randomised NNDSVD. In each round clients fit W to their documents, and all
+participants update H by HALS (`Factorisation.step`; its file names the references).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ class NMF(Program[NMFSettings, NMFState]):
             )
 
     def rounds(self, agreement: Agreement) -> Factorisation:
-        """Return what is repeated: words by their rarity, topics held to given words."""
+        """Return the rounds: words are weighted by rarity, seeded topics stay near their words."""
         settings, vocabulary = self.settings, agreement.vocabulary
         if self.continued is not None:
             rarity = self.continued.weights["rarity"]
