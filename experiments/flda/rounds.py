@@ -16,7 +16,7 @@ import numpy as np
 
 from fedtopics.methods.flda.method import global_topics, optimal_topics
 from fedtopics.methods.flda.settings import FLDASettings
-from fedtopics.methods.flda.state import FLDAState, GlobalTopic, LocalTopics, go_on
+from fedtopics.methods.flda.state import FLDAState, GlobalTopic, LocalTopics, link_rounds
 from fedtopics.methods.flda.topic_lists import pack_topics
 from fedtopics.metrics import coherence_of, cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
@@ -49,7 +49,7 @@ def merge_again(settings: FLDASettings, out: Path) -> list[Round]:
         begun = time.process_time()
         threshold = settings.threshold or usual_threshold(sent)
         merged = global_topics(local, threshold, settings)
-        topics, next_id = go_on(state, local, merged, threshold, settings)
+        topics, next_id = link_rounds(state, local, merged, threshold, settings)
         optimal = {name: optimal_topics(each, topics, threshold) for name, each in sent.items()}
         seconds = time.process_time() - begun
         state = replace(state, topics=topics, next_id=next_id, optimal=optimal)

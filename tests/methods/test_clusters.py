@@ -14,7 +14,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.mixture import method as mixture_method
-from fedtopics.methods.mixture.expectation import Expectation
+from fedtopics.methods.mixture.expectation import EMRounds
 from fedtopics.methods.registry import find_method
 from tests.helpers.clusters import (
     CLUSTERS,
@@ -290,14 +290,14 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
         "directions": np.array([[9.0, 9.0], [0.0, 0.0]]), "weights": np.array([10.0, 1.0]),
         "words": np.array([[7.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), "loss": 22.0, "documents": 11,
     }  # fmt: skip
-    step = Expectation(plan).step(Everybody(), before, reply, 1)  # type: ignore[arg-type]
+    step = EMRounds(plan).step(Everybody(), before, reply, 1)  # type: ignore[arg-type]
     np.testing.assert_array_equal(step.state["directions"], [[9, 9], [3, 4]])
     np.testing.assert_array_equal(step.state["words"], [[7, 0, 0], [1, 1, 1]])
     np.testing.assert_array_equal(step.state["weights"], [10, 1])
     assert step.facts == {"loss": 2.0, "documents": 11}
     nothing = reply | {name: np.zeros_like(before[name]) for name in ("directions", "words")}
     with pytest.raises(StudyError, match="No cluster has as many documents as a policy"):
-        Expectation(plan).step(Everybody(), before, nothing, 1)  # type: ignore[arg-type]
+        EMRounds(plan).step(Everybody(), before, nothing, 1)  # type: ignore[arg-type]
 
 
 # What it begins with, and what begins with it

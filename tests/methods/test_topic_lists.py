@@ -19,7 +19,7 @@ from fedtopics.methods.flda.state import (
     LocalTopics,
     go_on,
     read_replies,
-    what_happened,
+    round_facts,
 )
 from fedtopics.methods.flda.topic_lists import (
     Linkage,
@@ -392,7 +392,7 @@ def test_what_a_round_tells() -> None:
     old, new = known(1, FRUIT), GlobalTopic(10, ROADS, ["a"], 30.0)
     before = FLDAState([old, known(2, SEA)], round=3)
     later = FLDAState([old, new, known(11, BERRY)], round=4, threshold=0.25)
-    told = what_happened(before, later, {"b": sent(documents=0), "a": sent(ROADS, FRUIT)}, 2)
+    told = round_facts(before, later, {"b": sent(documents=0), "a": sent(ROADS, FRUIT)}, 2)
     fruit = {"id": 1, "words": ["apple", "pear"], "occurrences": 100.0, "clients": ["a", "b"]}
     roads = {"id": 10, "words": ["car", "lorry"], "occurrences": 30.0, "clients": ["a"]}
     assert told == {

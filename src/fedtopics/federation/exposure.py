@@ -172,7 +172,7 @@ def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[
     """Do a few rounds without noise, which adds no byte; weigh the client with these documents."""
     names = sorted(study.clients)[:MOST_CLIENTS]
     short, method = study.with_clients(names), study.registration
-    make: Any = method.client, method.server
+    make: Any = method.client, method.program
     if (recipe := recipe_of(study)) is None:  # else rounds are few, and all are done
         short = short.with_rounds(ROUNDS)
         plan = plan_of(short)

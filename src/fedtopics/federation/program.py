@@ -76,7 +76,7 @@ def program_of(study: Study, start: WarmStart | None = None) -> Trainer:
                 f"{', '.join(first)} or {last}."
             )
         start.check_method(method.name)
-    return (method.server if recipe is None else recipe.program)(plan_of(study, start))
+    return (method.program if recipe is None else recipe.program)(plan_of(study, start))
 
 
 def client_of(study: Study, site: Site) -> TopicClient[Any]:

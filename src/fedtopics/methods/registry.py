@@ -34,7 +34,7 @@ class Method:
     name: str  # in a study's ``[method]``
     title: str  # for people
     settings: type[TopicSettings]
-    server: Callable[[Any], Trainer]  # makes the program of a plan
+    program: Callable[[Any], Trainer]  # of a plan
     client: type[TopicClient[Any]]
     version: int = 1  # of what the client's functions take, return and compute
     shows: Literal["topics", "clusters"] = "topics"
@@ -49,7 +49,7 @@ class Method:
         A static method of the program takes settings, the number of agreed words, and what its
         `save` returned. It returns what is in proportion to p(word | topic), (n_topics, n_words).
         """
-        return getattr(self.server, "topics_of", None)
+        return getattr(self.program, "topics_of", None)
 
 
 def exchanges_of(client: type[TopicClient[Any]], settings: TopicSettings) -> list[Exchange]:
@@ -68,7 +68,7 @@ METHODS: Registry[Method] = Registry(
     "method",
     "fedtopics.methods",
     {name: f"fedtopics.methods.{name}.method:METHOD" for name in OURS},
-    maker=lambda method: method.server,
+    maker=lambda method: method.program,
 )
 
 

@@ -18,7 +18,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.nmf.client import NMFSettings
-from fedtopics.methods.nmf.factorisation import Factorisation, NMFState, pulls, put_first
+from fedtopics.methods.nmf.factorisation import Factorisation, NMFState, replace_alike, seed_vectors
 from fedtopics.privacy import contributions, estimates
 from fedtopics.privacy.client import NOISE, ByWords, calls, relative
 from fedtopics.privacy.recipe import Recipe
@@ -62,7 +62,7 @@ def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Ar
     first = unit_rows((topics * rarity[:, None]).T).T
     seeds = _seed_directions(settings, agreement, state)
     if seeds is not None:
-        first = put_first(first, seeds[:, : len(settings.seed_topics)])
+        first = replace_alike(first, seeds[:, : len(settings.seed_topics)])
     return {"topics": np.ascontiguousarray(first), "weights": rarity}
 
 
@@ -96,7 +96,7 @@ def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays)
     if not settings.seed_topics:
         return None
     index = {agreement.vocabulary.words[column]: i for i, column in enumerate(state["kept"])}
-    return pulls(settings.seed_topics, index, settings.n_components)
+    return seed_vectors(settings.seed_topics, index, settings.n_components)
 
 
 RECIPE = Recipe(

@@ -47,12 +47,12 @@ class AutoSettings(TopicSettings):
         return self.embedding if corpus.embeddings is not None or (installed and short) else None
 
     @property
-    def for_texts(self) -> dict[str, Any]:
+    def settings_for_long(self) -> dict[str, Any]:
         """Settings of NMF, the best choice from a paragraph on."""
         return {"name": "nmf", **self._shared, "max_rounds": min(self.max_rounds, 40)}
 
     @property
-    def for_titles(self) -> dict[str, Any]:
+    def settings_for_short(self) -> dict[str, Any]:
         """Settings of the mixture, the best choice for titles and questions with embeddings."""
         own = {"name": "mixture", "embedding": self.embedding.model_dump()}
         return own | self._shared | {"max_rounds": min(self.max_rounds, 50)}
@@ -66,11 +66,11 @@ class AutoSettings(TopicSettings):
         length = words / max(documents, 1)
         why = f"documents have {length:.1f} words on average"
         if length >= SHORT:
-            return self.for_texts, f"{why}, {SHORT:g} or more"
+            return self.settings_for_long, f"{why}, {SHORT:g} or more"
         why = f"{why}, fewer than {SHORT:g}"
         if embedded < documents:
-            return self.for_texts, f"{why}, and not all have embeddings, which titles need"
-        return self.for_titles, f"{why}, and embeddings"
+            return self.settings_for_long, f"{why}, and not all have embeddings, which titles need"
+        return self.settings_for_short, f"{why}, and embeddings"
 
 
 def count_words(corpus: Corpus) -> int:
@@ -105,7 +105,7 @@ class AutoClient(TopicClient[AutoSettings]):
     def schedule(cls, settings: AutoSettings) -> dict[str, str]:
         """Return the calls of all methods that can be chosen."""
         whens: dict[str, list[str]] = {}
-        for chosen in (settings.for_texts, settings.for_titles):
+        for chosen in (settings.settings_for_long, settings.settings_for_short):
             method = find_method(chosen["name"])
             for name, when in method.client.schedule(method.settings(**chosen)).items():
                 whens.setdefault(name, []).append(f"{when}, with {method.name}")

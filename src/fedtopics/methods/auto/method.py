@@ -41,7 +41,7 @@ class Auto:
         clients.tell("take", chosen=chosen)
         method = find_method(chosen["name"])
         settings = method.settings(**chosen)
-        program = method.server(replace(self.plan, settings=settings, kept={"chosen": chosen}))
+        program = method.program(replace(self.plan, settings=settings, kept={"chosen": chosen}))
         return program.train(clients, run)
 
 

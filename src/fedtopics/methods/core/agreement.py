@@ -50,7 +50,7 @@ class Agreement:
     counted: bool = False  # whether the words were counted in these documents
     least: int = 1  # documents of all clients that a group has, where masks hide replies
 
-    def most(self, announced: T) -> T | float:
+    def upper_bound(self, announced: T) -> T | float:
         """Return the bound of a total: what all clients announced; infinite if some did not."""
         return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
@@ -91,7 +91,7 @@ class Agreement:
 
     def loss(self, passes: int = 1) -> Field:
         """Return the template of a summed loss: a bound for each counted word and pass."""
-        words = self.most(self.vocabulary.occurrences.sum()) if self.counted else np.inf
+        words = self.upper_bound(self.vocabulary.occurrences.sum()) if self.counted else np.inf
         most = NATS * passes * words
         return Field((), most, -most)
 
@@ -108,7 +108,7 @@ class Agreement:
                 return self.clients.round(number, work, replace(draw, skipped=skipped))
         return self.clients.round(number, work, replace(draw, skipped=last))
 
-    def keep(self, number: int) -> float:
+    def share_kept(self, number: int) -> float:
         """Return the weight of earlier sums in a round, 0 if all clients take part.
 
         The rest is replaced by the sums of the round's clients, as if each client's part were

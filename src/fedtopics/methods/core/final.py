@@ -208,7 +208,7 @@ def count_pairs(
     places = [vocabulary.index[word] for word in words]
     for size in windows:  # each place of a word is in so many
         counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
-        most = agreement.most(counted[places]) if agreement.counted else np.inf
+        most = agreement.upper_bound(counted[places]) if agreement.counted else np.inf
         most = np.broadcast_to(most, len(words))
         template[str(size)] = Windows(pairs, most, documents=size == 0)
     request = {"words": words, "pairs": pairs, "windows": windows, "half": half}

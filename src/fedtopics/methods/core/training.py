@@ -200,14 +200,14 @@ class Program(ABC, Generic[Settings, State]):
         return {**self.settings.stops, **self.settings.stop_when}
 
     @property
-    def first_round(self) -> int:
+    def rounds_before(self) -> int:
         """Number of rounds of the model that is trained further; 0 for a new one."""
         return 0 if self.plan.start is None else self.plan.start.rounds
 
     @property
     def last_round(self) -> int:
         """Number of the last round, if no rule stops before it."""
-        return self.first_round + (1 if self.added is not None else self.settings.max_rounds)
+        return self.rounds_before + (1 if self.added is not None else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree with the clients on the vocabulary."""
@@ -222,7 +222,7 @@ class Program(ABC, Generic[Settings, State]):
         agreement = self.agree(clients, run)
         saved = run.restore()
         if saved is None:
-            status, state = TrainingStatus(self.first_round), self.first_state(agreement, run)
+            status, state = TrainingStatus(self.rounds_before), self.first_state(agreement, run)
             if self.saves_every_round:
                 self._save(run, status, state)
         else:

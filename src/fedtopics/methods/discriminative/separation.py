@@ -96,7 +96,7 @@ class Separation:
         """Replace the sums by those of the new memberships."""
         directed, new = reply
         check_enough(new["sent"])
-        kept = agreement.keep(round_)
+        kept = agreement.share_kept(round_)
         sums, weights = complete(new, state)
         sums, weights = sums + kept * state.sums, weights + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)

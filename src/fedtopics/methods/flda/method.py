@@ -37,11 +37,11 @@ from fedtopics.methods.flda.state import (
     FLDAState,
     GlobalTopic,
     LocalTopics,
-    go_on,
     info_of,
+    link_rounds,
     read_replies,
-    resumed,
-    what_happened,
+    round_facts,
+    state_of_model,
 )
 from fedtopics.methods.flda.topic_lists import (
     Place,
@@ -113,7 +113,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         """Start from the plan's topics and the seeds, if any."""
         start = self.plan.start
         if start is not None and start.continued is not None:
-            return resumed(start.continued)
+            return state_of_model(start.continued)
         seeds = [dict.fromkeys(words, 1 / len(words)) for words in self.settings.seed_topics]
         others = [] if start is None else start.lists(self.settings.n_words)
         topics = [
@@ -152,7 +152,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         if scored and coherence < state.coherence:
             reason = "the topics are less coherent than those of the round before, which stay"
             after = replace(state, round=round_)
-        facts = what_happened(state, after, local, settings.n_components)
+        facts = round_facts(state, after, local, settings.n_components)
         if scored:
             facts["coherence"] = coherence
         after = replace(after, history=[*state.history, facts])
@@ -187,7 +187,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         threshold = settings.threshold or usual_threshold(sent)
         seed_ids = [topic.id for topic in state.topics if topic.seed]
         merged = global_topics(local, threshold, settings, seed_ids)
-        topics, next_id = go_on(state, local, merged, threshold, settings)
+        topics, next_id = link_rounds(state, local, merged, threshold, settings)
         optimal = {name: optimal_topics(each, topics, threshold) for name, each in sent.items()}
         return replace(
             state, topics=topics, round=round_, idle=0, next_id=next_id, threshold=threshold,

@@ -82,7 +82,7 @@ class LocalTopics:
     documents: int
 
 
-def resumed(model: TopicModel) -> FLDAState:
+def state_of_model(model: TopicModel) -> FLDAState:
     """Return the state at the end of a model's training."""
     info = cast("FLDAInfo", model.info)
     counts = np.maximum(model.weights["pseudo_counts"] - info["eta"], 0)
@@ -104,7 +104,7 @@ def resumed(model: TopicModel) -> FLDAState:
 
 
 def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float, seed: int) -> FLDAInfo:
-    """Return what `resumed` needs."""
+    """Return what `state_of_model` needs."""
     numbers = {topic.id: number for number, topic in enumerate(topics)}
     optimal = {
         name: [numbers[id_] for id_ in ids if id_ in numbers]
@@ -155,7 +155,7 @@ def link_topics(
     return links
 
 
-def go_on(
+def link_rounds(
     state: FLDAState, local: Mapping[str, LocalTopics],
     merged: Sequence[tuple[dict[str, float], list[Place]]], threshold: float,
     settings: FLDASettings,
@@ -196,7 +196,7 @@ def _remembered(topic: GlobalTopic, old: GlobalTopic, memory: float) -> GlobalTo
     return GlobalTopic(old.id, words, topic.clients, both, old.seed)
 
 
-def what_happened(
+def round_facts(
     before: FLDAState, after: FLDAState, local: Mapping[str, LocalTopics], n_topics: int
 ) -> RoundFacts:
     """Return the facts of a round for its event and the model's history: its largest topics.

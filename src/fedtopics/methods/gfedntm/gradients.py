@@ -157,7 +157,7 @@ def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
     return to_arrays({n: t for n, t in weights.items() if n not in others})
 
 
-def for_evaluation(state: NetworkState) -> dict[str, Any]:
+def evaluation_payload(state: NetworkState) -> dict[str, Any]:
     """Return the network as clients take it, to evaluate documents."""
     shared = finish_all(state.network, state.weights, state.averages)
     return {

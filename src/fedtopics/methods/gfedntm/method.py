@@ -27,14 +27,14 @@ from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.gfedntm.client import GFedNTMClient
-from fedtopics.methods.gfedntm.gradients import Gradients, Update, for_evaluation
+from fedtopics.methods.gfedntm.gradients import Gradients, Update, evaluation_payload
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState, begin, check_fits, topics_in
+from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState, beta_of, check_fits, set_weights
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.passes import finish_all, shapes_of
 
-SLOWEST = 0.01  # of the learning rate
+LEAST_RATE_FACTOR = 0.01  # of the learning rate
 
 
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
@@ -49,10 +49,10 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         """Return W(0): drawn, of a given model, or of topics, given or found before training."""
         settings = self.settings
         state = self._initial_state(agreement)
-        begin(state, agreement, self.plan)
+        set_weights(state, agreement, self.plan)
         # Running statistics of the first round are those of its own minibatches.
         if settings.norm == "server" and not state.averages and state.network.stages:
-            first = Gradients(settings, agreement, state, self.first_round + 1)
+            first = Gradients(settings, agreement, state, self.rounds_before + 1)
             sums, documents = first.first_sums()
             state.average(sums, documents)
         return state
@@ -64,16 +64,16 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         self, agreement: Agreement, state: NetworkState, reply: Update, round_: int
     ) -> Step[NetworkState]:
         """Take the optimiser's step in place; "sgd" is W(r) = W(r - 1) - rate * gradient (3)."""
-        measured = self.settings.tolerance > 0
-        before = {n: w.clone() for n, w in state.weights.items()} if measured else {}
-        part = 1.0
+        measures_change = self.settings.tolerance > 0
+        before = {n: w.clone() for n, w in state.weights.items()} if measures_change else {}
+        rate_factor = 1.0
         if self.settings.learning_rate_decay == "linear":
-            done = round_ - self.first_round - 1
-            part = max(1 - done / self.settings.max_rounds, SLOWEST)
-        state.optimizer.step(reply.gradients, reply.documents, part)
+            rounds_done = round_ - self.rounds_before - 1
+            rate_factor = max(1 - rounds_done / self.settings.max_rounds, LEAST_RATE_FACTOR)
+        state.optimizer.step(reply.gradients, reply.documents, rate_factor)
         state.average(reply.sums, reply.documents)
         facts: RoundFacts = {"loss": reply.loss / reply.documents, "documents": reply.documents}
-        if not measured:
+        if not measures_change:
             return Step(state, facts)
         moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())
         size = sum(float(w.square().sum()) for w in before.values())
@@ -84,7 +84,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     ) -> tuple[float, int] | None:
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
-        payload = for_evaluation(state)
+        payload = evaluation_payload(state)
         template = {"loss": agreement.loss()}
         reply = agreement.sum("validate", template, round=round_, **payload)
         return reply["loss"] / reply["documents"], reply["documents"]
@@ -106,14 +106,14 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
-        return topics_in(settings.build(n_words), arrays)
+        return beta_of(settings.build(n_words), arrays)
 
     def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
         finished = finish_all(state.network, state.weights, state.averages)
         shared = finished | {AVERAGES: state.averages}
         trained = state.network, state.weights, rounds, shared
         make = self.made(*trained, length=agreement.length)
-        return describe(agreement, self.settings, for_evaluation(state), make)
+        return describe(agreement, self.settings, evaluation_payload(state), make)
 
     def _initial_state(self, agreement: Agreement) -> NetworkState:
         settings = self.settings

@@ -76,7 +76,7 @@ class NetworkState:
             self.averages.setdefault(stage, mean).lerp_(mean, AVERAGE_MOMENTUM)
 
 
-def topics_in(network: NeuralTopicModel, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+def beta_of(network: NeuralTopicModel, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     """Return beta of what `NetworkState.arrays` returned, float64 of shape (n_topics, n_words)."""
     weights = {name: torch.from_numpy(a) for name, a in below("weights", arrays).items()}
     averages = {name: torch.from_numpy(a) for name, a in below("averages", arrays).items()}
@@ -180,7 +180,7 @@ def _copy_words(
     rows[~there] = old.mean().to(weight.dtype) if old.ndim == 1 else 0
 
 
-def begin(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]) -> None:
+def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]) -> None:
     """Replace a state's first weights by what training begins with, in place."""
     settings, network = plan.settings, state.network
     if plan.start is not None:
@@ -196,7 +196,7 @@ def begin(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]
         network.start_from(state.weights, find_first_topics(agreement, settings, plan.seed))
 
 
-def calls_before(settings: GFedNTMSettings) -> dict[str, str]:
+def calls_of_start(settings: GFedNTMSettings) -> dict[str, str]:
     """Return how often which functions find topics to begin with, besides anchors."""
     if settings.initialisation != "mixture":
         return {}

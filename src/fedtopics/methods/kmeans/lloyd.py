@@ -72,7 +72,7 @@ class Lloyd:
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
         """Ask for the sums of the points nearest to each centre."""
-        n = agreement.most(agreement.documents)
+        n = agreement.upper_bound(agreement.documents)
         of_point = max(self.length, 1.0)  # it is a mean, of points of length 1 or 0
         farthest = float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
         template: Template = {
@@ -91,7 +91,7 @@ class Lloyd:
     ) -> Step[Partition]:
         """Move centres to the mean of the points nearest to them."""
         check_enough(reply["counts"])
-        kept = agreement.keep(round_)
+        kept = agreement.share_kept(round_)
         counts = reply["counts"] + kept * state.counts
         sums = reply["sums"] + kept * state.sums
         means = sums / np.maximum(counts, 1)[..., None]

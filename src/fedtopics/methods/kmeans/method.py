@@ -55,10 +55,9 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return replace(agreement, draw=EVERYONE) if self._once else agreement
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
-        """Return the origin of points, and the first centres.
+        """Return the origin of points, and first centres: of embeddings, drawn by their moments.
 
-        Of embeddings they are drawn by the points' moments. Of words they are those of one k-FED
-        exchange, in which all see each client's own centres; with k-FED the only round has them.
+        Of words they are those of one k-FED exchange, in which all see each client's own centres.
         """
         settings = self.settings
         if settings.representation != "embedding":

@@ -39,7 +39,7 @@ class LDASettings(MinibatchSettings, LDAPrior):
     max_rounds: int = Field(200, ge=1, description="most rounds")
 
 
-LONGEST = 50  # times the mean length: a longer document counts as if it had so many words
+LENGTH_CAP = 50  # times the mean length: a longer document counts as if it had so many words
 
 
 class LDAClient(TopicClient[LDASettings]):
@@ -65,7 +65,7 @@ class LDAClient(TopicClient[LDASettings]):
         lengths = self.bag.sum(1)
         own = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
         # The mean that others announce cannot shorten a document that is as usual here.
-        self._bounded = shortened(self.bag, LONGEST * max(length, own))
+        self._bounded = shortened(self.bag, LENGTH_CAP * max(length, own))
 
     @leaves(
         "For each word that enough of the client's documents have and that occurs in the "

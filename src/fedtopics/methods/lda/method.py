@@ -54,7 +54,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
     def exchange(self, agreement: Agreement, state: PseudoCounts, round_: int) -> dict[str, Any]:
         # For the check of replies: expected counts of a word cannot exceed its occurrences.
         counted = agreement.vocabulary.occurrences[:, None]
-        most = np.inf if self.continued else agreement.most(counted)
+        most = np.inf if self.continued else agreement.upper_bound(counted)
         counts = Field(state.shape, most, 0, rows=True)
         template: Template = {"counts": counts, "bound": agreement.loss()}
         of_all = self.settings.learning == "batch" or self.added is not None
@@ -72,7 +72,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         else:
             after *= agreement.training / n
             after += settings.topic_prior
-            rho = 1 - agreement.keep(round_)
+            rho = 1 - agreement.share_kept(round_)
             if settings.learning == "stochastic":
                 rho = (settings.learning_offset + round_) ** -settings.learning_decay
             after *= rho

@@ -1,4 +1,4 @@
-"""Expectation-maximisation of a mixture of topics, by sums over all clients' documents."""
+"""EMRounds-maximisation of a mixture of topics, by sums over all clients' documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUMMED = ("directions", "words", "weights")
 
 
 @dataclass(frozen=True)
-class Expectation:
+class EMRounds:
     """Rounds in which clients sum their documents by topic (E), and topics follow (M)."""
 
     settings: MixtureSettings
@@ -34,7 +34,7 @@ class Expectation:
     def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
         """Ask for the sums of the documents by topic."""
         occurring = agreement.vocabulary.occurrences
-        most = agreement.most(occurring) if self.known_words else np.inf
+        most = agreement.upper_bound(occurring) if self.known_words else np.inf
         template: Template = {
             "directions": Field(state["directions"].shape, each=1),  # points have unit length
             "words": sums(*state["words"].shape, most=most),
@@ -53,17 +53,17 @@ class Expectation:
         """Replace the sums (M-step); a topic of too few documents keeps its previous ones."""
         sent = reply["directions"].any(1) | reply["words"].any(1)
         check_enough(sent)
-        kept = 1.0 if self.adds else agreement.keep(round_)
+        kept = 1.0 if self.adds else agreement.share_kept(round_)
         after = {name: reply[name] + kept * state[name] for name in SUMMED}
         for name in ("directions", "words"):
             after[name] = np.where(sent[:, None], after[name], state[name])
-        change = max(_moved(after[name], state[name]) for name in ("directions", "words"))
+        change = max(_relative_change(after[name], state[name]) for name in ("directions", "words"))
         n = reply["documents"]
         facts = {"loss": reply["loss"] / max(n, 1), "documents": n}
         return Step({"origin": state["origin"], **after}, facts, change)  # type: ignore[arg-type]
 
 
-def _moved(after: Numbers, before: Numbers) -> float:
+def _relative_change(after: Numbers, before: Numbers) -> float:
     return float(np.linalg.norm(after - before) / (np.linalg.norm(before) + TINY))
 
 
@@ -81,7 +81,7 @@ def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> 
     """Find a mixture before the first round of another method; return its sums."""
     first = first_sums(agreement, settings, seed)
     numbers = repeat(0, settings.max_rounds)
-    return iterate(agreement, Expectation(settings), first, numbers, settings.stops)
+    return iterate(agreement, EMRounds(settings), first, numbers, settings.stops)
 
 
 def shape_of(settings: MixtureSettings) -> MixtureShape:

@@ -21,7 +21,7 @@ from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
-from fedtopics.methods.mixture.expectation import Expectation, Sums, first_sums, shape_of
+from fedtopics.methods.mixture.expectation import EMRounds, Sums, first_sums, shape_of
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
@@ -49,8 +49,8 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
             "weights": topics.sum(1) * agreement.documents,
         }
 
-    def rounds(self, agreement: Agreement) -> Expectation:
-        return Expectation(self.settings, self.continued is None, self.added is not None)
+    def rounds(self, agreement: Agreement) -> EMRounds:
+        return EMRounds(self.settings, self.continued is None, self.added is not None)
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:

@@ -58,12 +58,12 @@ class NMFState:
 class Factorisation:
     """Rounds of NMF, with words multiplied by their rarity.
 
-    Topics can be held to given directions `pulls`, (n_words, n_topics), of length 1 or 0, with the
-    weight of this share of the documents.
+    Topics can be held near `seed_vectors`, (n_words, n_topics), of length 1 or 0, with the weight
+    of a share of the documents.
     """
 
     rarity: Numbers
-    pulls: Numbers | None = None
+    seed_vectors: Numbers | None = None
     pull: float = 0.0
     known_words: bool = True  # the vocabulary was counted in these documents
 
@@ -71,7 +71,7 @@ class Factorisation:
         """Ask for the sums by topic."""
         # Documents have length 1, and so have their shares, at most.
         counted = agreement.vocabulary.document_frequency[:, None]
-        of_words = agreement.most(counted) if self.known_words else LIMIT
+        of_words = agreement.upper_bound(counted) if self.known_words else LIMIT
         k = state.topics.shape[1]
         template: Template = {
             "sums": sums(*state.sums.shape, most=of_words, each=1), "products": sums(k, k, each=1),
@@ -83,16 +83,16 @@ class Factorisation:
         self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
     ) -> Step[NMFState]:
         """Update each topic with the others fixed (HALS), then scale it to length 1."""
-        kept = agreement.keep(round_)
+        kept = agreement.share_kept(round_)
         n = reply["documents"] + kept * state.documents
         sums = reply["sums"] + kept * state.sums
         products = reply["products"] + kept * state.products
         loss = 1 - 2 * (sums * state.topics).sum() / n
         loss += (products * (state.topics.T @ state.topics)).sum() / n
         wanted, weights = sums, products
-        if self.pulls is not None:  # documents of these words alone
-            wanted = sums + self.pull * n * self.pulls
-            weights = products + self.pull * n * np.diag(np.square(self.pulls).sum(0))
+        if self.seed_vectors is not None:  # documents of these words alone
+            wanted = sums + self.pull * n * self.seed_vectors
+            weights = products + self.pull * n * np.diag(np.square(self.seed_vectors).sum(0))
         topics = _descend(wanted, weights, state.topics)
         moved, size = np.linalg.norm(topics - state.topics), np.linalg.norm(topics)
         facts: Any = {"loss": float(loss), "documents": reply["documents"]}
@@ -111,14 +111,14 @@ def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
     return np.ascontiguousarray(unit_rows(rows).T)
 
 
-def first_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int) -> Numbers:
+def nndsvd_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: int) -> Numbers:
     """Return first topics from the leading singular vectors of all documents (NNDSVD)."""
     n_words = len(rarity)
     width = min(n_topics + MORE, n_words)
     drawn = np.random.default_rng([seed, START]).standard_normal((n_words, width))
     directions = np.linalg.qr(drawn)[0]
     # A document of length 1 adds at most 1 to a word that it has.
-    most = agreement.most(agreement.vocabulary.document_frequency[:, None])
+    most = agreement.upper_bound(agreement.vocabulary.document_frequency[:, None])
     template: Template = {"products": Field((n_words, width), most, -most)}
     ask = partial(agreement.sum, "word_products", template, rarity=rarity)
     for number in range(PASSES):
@@ -142,7 +142,9 @@ def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> N
     return np.ascontiguousarray(unit_rows(np.where(up >= down, above, below).T).T)
 
 
-def pulls(seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int) -> Numbers:
+def seed_vectors(
+    seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int
+) -> Numbers:
     """Return directions of given words, of length 1 or 0, (n_words, n_topics)."""
     found = np.zeros((len(words), n_topics))
     check_known(dict(enumerate(seeds)), words)
@@ -152,7 +154,7 @@ def pulls(seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: in
     return found
 
 
-def put_first(topics: Numbers, seeds: Numbers) -> Numbers:
+def replace_alike(topics: Numbers, seeds: Numbers) -> Numbers:
     """Put given directions before other topics, in place of those most like them."""
     _, alike = linear_sum_assignment(-seeds.T @ topics)
     return np.hstack([seeds, np.delete(topics, alike, axis=1)])
@@ -163,9 +165,9 @@ def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
     usual = NMFShape()
     frequency = agreement.vocabulary.document_frequency
     rarity = rarities(frequency, agreement.documents, usual.rarity)
-    state = NMFState.first(first_topics(agreement, rarity, n_topics, seed))
+    state = NMFState.first(nndsvd_topics(agreement, rarity, n_topics, seed))
     state = iterate(agreement, Factorisation(rarity), state, repeat(0, ROUNDS_BEFORE))
-    most = agreement.most(agreement.vocabulary.occurrences)
+    most = agreement.upper_bound(agreement.vocabulary.occurrences)
     template: Template = {"sums": sums(n_topics, len(rarity), most=most)}
     ask = partial(
         agreement.sum_groups, "topic_words", template, of_topics(n_topics),

@@ -23,9 +23,9 @@ from fedtopics.methods.nmf.client import NMFClient, NMFSettings
 from fedtopics.methods.nmf.factorisation import (
     Factorisation,
     NMFState,
-    first_topics,
-    pulls,
-    put_first,
+    nndsvd_topics,
+    replace_alike,
+    seed_vectors,
 )
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
@@ -52,7 +52,7 @@ class NMF(Program[NMFSettings, NMFState]):
             rarity = rarities(frequency, agreement.documents, settings.rarity)
         if not settings.seed_topics:
             return Factorisation(rarity, known_words=self.continued is None)
-        held = pulls(settings.seed_topics, vocabulary.index, settings.n_components)
+        held = seed_vectors(settings.seed_topics, vocabulary.index, settings.n_components)
         return Factorisation(rarity, held, settings.strength)
 
     def first_state(self, agreement: Agreement, run: Run) -> NMFState:
@@ -62,11 +62,11 @@ class NMF(Program[NMFSettings, NMFState]):
             return NMFState.first(start.continued.weights["topics"])
         if start is None:
             n_topics = settings.n_components
-            topics = first_topics(agreement, rounds.rarity, n_topics, self.plan.seed)
+            topics = nndsvd_topics(agreement, rounds.rarity, n_topics, self.plan.seed)
         else:
             topics = unit_rows(start.on(agreement.vocabulary.words) * rounds.rarity).T
-        if rounds.pulls is not None:
-            topics = put_first(topics, rounds.pulls[:, : len(settings.seed_topics)])
+        if rounds.seed_vectors is not None:
+            topics = replace_alike(topics, rounds.seed_vectors[:, : len(settings.seed_topics)])
         return NMFState.first(np.ascontiguousarray(topics))
 
     def save(self, state: NMFState) -> Arrays:
