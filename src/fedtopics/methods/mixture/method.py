@@ -81,9 +81,10 @@ def _moved(after: Numbers, before: Numbers) -> float:
 
 def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Return the sums of k-means' clusters of embeddings; words follow in the first round."""
-    origin, moments = find_moments(agreement, settings.embedding.dimension)
-    found = start_with_kmeans(agreement, settings, origin, moments, seed, 1)
-    words = np.zeros((settings.n_components, len(agreement.vocabulary)))
+    k, dimension = settings.n_components, settings.embedding.dimension
+    origin, moments = find_moments(agreement, dimension)
+    found = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
+    words = np.zeros((k, len(agreement.vocabulary)))
     shares = np.maximum(found.counts[0], 1)
     directions = found.centres[0] * shares[:, None]
     return {"origin": origin, "directions": directions, "words": words, "weights": shares}
@@ -124,18 +125,13 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
-        return Mixture(n_words, shape_of(settings)).beta(dict(arrays), {})
+        return Mixture(n_words, settings.shape(MixtureShape)).beta(dict(arrays), {})
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> TopicModel:
-        shape = shape_of(self.settings)
+        shape = self.settings.shape(MixtureShape)
         make = self.made(Mixture(len(agreement.vocabulary), shape), dict(state), rounds)
         trained = {"evidence": vars(Evidence.of(state, shape))}
         return describe(agreement, self.settings, trained, make, self.plan.start)
-
-
-def shape_of(settings: MixtureSettings) -> MixtureShape:
-    """Return the part of the settings that a model has."""
-    return MixtureShape(**settings.model_dump(include=set(MixtureShape.model_fields)))
 
 
 METHOD = Method(
