@@ -35,17 +35,19 @@ MOST_SECONDS = 60
 JUNK, MOST_WORDS = 5000, 150  # of the latter, 120 are in documents
 CLOSE = 0.05  # of purity
 EMBEDDED = {"embedding": {"dimension": DIMENSION}}
-CLUSTERS = {"max_rounds": 10, "starts": 2} | EMBEDDED
+CLUSTERS = {"max_rounds": 10, "start": {"tries": 2}} | EMBEDDED
 NETWORK = {
     "n_components": 2 * THEMES, "max_rounds": 40, "batch_size": 200, "learning_rate": 0.02,
     "hidden": [32, 32],
 } | EMBEDDED  # fmt: skip
 AVERAGED = {"norm": "server", "optimizer": "fedavg", "local_steps": 3, "initialisation": "anchors"}
-TRAINED = {"max_rounds": 4, "local_steps": 20, "batch_size": 50} | EMBEDDED
+TRAINED = {"max_rounds": 4} | EMBEDDED
+STEPS = {"local_steps": 20, "batch_size": 50}
 METHODS: dict[str, dict[str, Any]] = {
     "auto": {"max_rounds": 10} | EMBEDDED, "discriminative": CLUSTERS,
     "flda": {"max_rounds": 3, "iterations": 60, "min_new_documents": 20},
-    "fsccl": TRAINED | {"deletion": 0}, "fstc": TRAINED | {"learning_rate": 0.01},
+    "fsccl": TRAINED | {"network": {**STEPS, "deletion": 0}},
+    "fstc": TRAINED | {"network": {**STEPS, "learning_rate": 0.01}},
     **{f"gfedntm {n}": NETWORK | {"network": n} for n in ("prodlda", "neurallda", "combinedtm")},
     "gfedntm zeroshottm": NETWORK | {"network": "zeroshottm", "initialisation": "mixture"},
     "gfedntm averaged": NETWORK | AVERAGED,

@@ -26,6 +26,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import Moments
+from fedtopics.methods.clusters.settings import StartSettings
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.kmeans.lloyd import draw_centres
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
@@ -42,7 +43,7 @@ EACH, CLIENTS = 28, 4  # texts of a subject, on average
 SMALL: dict[str, dict[str, Any]] = {
     "kmeans": {"name": "kmeans"},
     "discriminative": {"name": "discriminative"},
-    "discriminative, free sizes": {"name": "discriminative", "sizes": "free"},
+    "discriminative, free sizes": {"name": "discriminative", "separation": {"sizes": "free"}},
 }
 CASES: dict[str, tuple[int, Policy, bool]] = {  # clients, their policies, secure aggregation
     "pooled, one document is enough": (1, OPEN_POLICY, False),
@@ -94,13 +95,12 @@ def labels_of(corpus: Corpus) -> list[Any]:
 
 def from_scikit_learn(corpus: Corpus) -> NDArray[Any]:
     """Return k-means' labels on pooled embeddings, from the start that had the best end here."""
-    study = Study.make(method={"name": "kmeans", "n_components": 20})
     embeddings = np.asarray(corpus.embeddings)
     points = centred(embeddings, embeddings.mean(0, dtype=np.float64)).astype(np.float64)
     moments = Moments.of(len(points), points.sum(0), points.T @ points)
     fits = [
         KMeans(20, init=centres, n_init=1, max_iter=10, tol=0).fit(points)
-        for centres in draw_centres(study.method, moments, 0)  # type: ignore[arg-type]
+        for centres in draw_centres(StartSettings(), 20, moments, 0)
     ]
     best = min(fits, key=lambda fit: fit.inertia_).cluster_centers_
     end: NDArray[Any] = KMeans(20, init=best, n_init=1, max_iter=90, tol=0).fit(points).labels_

@@ -31,7 +31,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "iterations": 200,
     },
     "k-means": {"name": "kmeans", "max_rounds": 12},
-    "FSTC, 10 local steps": {"name": "fstc", "local_steps": 10, "max_rounds": 2},
+    "FSTC, 10 local steps": {"name": "fstc", "network": {"local_steps": 10}, "max_rounds": 2},
 }  # fmt: skip
 EMBEDDED = ("k-means", "FSTC, 10 local steps")
 HEAD = "method | clients | in a round | until the first round, s | a round, s | peak MB"

@@ -152,16 +152,13 @@ def ours(
     model = train(study, parts, policies=dict.fromkeys(parts, OPEN_POLICY))
     seconds = time.perf_counter() - start
     return {
-        "versions": {"fedtopics": __version__},
-        "topics": model.topics(MOST),
-        "assigned": model.transform(corpus).argmax(1).tolist(),
-        "seconds": seconds,
-        "rounds": model.info["rounds"],
-        "peak_mb": memory_mb(),
+        "versions": {"fedtopics": __version__}, "topics": model.topics(MOST),
+        "assigned": model.transform(corpus).argmax(1).tolist(), "seconds": seconds,
+        "rounds": model.info["rounds"], "peak_mb": memory_mb(),
         "threads": int(os.environ["OMP_NUM_THREADS"]),
         "reading": [model.reading.lambda_, model.reading.by_sums],
         "by_probability": model.topics(MOST, lambda_=1.0),
-    }
+    }  # fmt: skip
 
 
 def run(job: Job, data: Path, work: Path, python: str, rounds: int | None) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -55,8 +54,9 @@ BASES = {  # TOML, as all below, with ; for a new line
     "mixture": "n_components = 6; max_rounds = 20",
     "kmeans": "n_components = 6; max_rounds = 20",
     "discriminative": "n_components = 6; max_rounds = 20",
-    "fstc": "n_components = 6; max_rounds = 4; local_steps = 8; batch_size = 60",
-    "fsccl": "n_components = 6; max_rounds = 4; local_steps = 8; batch_size = 60; deletion = 0",
+    "fstc": "n_components = 6; max_rounds = 4; network.local_steps = 8; network.batch_size = 60",
+    "fsccl": "n_components = 6; max_rounds = 4; network.local_steps = 8; network.batch_size = 60; "
+    "network.deletion = 0",
 }
 AVERAGED, MIXED = "norm = 'server'; local_steps = 3; optimizer", "initialisation = 'mixture'"
 NO_DEFAULT, NONE_DRAWN = ("gfedntm", "lda"), ("auto", "fsccl")
@@ -105,9 +105,10 @@ STUDIES = {
     "flda/slices": "documents_per_round = 60; refill = false",
     "flda/of several": "keep_unmatched = false; threshold = 0.3; iterations = 200",
     "mixture/evidence": "kappa = 8.0; word_weight = 0.5; smoothing = 0.5; tolerance = 0.0",
-    "kmeans/k-fed": "algorithm = 'k-fed'", "discriminative/candidates": "candidates = [3, 6, 9]",
-    "discriminative/free": "sizes = 'free'", "fstc/average every": "average_every = 1",
-    "fstc/kmeans": "start = 'kmeans'", "fstc/mixture": "mixture_from = 0.5",
+    "kmeans/k-fed": "algorithm = 'k-fed'", "discriminative/free": "separation.sizes = 'free'",
+    "discriminative/candidates": "separation.candidates = [3, 6, 9]",
+    "fstc/average every": "average_every = 1", "fstc/kmeans": "first_labels = 'kmeans'",
+    "fstc/mixture": "mixture_from = 0.5",
     **{f"fstc/{masses}": f"masses = '{masses}'" for masses in ("global", "own")},
     "fsccl/dropout": "dropout = 0.3; contrastive_weight = 2.0",
 }  # fmt: skip
@@ -144,11 +145,11 @@ def documents(place: Path, rounds: tuple[int, ...] = (1, 2, 3)) -> dict[str, Cor
 def study_file(place: Path, folder: Path, case: str) -> Path:
     """Write a case's study, for this process and for the command line."""
     name = case.split("/")[0]
-    method = {"name": name}
-    for settings in (BASES[name], STUDIES[case]):
-        method |= tomllib.loads(settings.replace("; ", "\n"))
+    method = {"name": f"'{name}'"}
+    for settings in filter(None, (BASES[name], STUDIES[case])):
+        method |= dict(setting.split(" = ", 1) for setting in settings.split("; "))
     lines = ["checkpoint_every = 2", 'aggregation = "plain"', "[method]"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in method.items()]
+    lines += [f"{key} = {value}" for key, value in method.items()]
     if name not in ("lda", "flda", "nmf"):
         lines.append(f"embedding.dimension = {DIMENSION}")
     least = method.get("clients_per_round", len(CLIENTS))

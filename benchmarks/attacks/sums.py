@@ -58,7 +58,7 @@ ANY = Policy(min_documents=1)
 NETWORK = {"name": "gfedntm", "max_rounds": ROUNDS}
 LDA = {"name": "lda", "initialisation": "random"}
 CLUSTERS = {"max_rounds": PASSES, "n_components": FEW}
-BRIEFLY = {"max_rounds": 1, "local_steps": 5}  # what is attacked comes before
+BRIEFLY = {"max_rounds": 1, "network": {"local_steps": 5, "deletion": 0}}  # attacked is the start
 Attack = Callable[[Summed], by.Told]
 # Title: settings, whether clients draw documents, the attack, the clients' policy.
 METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
@@ -84,7 +84,7 @@ METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
     "discriminative": (CLUSTERS | {"name": "discriminative"}, False, by.of_points, None),
     "FSTC": (CLUSTERS | {"name": "fstc"} | BRIEFLY, False, by.of_points, None),
     "FSCCL": (
-        CLUSTERS | {"name": "fsccl", "deletion": 0} | BRIEFLY, False, by.of_points, None,
+        CLUSTERS | {"name": "fsccl"} | BRIEFLY, False, by.of_points, None,
     ),
 }  # fmt: skip
 

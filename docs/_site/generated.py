@@ -46,18 +46,25 @@ def settings() -> str:
     parts += ["\n## [clients.NAME]\n", *_table(ClientData())]
     for name in METHODS.names:
         method = Study.make(method={"name": name}).method
-        parts += [f'\n## [method] name = "{name}"\n', *_table(method)]
+        parts += [f'\n## [method] name = "{name}"\n', *_table(method, groups=True)]
     return "\n".join([*parts, "\n## A policy\n", *_table(Policy())])
 
 
-def _table(model: BaseModel) -> Iterator[str]:
+def _table(model: BaseModel, *, groups: bool = False) -> Iterator[str]:
     yield "| key | default | meaning |"
     yield "| --- | --- | --- |"
+    yield from _rows(model, "")
+    for key, _ in fields_of(type(model)) if groups else ():
+        if isinstance(group := getattr(model, key), BaseModel):
+            yield from _rows(group, f"{key}.")
+
+
+def _rows(model: BaseModel, table: str) -> Iterator[str]:
     for key, field in fields_of(type(model)):
         value = getattr(model, key)
         if not isinstance(value, BaseModel) and key != "clients":  # these have their own tables
             meaning = str(field.description).replace("|", "\\|")
-            yield f"| `{key}` | {_shown(value)} | {meaning} |"
+            yield f"| `{table}{key}` | {_shown(value)} | {meaning} |"
 
 
 def _shown(value: Any) -> str:

@@ -33,20 +33,15 @@ DATA_SETS = {
 }
 
 TITLES = {
-    "fbow": "FBOW",
-    "ftfidf": "FTF-IDF",
-    "fsbert": "FSBERT",
-    "fsccl": "FSCCL (frozen)",
-    "stc": "FSTC-STC (frozen)",
-    "rstc": "FSTC-RSTC (frozen)",
-    "paper": "FSTC (frozen)",
+    "fbow": "FBOW", "ftfidf": "FTF-IDF", "fsbert": "FSBERT", "fsccl": "FSCCL (frozen)",
+    "stc": "FSTC-STC (frozen)", "rstc": "FSTC-RSTC (frozen)", "paper": "FSTC (frozen)",
     "discriminative": "discriminative clustering (ours)",
     "fstc": "FSTC, discriminative start (ours)",
-}
-SHORT: Method = {"max_rounds": 10, "local_steps": 40}
+}  # fmt: skip
+SHORT: Method = {"max_rounds": 10, "network": {"local_steps": 40}}
 TRAINED = ("fstc", "fsccl")  # methods with a schedule
-ROUGH: Method = {"finalists": 1, "tolerance": 0.05}
-STEPS: Method = {"max_rounds": 2, "local_steps": 5}
+ROUGH: Method = {"separation": {"finalists": 1, "tolerance": 0.05}}
+STEPS: Method = {"max_rounds": 2, "network": {"local_steps": 5}}
 QUICK: dict[str, Method] = {
     "kmeans": {},
     "discriminative": ROUGH,
@@ -61,8 +56,8 @@ VARIANTS: dict[str, Method] = {
 }
 MASSES = ("even", "global", "own")
 VIEWS: dict[str, Method] = {  # a fifth of the words, as SCCL has it
-    "texts as they are": {"deletion": 0.0},
-    "words left out": {"deletion": 0.2},
+    "texts as they are": {"network": {"deletion": 0.0}},
+    "words left out": {"network": {"deletion": 0.2}},
 }
 LOSSES = {"squared error": "squared", "cross entropy": "cross_entropy"}
 DAMAGED = (0.0, 0.1, 0.3)  # shares of words with a typing mistake
@@ -77,7 +72,8 @@ ENCODERS: dict[str, Method] = {
 # drawn, has to learn the labels of the start first, or its own labels would be noise.
 TUNED_DOCUMENTS = 800
 TUNED: Method = {
-    "max_rounds": 10, "local_steps": 10, "batch_size": 50, "warm_up": 0.5, "transports": 3,
+    "max_rounds": 10, "network": {"local_steps": 10, "batch_size": 50}, "warm_up": 0.5,
+    "transports": 3,
 }  # fmt: skip
 TUNINGS: dict[str, Method] = {"frozen": {}, "fine-tuned": {"fine_tune": True}}
 

@@ -35,6 +35,7 @@ from experiments.fstc.methods import (
 from fedtopics.datasets import split_clients
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
+from fedtopics.methods.core.settings import filled
 from fedtopics.text.corpus import Corpus
 
 N_CLIENTS = 4
@@ -171,7 +172,7 @@ def _views(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
     for seed in range(seeds):
         for name in VIEWED:
             for views, given in VIEWS.items():
-                method = short(data, name) | given
+                method = filled(given, short(data, name))
                 yield Task("views", data.name, name, seed, method, {"views": views})
 
 
@@ -189,11 +190,8 @@ def _tuning(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
         return
     split = {"by": "even", "n_clients": 2}
     given: dict[str, Any] = {
-        "data": data.name,
-        "split": split,
-        "n_documents": TUNED_DOCUMENTS,
-        "part": "tuning",
-    }
+        "data": data.name, "split": split, "n_documents": TUNED_DOCUMENTS, "part": "tuning",
+    }  # fmt: skip
     for seed in range(seeds):
         yield Task(name="fsbert", seed=seed, method=methods(data)["fsbert"], **given)
         for tuning, change in TUNINGS.items():
@@ -220,19 +218,10 @@ def _noise(usable: Usable, data: DataSet, seeds: int) -> Iterator[Task]:
 
 
 PARTS: dict[str, Callable[[Usable, DataSet, int], Iterator[Task]]] = {
-    "table2": _table2,
-    "ablation": _ablation,
-    "lambda": _lambda,
-    "clients": _clients,
-    "shares": _shares,
-    "skew": _skew,
-    "losses": _losses,
-    "noise": _noise,
-    "picture": _picture,
-    "views": _views,
-    "encoders": _encoders,
-    "tuning": _tuning,
-}
+    "table2": _table2, "ablation": _ablation, "lambda": _lambda, "clients": _clients,
+    "shares": _shares, "skew": _skew, "losses": _losses, "noise": _noise, "picture": _picture,
+    "views": _views, "encoders": _encoders, "tuning": _tuning,
+}  # fmt: skip
 
 
 def usable_seeds(corpus: Corpus, split: Mapping[str, Any], seeds: int) -> list[int]:

@@ -23,6 +23,7 @@ from experiments.fstc.tasks import QUICK_DOCUMENTS, Settings, given
 from experiments.report import Found, Table, select
 from fedtopics.federation.study import Study
 
+SHORT_STEPS, FEW = SHORT["network"]["local_steps"], TUNED["network"]
 MEANING = f"""\
 ACC / NMI in per cent (NMI with the geometric mean), mean and deviation over seeds: best matching of
 clusters and labels, on the documents that were clustered. As many clusters as labels. {N_CLIENTS}
@@ -41,7 +42,7 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
   elsewhere.
 - *Seconds of a core* are of training in one process, all clients one after the other, without
   embedding texts. *MB*: what leaves one client in all.
-- *Short schedule*: FSTC and FSCCL have {SHORT["max_rounds"]} rounds of {SHORT["local_steps"]} steps
+- *Short schedule*: FSTC and FSCCL have {SHORT["max_rounds"]} rounds of {SHORT_STEPS} steps
   instead of 40 of 100; three seeds, or fewer where that is all there is.
 - *Squared error*, *cross entropy*: between a network's scores, or their softmax, and pseudo-labels.
 - *Typing mistakes*: two letters swapped, one dropped or one doubled, in words that the seed draws;
@@ -54,8 +55,8 @@ FSBERT is k-means of the same embeddings: what is above it is a method's, the re
 - *Time and memory*, by part: a training that several parts have counts in the first of them; *of*
   is how many there are to be, of the sets that there are; *measured* are those whose row says what
   it cost, with reading, embedding and scoring.
-- *Fine-tuned*: two clients, {TUNED["max_rounds"]} rounds of {TUNED["local_steps"]} steps of
-  {TUNED["batch_size"]} texts, the first half on the labels of the start, at the paper's learning
+- *Fine-tuned*: two clients, {TUNED["max_rounds"]} rounds of {FEW["local_steps"]} steps of
+  {FEW["batch_size"]} texts, the first half on the labels of the start, at the paper's learning
   rates.
 """
 QUICK_MEANING = f"""\

@@ -16,6 +16,7 @@ from experiments.fstc.parts import PARTS, Task, Usable, usable_seeds
 from experiments.settings import FileSettings
 from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
+from fedtopics.methods.core.settings import filled
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
 
@@ -66,8 +67,10 @@ class Settings(FileSettings):
         method = {"n_components": n_clusters, "coherence": "nothing"} | task.method
         if not self.quick:
             return Study.make(seed=task.seed, method=method)
-        views = {"deletion": 0.0} if method["name"] == "fsccl" else {}  # which are embedded else
-        method = views | method | {"starts": 4, "start_rounds": 10, **QUICK[method["name"]]}
+        # Views would be embedded.
+        views = {"network": {"deletion": 0.0}} if method["name"] == "fsccl" else {}
+        quick = {"start": {"tries": 4, "rounds": 10}, **QUICK[method["name"]]}
+        method = filled(quick, filled(method, views))
         # Few documents of a client have few words in common.
         return Study.make(seed=task.seed, method=method, vocabulary={"min_document_frequency": 1})
 
@@ -98,10 +101,18 @@ def given(study: Study) -> dict[str, Any]:
     Defaults change with the version only: a new setting, off by default, changes nothing here.
     """
     method: Any = study.method
-    found: dict[str, Any] = method.model_dump(
-        mode="json", exclude_defaults=True, exclude={"preset"}
-    )
+    own, usual = map(_flat, (method, type(method)()))
+    found = {name: value for name, value in own.items() if value != usual[name]}
     return found | {"name": method.method_name}
+
+
+def _flat(method: Any) -> dict[str, Any]:
+    """Return settings by the names that stored rows know them by: those of groups by themselves."""
+    found: dict[str, Any] = method.model_dump(mode="json", exclude={"preset"})
+    start, labels = found.pop("start"), found.pop("first_labels", None)
+    named = {"starts": start["tries"], "start_rounds": start["rounds"], "start": labels}
+    groups: dict[str, Any] = found.pop("network", {}) | found.pop("separation", {})
+    return found | named | groups
 
 
 @lru_cache(maxsize=2 * len(DATA_SETS))

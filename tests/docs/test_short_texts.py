@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def test_what_is_told_of_the_clusters() -> None:
 
 
 def test_it_is_an_estimator(tmp_path: Path) -> None:
-    given = clustering(3, method="fstc", preset="stc", settings={"local_steps": 2}, max_rounds=1)
+    given = clustering(3, method="fstc", preset="stc", network={"local_steps": 2}, max_rounds=1)
     assert clone(given).get_params() == given.get_params()
     found = given.fit(CORPUS)
     assert found.model_.info["rounds"] == 1
@@ -64,6 +65,13 @@ def test_it_is_an_estimator(tmp_path: Path) -> None:
     np.testing.assert_array_equal(given.fit_predict(CORPUS), found.labels_)
     with pytest.raises(NotFittedError):
         clustering().predict(CORPUS)
+
+
+def test_groups_of_settings_are_mappings() -> None:
+    one = clustering([3, 4], separation={"sizes": "free"}, start={"tries": 2})
+    found: Any = one._as_study(0).method
+    assert (found.separation.candidates, found.separation.sizes) == ((3, 4), "free")
+    assert (found.start.tries, found.start.rounds) == (2, 60)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +83,7 @@ def test_it_is_an_estimator(tmp_path: Path) -> None:
         ({"method": "kmeans", "n_clusters": [2, 3]}, "takes one n_clusters"),
         ({"method": "kmean"}, "There is no method 'kmean'; did you mean 'kmeans'"),
         ({"preset": "paper"}, "there is no key 'method.preset'"),
+        ({"method": "fsccl", "network": {"hiden": 8}}, "key 'method.network.hiden'; did you mean"),
         ({"settings": {"alignmnet": 1}}, "There is no setting 'alignmnet'"),
     ],
 )

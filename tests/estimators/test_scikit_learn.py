@@ -105,20 +105,11 @@ def test_scikit_learns_checks(kind: type[OnNumbers]) -> None:
 @pytest.mark.parametrize(
     "estimator",
     [
-        TopicEstimator(),
-        LDA(),
-        NMF(),
-        ProdLDA(),
-        NeuralLDA(),
-        CombinedTM(),
-        ZeroShotTM(),
-        MixtureTM(),
-        FLDA(),
-        GuidedLDA([["oak"]]),
-        ShortTextClustering(),
+        TopicEstimator(), LDA(), NMF(), ProdLDA(), NeuralLDA(), CombinedTM(), ZeroShotTM(),
+        MixtureTM(), FLDA(), GuidedLDA([["oak"]]), ShortTextClustering(),
     ],
     ids=lambda each: type(each).__name__,
-)
+)  # fmt: skip
 def test_scikit_learns_checks_of_an_estimator_of_texts(estimator: TopicEstimator) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # most checks do not know texts

@@ -380,14 +380,14 @@ def test_every_method_is_one(folder: Path) -> None:
     }
     assert all(method.n_components == 4 for method in studies.values())
     paper = studies["table2", "stackoverflow", "paper"]
-    assert (paper.start, paper.mixture_from, paper.alignment) == ("kmeans", 0, 0.01)
-    assert (paper.max_rounds, paper.local_steps) == (40, 100)
+    assert (paper.first_labels, paper.mixture_from, paper.alignment) == ("kmeans", 0, 0.01)
+    assert (paper.max_rounds, paper.network.local_steps) == (40, 100)
     assert studies["table2", "agnews", "paper"].alignment == 1
     plain_ = studies["ablation", "stackoverflow", "plain", "kmeans"]
-    assert (plain_.start, plain_.mixture_from, plain_.alignment) == ("kmeans", None, 0.01)
-    assert (plain_.max_rounds, plain_.local_steps) == (10, 40)
+    assert (plain_.first_labels, plain_.mixture_from, plain_.alignment) == ("kmeans", None, 0.01)
+    assert (plain_.max_rounds, plain_.network.local_steps) == (10, 40)
     late = studies["ablation", "agnews", "late", "discriminative"]
-    assert (late.start, late.mixture_from) == ("discriminative", 0.5)
+    assert (late.first_labels, late.mixture_from) == ("discriminative", 0.5)
     assert studies["clients", "stackoverflow", "fsccl", 8].max_rounds == 10
     assert studies["skew", "agnews", "fstc", "skewed", "own"].masses == "own"
 
@@ -401,12 +401,12 @@ def test_what_a_result_depends_on(folder: Path) -> None:
         found: str = fstc_runs._name(settings, replace(task, **changed))["made_of"]
         return found
 
-    same = {"alignment": 0.0, "deletion": 0.0, "loss": "squared"}
+    same = {"alignment": 0.0, "network": {"deletion": 0.0}, "loss": "squared"}
     assert made_of(part="table2", method=task.method | same) == made_of()
     others: list[dict[str, Any]] = [
         {"seed": 1},
         {"data": "stackoverflow"},
-        {"method": task.method | {"deletion": 0.2}},
+        {"method": task.method | {"network": {"deletion": 0.2}}},
         {"split": {"by": "even", "n_clients": 2}},
         {"n_documents": 40},
         {"damaged": 0.1},
@@ -516,9 +516,8 @@ def small(name: str) -> tuple[TopicModel, Corpus]:
     corpus = Corpus.of(texts).with_embeddings(ThemeEncoder()(texts)[:, :8])
     method = methods(DATA_SETS["agnews"])[name] | {"n_components": 4, "coherence": "nothing"}
     if name in ("fsccl", "fstc"):
-        method |= {"max_rounds": 2, "local_steps": 5}
-    if name == "fsccl":
-        method |= {"deletion": 0.0}
+        without = {"deletion": 0.0} if name == "fsccl" else {}
+        method |= {"max_rounds": 2, "network": {"local_steps": 5, **without}}
     embedding = {} if name == "ftfidf" else {"embedding": {"dimension": 8}}
     clients = {"one": corpus.take(range(40)), "two": corpus.take(range(40, 80))}
     return train(Study.make(method=method | embedding), clients), corpus

@@ -47,6 +47,11 @@ from tests.helpers.studies import read
         ("[method]\nname = 'lda'\nalpha = -1", "'method.alpha' is -1"),
         ("[method]\ncoherence = 'sentences'", "'windows', 'documents' or 'nothing'"),
         ("[method.embedding]\nmodel = ''", "'method.embedding.model' is ''"),
+        (
+            "[method]\nname = 'fstc'\nnetwork.hiden = 3",
+            "there is no key 'method.network.hiden'; did you mean 'hidden'",
+        ),
+        ("[method]\nname = 'kmeans'\nstart.tries = 0", "'method.start.tries' is 0"),
         ("clients = 3", "'clients' is 3"),
         ("[clients]\na = 'a.csv'", r"each of the clients is a table \[clients\.NAME\]"),
         ("seed = ", "Invalid value"),
@@ -310,6 +315,8 @@ def test_certificates_that_a_study_lacks(
         {"method": {"preset": "paper", "relevance": None}},
         {"method": {"network": "combinedtm", "embedding": {"model": "a/b", "dimension": 5}}},
         {"method": {"network": "neurallda", "coherence": "documents", "relevance": 0.0}},
+        {"method": {"name": "fstc", "preset": "paper", "network": {"hidden": 8, "deletion": 0.5}}},
+        {"method": {"name": "discriminative", "separation": {"candidates": [2, 3]}}},
         {
             "text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]},
             "method": {"coherence": "documents"},

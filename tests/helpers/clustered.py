@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-FSCCL = {"n_components": 3, "hidden": 8, "deletion": 0, "local_steps": 5, "batch_size": 30}
+NETWORK = {"hidden": 8, "deletion": 0, "local_steps": 5, "batch_size": 30}
 CLUSTERED: dict[str, tuple[str, dict[str, Any]]] = {
     "mixture": ("mixture", {"max_rounds": 4}),
     "kmeans": ("kmeans", {"max_rounds": 4}),
@@ -13,5 +13,5 @@ CLUSTERED: dict[str, tuple[str, dict[str, Any]]] = {
     "kmeans, fsbert": ("kmeans", {"preset": "fsbert", "max_rounds": 4}),
     "discriminative": ("discriminative", {"max_rounds": 4}),
     "fstc": ("fstc", {"max_rounds": 2}),
-    "fsccl": ("fsccl", {**FSCCL, "max_rounds": 2}),
+    "fsccl": ("fsccl", {"n_components": 3, "network": NETWORK, "max_rounds": 2}),
 }

@@ -21,6 +21,7 @@ from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Site
+from fedtopics.methods.core.settings import filled
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
@@ -74,10 +75,11 @@ def planned(name: str, **method: Any) -> Study:
         "coherence": "nothing",
     }
     if name == "fstc":
-        small |= {"max_rounds": 4, "local_steps": 10, "batch_size": 50, "hidden": 8}
-        small |= {"learning_rate": 0.01, "transports": 5, "starts": 2, "tolerance": 0.02}
+        network = {"local_steps": 10, "batch_size": 50, "hidden": 8, "learning_rate": 0.01}
+        small |= {"max_rounds": 4, "network": network, "transports": 5, "start": {"tries": 2}}
+        small |= {"separation": {"tolerance": 0.02}}
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
-    return Study.make(method=small | method, vocabulary=limits, aggregation="plain")
+    return Study.make(method=filled(method, small), vocabulary=limits, aggregation="plain")
 
 
 def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> TopicModel:

@@ -55,13 +55,10 @@ max_rounds = 2""",
 name = "fstc"
 n_components = 3
 max_rounds = 2
-local_steps = 5
-batch_size = 20
-hidden = 8
-start = "kmeans"
-start_rounds = 2
+network = {{local_steps = 5, batch_size = 20, hidden = 8}}
+first_labels = "kmeans"
+start = {{tries = 2, rounds = 2}}
 transports = 5
-starts = 2
 coherence = "nothing"
 embedding.dimension = {DIMENSION}""",
     "flda": """

@@ -12,7 +12,7 @@ NAMES = [f"c{i}" for i in range(6)]
 SIZES = dict.fromkeys(NAMES, 30)
 POLICIES = dict.fromkeys(NAMES, OPEN_POLICY)
 CLUSTERS = {"n_components": 3, "max_rounds": 6, "embedding": {"dimension": 7}}
-TRAINED = {**CLUSTERS, "hidden": 8, "local_steps": 5}
+NETWORK = {"hidden": 8, "local_steps": 5}
 METHODS: dict[str, dict[str, Any]] = {
     "gfedntm": {"max_rounds": 6},
     "gfedntm, local steps": {
@@ -27,8 +27,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "mixture": {"name": "mixture", **CLUSTERS},
     "kmeans": {"name": "kmeans", **CLUSTERS},
     "discriminative": {"name": "discriminative", **CLUSTERS},
-    "fstc": {"name": "fstc", **TRAINED},
-    "fsccl": {"name": "fsccl", "deletion": 0, **TRAINED},
+    "fstc": {"name": "fstc", "network": NETWORK, **CLUSTERS},
+    "fsccl": {"name": "fsccl", "network": NETWORK | {"deletion": 0}, **CLUSTERS},
 }
 
 

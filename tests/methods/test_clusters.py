@@ -13,6 +13,7 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
+from fedtopics.methods.core.settings import filled
 from fedtopics.methods.mixture import method as mixture_method
 from fedtopics.methods.mixture.expectation import EMRounds
 from fedtopics.methods.registry import find_method
@@ -36,26 +37,30 @@ from tests.helpers.clusters import (
     trained,
 )
 
-FSCCL = {"hidden": 8, "deletion": 0, "max_rounds": 2, "local_steps": 10, "batch_size": 30}
+NETWORK = {"hidden": 8, "deletion": 0, "local_steps": 10, "batch_size": 30}
+TWICE = {"start": {"tries": 2}}
 CASES: dict[str, dict[str, Any]] = {
     "lloyd": {"name": "kmeans", "algorithm": "lloyd"},
     "lloyd of tfidf": {"name": "kmeans", "algorithm": "lloyd", "representation": "tfidf"},
     "k-fed": {"name": "kmeans", "algorithm": "k-fed"},
     "fbow": {"name": "kmeans", "preset": "fbow"},
     "ftfidf": {"name": "kmeans", "preset": "ftfidf"},
-    "discriminative": {"name": "discriminative", "starts": 2, "max_rounds": 20},
-    "discriminative, free": {"name": "discriminative", "starts": 2, "sizes": "free"},
-    "mixture": {"name": "mixture", "starts": 2, "max_rounds": 5},
+    "discriminative": {"name": "discriminative", "max_rounds": 20, **TWICE},
+    "discriminative, free": {"name": "discriminative", "separation": {"sizes": "free"}, **TWICE},
+    "mixture": {"name": "mixture", "max_rounds": 5, **TWICE},
     "fstc": {"name": "fstc", "max_rounds": 2},
     "fstc, paper": {"name": "fstc", "preset": "paper", "average_every": 1, "max_rounds": 2},
-    "fsccl": {"name": "fsccl", "embedding": {"model": "x", "dimension": DIMENSION}, **FSCCL},
-}
+    "fsccl": {
+        "name": "fsccl", "embedding": {"model": "x", "dimension": DIMENSION}, "network": NETWORK,
+        "max_rounds": 2,
+    },
+}  # fmt: skip
 OF_WORDS = ("lloyd of tfidf", "fbow", "ftfidf")
 every = pytest.mark.parametrize("case", CASES)
 
 
 def plan_of(case: str, **method: Any) -> Study:
-    return planned(**CASES[case] | method)
+    return planned(**filled(method, CASES[case]))
 
 
 @every
@@ -97,7 +102,8 @@ def test_no_embedding_and_no_rare_word_leaves(
     """And what a study announces is what it asks for."""
     of, more = case.removesuffix(", candidates"), dict[str, Any]()
     if of != case:
-        more = {"candidates": (4, 5), "starts": 1, "tolerance": 0.05}
+        how = {"candidates": (4, 5), "tolerance": 0.05}
+        more = {"separation": how, "start": {"tries": 1}}
     plan = plan_of(of, **more)
     messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
     asked = {function for _, function, _, _ in messages.calls}
@@ -135,7 +141,7 @@ def test_two_clusters(case: str) -> None:
 @pytest.mark.parametrize("case", ["lloyd", "discriminative", "discriminative, free", "fstc"])
 def test_more_clusters_than_documents_of_a_client(case: str) -> None:
     corpora = spread(blobs(300), 3)
-    assert_sound(trained(plan_of(case, n_components=200, starts=2), corpora), corpora)
+    assert_sound(trained(plan_of(case, n_components=200, **TWICE), corpora), corpora)
 
 
 @pytest.mark.parametrize("policy", [OPEN_POLICY, Policy()], ids=["open", "usual"])
@@ -152,7 +158,7 @@ def test_clusters_of_which_no_client_has_enough_documents(case: str) -> None:
     corpora = spread(blobs(60, spread=5.0), 2)
     policies = dict.fromkeys(corpora, Policy(min_documents=25))
     with pytest.raises(StudyError, match="No cluster has as many documents as a policy asks for"):
-        train(plan_of(case, n_components=50, starts=2), corpora, policies=policies)
+        train(plan_of(case, n_components=50, **TWICE), corpora, policies=policies)
 
 
 @every
@@ -187,7 +193,7 @@ def test_a_client_without_embeddings(case: str) -> None:
 
 
 CORPUS = blobs(400, 8, spread=2.0)  # that overlap
-EIGHT: dict[str, Any] = {"n_components": 8, "max_rounds": 15, "starts": 2, "start_rounds": 10}
+EIGHT: dict[str, Any] = {"n_components": 8, "max_rounds": 15, "start": {"tries": 2, "rounds": 10}}
 
 
 @pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (10, 0.1)])
@@ -279,7 +285,7 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
     plan = planned("mixture", n_components=2).method
 
     class Everybody:
-        def keep(self, round_: int) -> float:
+        def share_kept(self, round_: int) -> float:
             return 0.0
 
     before = {

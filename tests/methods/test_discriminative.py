@@ -31,7 +31,8 @@ from tests.helpers.clusters import (
 
 CORPUS = blobs(600, 12, spread=2.0)  # that overlap: most documents are members of several
 TWELVE: dict[str, Any] = {
-    "n_components": 12, "max_rounds": 20, "starts": 2, "start_rounds": 10, "finalists": 2
+    "n_components": 12, "max_rounds": 20, "start": {"tries": 2, "rounds": 10},
+    "separation": {"finalists": 2},
 }  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> An
     for _ in range(rounds + 1):
         means = sums / weights[:, None]
         between = (means - mean).T @ ((means - mean) * weights[:, None]) / len(points)
-        ball = method.shrinkage * np.trace(scatter) / len(mean)
+        ball = method.separation.shrinkage * np.trace(scatter) / len(mean)
         within = scatter - between + ball * np.eye(len(mean))
         values, vectors = scipy.linalg.eigh(between, within)
         projection = vectors[:, ::-1][:, : n_clusters - 1]
@@ -87,7 +88,7 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
         return begun[0]
 
     monkeypatch.setattr(discriminative, "start_separation", noting)
-    plan = planned("discriminative", max_rounds=6, tolerance=0, finalists=1)
+    plan = planned("discriminative", max_rounds=6, separation={"tolerance": 0, "finalists": 1})
     corpus, events = blobs(300, spread=2.0), list[dict[str, Any]]()
     model = trained(plan, spread(corpus, 3), on_event=events.append)
     (start,) = begun
@@ -112,8 +113,8 @@ def test_a_bias_brings_clusters_to_one_size() -> None:
     moments = Moments(100, np.zeros(3), 10 * np.eye(3))
     state = split([75.0, 25.0], [0.0, 100.0])
 
-    def directed(**method: Any) -> Any:
-        settings = planned("discriminative", **method).method
+    def directed(**how: Any) -> Any:
+        settings = planned("discriminative", separation=how).method
         return Separation(settings, np.zeros(3), moments).direct(state)
 
     even = directed()
@@ -173,7 +174,8 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
 
 def test_the_number_of_clusters_is_chosen() -> None:
     corpus, events = blobs(400), list[dict[str, Any]]()
-    plan = planned("discriminative", candidates=(3, 5, 8), starts=4, n_components=20)
+    given: Any = {"separation": {"candidates": (3, 5, 8)}, "start": {"tries": 4}}
+    plan = planned("discriminative", n_components=20, **given)
     plan = plan.model_copy(update={"seed": 3})
     model = trained(plan, spread(corpus, 2), on_event=events.append)
     scores = {e["n_components"]: e["agreement"] for e in events if e["event"] == "candidate"}

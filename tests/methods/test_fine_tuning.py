@@ -18,6 +18,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.plan import Secret
+from fedtopics.methods.core.settings import filled
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
 from fedtopics.model.topic_model import TopicModel
@@ -110,22 +111,13 @@ TRUTH = np.concatenate([np.arange(len(texts)) % 3 for texts in CLIENTS.values()]
 
 def planned(folder: Path, **method: Any) -> Study:
     small: dict[str, Any] = {
-        "name": "fstc",
-        "n_components": 3,
+        "name": "fstc", "n_components": 3, "coherence": "nothing", "fine_tune": True,
         "embedding": {"model": str(folder), "dimension": DIMENSION},
-        "coherence": "nothing",
-        "fine_tune": True,
-        "encoder_learning_rate": 1e-3,
-        "learning_rate": 0.01,
-        "max_rounds": 3,
-        "local_steps": 8,
-        "batch_size": 16,
-        "hidden": 8,
-        "transports": 4,
-        "starts": 2,
-    }
+        "network": {"learning_rate": 0.01, "local_steps": 8, "batch_size": 16, "hidden": 8},
+        "encoder_learning_rate": 1e-3, "max_rounds": 3, "transports": 4, "start": {"tries": 2},
+    }  # fmt: skip
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
-    return Study.make(method=small | method, vocabulary=limits)
+    return Study.make(method=filled(method, small), vocabulary=limits)
 
 
 def trained(study: Study, corpora: Mapping[str, Any] = CLIENTS, **how: Any) -> TopicModel:
@@ -211,8 +203,9 @@ def test_a_step_on_views_embeds_them_in_the_texts_place(
 def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) -> None:
     texts = CLIENTS["south"]
     settings = FSTCSettings(
-        name="fstc", n_components=3, fine_tune=True, alignment=1.0, local_steps=1, batch_size=24,
-        warm_up=0.5, hidden=8, learning_rate=0.01, encoder_learning_rate=0.001,
+        name="fstc", n_components=3, fine_tune=True, alignment=1.0, warm_up=0.5,
+        network={"local_steps": 1, "batch_size": 24, "hidden": 8, "learning_rate": 0.01},
+        encoder_learning_rate=0.001,
     )  # fmt: skip
     rng = np.random.default_rng(0)
     origin, centres = rng.normal(0, 0.1, DIMENSION), rng.normal(size=(3, DIMENSION))

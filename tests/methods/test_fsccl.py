@@ -21,6 +21,7 @@ from fedtopics.methods.clusters.settings import NetworkTraining
 from fedtopics.methods.clusters.views import embedded_views, shorten, text_views
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.settings import filled
 from fedtopics.methods.fsccl.client import FEATURES, clustering_loss, contrastive_loss, network
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import represent
@@ -34,10 +35,10 @@ HIDDEN = 8
 
 def plan(**method: Any) -> Study:
     """A small study without a model of embeddings."""
-    small: dict[str, Any] = {"n_components": CLUSTERS, "hidden": HIDDEN, "deletion": 0}
-    small |= {"max_rounds": 3, "local_steps": 10, "batch_size": 30}
+    network = {"hidden": HIDDEN, "deletion": 0, "local_steps": 10, "batch_size": 30}
+    small: dict[str, Any] = {"n_components": CLUSTERS, "max_rounds": 3, "network": network}
     model = {"model": "x", "dimension": DIMENSION}
-    return planned("fsccl", **small | {"embedding": model} | method)
+    return planned("fsccl", **filled(method, small | {"embedding": model}))
 
 
 def drawn(corpus: Corpus, seed: int = 0) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
 
 def test_the_first_network_adds_nothing_and_its_centres_are_those_of_kmeans() -> None:
     corpora = spread(blobs(90, CLUSTERS, spread=0.3), 2)
-    few = trained(plan(max_rounds=1, local_steps=1, learning_rate=1e-12), corpora)
+    few = trained(plan(max_rounds=1, network={"local_steps": 1, "learning_rate": 1e-12}), corpora)
     kmeans = trained(planned("kmeans", n_components=CLUSTERS), corpora)
     np.testing.assert_allclose(
         few.weights["centres"] / LENGTH, kmeans.weights["centres"], atol=1e-5
@@ -241,7 +242,7 @@ def test_blobs_are_found(tmp_path: Path) -> None:
     ("given", "reason"),
     [
         ({"representation": "bow"}, "for the method kmeans"),
-        ({"deletion": 1.0}, "less than 1"),
+        ({"network": {"deletion": 1.0}}, "'method.network.deletion' is 1.0: .* less than 1"),
         ({"dropout": -0.1}, "greater than or equal to 0"),
         ({"contrast_temperature": 0}, "greater than 0"),
         ({"alignment": 1}, "no key"),

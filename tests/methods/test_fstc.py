@@ -58,7 +58,7 @@ def test_the_papers_presets() -> None:
         return found
 
     def parts(found: FSTCSettings) -> tuple[str, float | None, float]:
-        return found.start, found.mixture_from, found.alignment
+        return found.first_labels, found.mixture_from, found.alignment
 
     assert parts(method("paper")) == ("kmeans", 0.0, 1.0)
     assert parts(method("rstc")) == ("kmeans", 0.0, 0.0)
@@ -68,9 +68,14 @@ def test_the_papers_presets() -> None:
     assert parts(method("paper", alignment=0.01, mixture_from=0.5)) == ("kmeans", 0.5, 0.01)
     for preset in ("paper", "rstc", "stc"):
         found = method(preset)
-        assert (found.max_rounds, found.local_steps, found.batch_size) == (40, 100, 200)
-        assert (found.epsilon, found.learning_rate, found.masses) == (0.1, 5e-4, "even")
+        how = found.network
+        assert (found.max_rounds, how.local_steps, how.batch_size) == (40, 100, 200)
+        assert (found.epsilon, how.learning_rate, found.masses) == (0.1, 5e-4, "even")
         assert found.average_every == 0
+        assert method(preset, network={"hidden": 9}).network.local_steps == 100
+    own = method("paper", network={"local_steps": 7, "deletion": 0.5}).network
+    assert (own.local_steps, own.deletion, own.hidden) == (7, 0.5, 128)
+    assert method("default", network={"hidden": 9}).network.local_steps == 40, "FSTC's own"
     with pytest.raises(StudyError, match="representation 'bow' is for the method kmeans"):
         method("paper", representation="bow")
 
@@ -94,6 +99,9 @@ def test_an_adapter_and_a_head_by_hand() -> None:
 # Training
 
 
+ONE = {"local_steps": 1, "batch_size": 40}  # all documents in one step
+
+
 def settings(**given: Any) -> FSTCSettings:
     found: FSTCSettings = planned("fstc", **given).method
     return found
@@ -106,7 +114,7 @@ def points_of(n: int = 40) -> NDArray[np.float32]:
 
 def trainer(points: Any, labels: Any, weights: Any = None, **given: Any) -> Trainer:
     own = settings(**given)
-    first = weights or Adapter(DIMENSION, own.hidden, CLUSTERS).initial_weights(0)
+    first = weights or Adapter(DIMENSION, own.network.hidden, CLUSTERS).initial_weights(0)
     return Trainer(own, FixedInputs(points), first, labels, Secret(b"1" * 32))
 
 
@@ -137,7 +145,7 @@ def test_the_loss_of_a_step(alignment: float) -> None:
     points, labels = points_of(), random_labels()
     labels[labels.argmax(1) == 4] = np.eye(CLUSTERS)[0]  # none is of the last cluster
     present = [True, False, True, True, True]
-    one = trainer(points, labels, alignment=alignment, local_steps=1, batch_size=40, transports=0)
+    one = trainer(points, labels, alignment=alignment, network=ONE, transports=0)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     outputs = points @ weights["head"].T + weights["head_bias"]
     sums, counts = one.centres()
@@ -164,7 +172,7 @@ def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Mixture, "step", noting)
     points, labels = points_of(), random_labels()
     given = {"loss": "cross_entropy", "mixture_from": 0.0, "alignment": 0.0, "transports": 0}
-    one = trainer(points, labels, local_steps=1, batch_size=40, **given)
+    one = trainer(points, labels, network=ONE, **given)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     scores = np.exp(points @ weights["head"].T + weights["head_bias"])
     probable = scores / scores.sum(1, keepdims=True)
@@ -178,9 +186,9 @@ def test_a_step_sees_views_in_the_documents_place() -> None:
     """Each view with the document's pseudo-label; centres are those of the documents."""
     points, labels = points_of(), random_labels()
     views = [points_of()[::-1], 2 * points_of()]
-    own = settings(alignment=0.0, local_steps=1, batch_size=40, transports=0, deletion=0.2)
-    first = Adapter(DIMENSION, own.hidden, CLUSTERS).initial_weights(0)
-    inputs = FixedInputs(np.concatenate([points, *views]), own.n_views)
+    own = settings(alignment=0.0, network=ONE | {"deletion": 0.2}, transports=0)
+    first = Adapter(DIMENSION, own.network.hidden, CLUSTERS).initial_weights(0)
+    inputs = FixedInputs(np.concatenate([points, *views]), own.network.n_views)
     one = Trainer(own, inputs, first, labels, Secret(b"1" * 32))
     assert len(inputs) == 40
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
@@ -314,11 +322,11 @@ def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         FSTCClient, "first_labels", lambda self, **g: told.append(g) or first_labels(self, **g)
     )
-    _, messages = conversation(monkeypatch, start=start)
+    _, messages = conversation(monkeypatch, first_labels=start)
     given = told[0]
     names = {"centres"} if start == "kmeans" else {"projection", "directions", "bias"}
     assert given["start"].keys() == names
-    plan = planned("fstc", start=start)
+    plan = planned("fstc", first_labels=start)
     one, vocabulary = half(plan, UNEVEN["client-1"])
     first_labels(one, vocabulary, given["origin"], given["start"])
     reply = one.first_centres(vocabulary)
@@ -334,7 +342,7 @@ def test_the_first_labels_are_of_the_start(start: str, monkeypatch: pytest.Monke
 
 def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels() -> None:
     rng = np.random.default_rng(0)
-    plan = planned("fstc", start="kmeans", n_components=4, embedding={"dimension": 60})
+    plan = planned("fstc", first_labels="kmeans", n_components=4, embedding={"dimension": 60})
     sizes = []
     for _ in range(20):
         one, vocabulary = half(plan, corpus_of(np.eye(60)), Policy(min_documents=5))
@@ -355,7 +363,7 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
 @pytest.mark.parametrize("preset", ["default", "paper", "rstc", "stc"])
 def test_clusters_are_found(preset: str) -> None:
     corpus = blobs(400, spread=0.8)
-    plan = planned("fstc", preset=preset, max_rounds=6, transports=10, starts=4)
+    plan = planned("fstc", preset=preset, max_rounds=6, transports=10, start={"tries": 4})
     events: list[dict[str, Any]] = []
     model = trained(plan, spread(corpus, 3), on_event=events.append)
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.97
@@ -374,7 +382,8 @@ def corpora() -> dict[str, Corpus]:
     return spread(blobs(90), 3)
 
 
-LONG: dict[str, Any] = {"max_rounds": 6, "average_every": 2, "mixture_from": 0.3, "local_steps": 5}
+LONG: dict[str, Any] = {"max_rounds": 6, "average_every": 2, "mixture_from": 0.3}
+LONG["network"] = {"local_steps": 5}
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ COUNT = {"least": LEAST}
 STUDIES: dict[str, dict[str, Any]] = {
     "kmeans": {"name": "kmeans", "n_components": 12},
     "discriminative": {"name": "discriminative", "n_components": 12, "temperature": 0.02},
-    "mixture": {"name": "mixture", "n_components": 12, "starts": 2, "max_rounds": 15},
+    "mixture": {"name": "mixture", "n_components": 12, "start": {"tries": 2}, "max_rounds": 15},
     # Of 12 groups none stands out, so the last bits of sums decide on some of the first topics.
     "nmf": {"name": "nmf", "n_components": 7, "max_rounds": 15},
     "lda": {"name": "lda", "n_components": 12, "max_rounds": 15, "learning": "batch"},

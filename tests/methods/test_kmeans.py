@@ -63,7 +63,7 @@ def test_it_is_pooled_kmeans_from_the_same_start(
 ) -> None:
     starts = begun_with(monkeypatch)
     corpus = blobs(600, spread=2.0)
-    plan = planned("kmeans", representation=representation, starts=1, **LLOYD)
+    plan = planned("kmeans", representation=representation, start={"tries": 1}, **LLOYD)
     model = trained(plan, spread(corpus, 4))
     embedded = plan.embedded(corpus).embeddings
     origin = model.weights["origin"]
@@ -80,14 +80,14 @@ def test_it_is_pooled_kmeans_from_the_same_start(
 @pytest.fixture(scope="module")
 def at_one() -> NDArray[np.int64]:
     """The labels, were all documents at one client."""
-    return trained(planned("kmeans", starts=3), {"all": CORPUS}).main_topics(CORPUS)
+    return trained(planned("kmeans", start={"tries": 3}), {"all": CORPUS}).main_topics(CORPUS)
 
 
 @pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (50, None), (10, 0.1)])
 def test_labels_do_not_depend_on_where_documents_are(
     n_clients: int, alpha: float | None, at_one: NDArray[np.int64]
 ) -> None:
-    model = trained(planned("kmeans", starts=3), spread(CORPUS, n_clients, alpha))
+    model = trained(planned("kmeans", start={"tries": 3}), spread(CORPUS, n_clients, alpha))
     assert len(model.documents) == n_clients
     np.testing.assert_array_equal(model.main_topics(CORPUS), at_one)
 

@@ -27,12 +27,8 @@ def one_client(
         weights={"pseudo_counts": np.ascontiguousarray(counts.T + 1e-9)},
         vocabulary=Vocabulary(words, np.minimum(occurrences, 5), occurrences),
         shares={client: np.array(share)},
-        documents={client: 10},
-        word_sums=counts,
-        coherence={},
-        labels={},
-        **more,
-    )
+        documents={client: 10}, word_sums=counts, coherence={}, labels={}, **more,
+    )  # fmt: skip
 
 
 NORTH = one_client("north", ("oak", "elm", "tea"), [[6, 4, 0], [0, 0, 5]], [0.75, 0.25])

@@ -34,7 +34,7 @@ YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
         ({"name": "nmf", "over_time": YEARS}, "leave over_time out"),
         ({"name": "kmeans", "algorithm": "k-fed"}, 'set algorithm = "lloyd"'),
         ({"name": "kmeans", "representation": "bow"}, "leave representation out"),
-        ({"name": "discriminative", "candidates": [2, 3]}, "leave candidates out"),
+        ({"name": "discriminative", "separation": {"candidates": [2, 3]}}, "leave candidates out"),
         ({"name": "discriminative", "max_rounds": 3}, "set max_rounds, 4 to 50, of which 3"),
         ({"name": "flda"}, "Gibbs sampling .* Others that can: lda, nmf, kmeans, discriminative"),
         ({"name": "mixture"}, "nothing limits what a document adds to its sums"),

@@ -186,24 +186,12 @@ def test_one_string_is_no_collection() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        [CANARY, [CANARY]],
-        [[CANARY], CANARY],
-        [CANARY] * BATCH + [[CANARY]],
-        [CANARY, 3],
-        [[CANARY], 3],
-        [[CANARY, None]],
-        [b"\xff"],
-        [CANARY + "\ud800"],
-        {CANARY: CANARY},
-        {CANARY},
-        3,
-        None,
-        np.array([1.0, 2.0]),
-        np.array([[CANARY, "a"], ["b", "c"]]),
-        pd.Series([1, 2]),
+        [CANARY, [CANARY]], [[CANARY], CANARY], [CANARY] * BATCH + [[CANARY]], [CANARY, 3],
+        [[CANARY], 3], [[CANARY, None]], [b"\xff"], [CANARY + "\ud800"], {CANARY: CANARY}, {CANARY},
+        3, None, np.array([1.0, 2.0]), np.array([[CANARY, "a"], ["b", "c"]]), pd.Series([1, 2]),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_is_no_collection_of_texts(data: Any) -> None:
     with pytest.raises(DataError, match="Documents must") as error:
         Corpus.of(data)

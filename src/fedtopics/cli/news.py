@@ -150,7 +150,8 @@ def client_sentence(event: dict[str, Any]) -> str:
 def show_offer(event: dict[str, Any]) -> None:
     """Show which study it is, and what it asks for."""
     study = event["study"]
-    network = f" with {study.method.network}" if hasattr(study.method, "network") else ""
+    network = study.described["settings"].get("method.network")
+    network = f" with {network}" if network else ""
     say(
         f"Study {shortened(study.fingerprint)}: {study.method.method_name}{network}, "
         f"{study.method.n_components} topics, clients {', '.join(study.clients)}."

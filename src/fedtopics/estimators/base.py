@@ -271,15 +271,11 @@ class TopicEstimator(
                 if self.callback is not None:
                     self.callback(event)
 
+            resume = folder is not None and has_run(folder)
             self.model_ = train(
-                study,
-                given.corpora,
-                policies=given.policies,
-                out=folder,
-                resume=folder is not None and has_run(folder),
-                start=start,
-                on_event=on_event,
-            )
+                study, given.corpora, policies=given.policies, out=folder, resume=resume,
+                start=start, on_event=on_event,
+            )  # fmt: skip
         earlier = getattr(self, "clients_", {}) if start is not None and start.once else {}
         self.clients_ = {**earlier, **given.keys}
         self.run_folder_ = folder
@@ -352,9 +348,10 @@ class TopicEstimator(
         named = stop_word_settings(self.stop_words, USUAL_STOP_WORDS)
         if self.tokenizer is not None or self.analyzer is not None:
             named["token_pattern"] = LISTS
-        for source in (self._fixed, self.get_params(deep=False), self.settings or {}):
+        parameters = self.get_params(deep=False)
+        for source in (self._fixed, parameters, self.settings or {}):
             for key, value in source.items():
-                if value is None or key in NO_SETTINGS:
+                if value is None or (source is parameters and key in NO_SETTINGS):
                     continue
                 if key in named:
                     raise StudyError(

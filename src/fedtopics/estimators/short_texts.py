@@ -15,6 +15,7 @@ from fedtopics.estimators.base import ALONE, Splitter, StopWords, TopicEstimator
 from fedtopics.estimators.inputs import Given
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.events import OnEvent
+from fedtopics.methods.core.settings import filled
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
@@ -39,8 +40,8 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     tokenizer, analyzer, verbose, callback
         As of `TopicEstimator`.
     max_rounds, min_document_frequency, max_words, stop_words, random_state, settings
-        As of `TopicEstimator`; words describe clusters. Among the settings are ``sizes``,
-        ``embedding_dimension``, ``relevance``.
+        As of `TopicEstimator`; words describe clusters. Among the settings are
+        ``embedding_dimension``, ``relevance`` and groups as ``separation={"sizes": "free"}``.
 
     Attributes
     ----------
@@ -145,5 +146,5 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
                     f"The method {self.method!r} takes one n_clusters; choose among several with "
                     "discriminative."
                 )
-            return {"candidates": [int(each) for each in number]} | named
+            return filled(named, {"separation": {"candidates": [int(each) for each in number]}})
         return named if number is None else {"n_components": number} | named

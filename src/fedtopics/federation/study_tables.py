@@ -17,7 +17,7 @@ from fedtopics.errors import DataError, FedTopicsError, StudyError, nearest
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.core.outliers import Rule
-from fedtopics.methods.core.settings import TopicSettings
+from fedtopics.methods.core.settings import TopicSettings, filled
 from fedtopics.methods.registry import find_method
 from fedtopics.privacy import MOST_CLIENTS
 from fedtopics.privacy.recipe import RECIPES, why_not
@@ -255,7 +255,7 @@ def with_privacy(study: Any) -> Any:
         return study
     name = method.get("name")
     usual = RECIPES.find(name).usual if name in RECIPES.names else {}
-    return {**study, "method": {**usual, **method}}
+    return {**study, "method": filled(method, usual)}
 
 
 def explain(error: Exception, model: Any = None, content: Any = None) -> str:
@@ -322,24 +322,24 @@ def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
     return sorted(model.model_fields.items(), key=lambda field: field[0] not in first)
 
 
-def as_toml(model: BaseModel, table: str = "", *, example: bool = False) -> str:
+def as_toml(model: BaseModel, table: str = "", *, example: bool = False, own: Any = None) -> str:
     """Write a model as TOML: plain values first, then its tables.
 
-    In an example, defaults are commented out, and paths are as given.
+    In an example, defaults are commented out, of a group its `own`, and paths are as given.
     """
     lines, tables = [], []
     for key, info in fields_of(type(model)):
         value = getattr(model, key)
         if isinstance(value, BaseModel):
             inner = f"{table}{key}"
-            body = as_toml(value, f"{inner}.", example=example)
+            body = as_toml(value, f"{inner}.", example=example, own=info.default)
             tables.append(f"\n# {info.description}\n[{inner}]\n{body}")
         elif key in ("clients", "observers"):
             for name, entry in value.items():
                 body = as_toml(entry, "", example=example)
                 tables.append(f"\n[{table}{key}.{json.dumps(name)}]\n{body}")
         else:
-            usual = example and value == info.default and key != "name"
+            usual = example and value == getattr(own, key, info.default) and key != "name"
             hidden = "# " if value is None or usual else ""
             lines.append(f"{hidden}{key} = {_plain(value, example)}  # {info.description}")
     return "\n".join(lines) + "\n" + "".join(tables)

@@ -106,7 +106,7 @@ def sweep(
     numbers = sorted(set(topics))
     if not numbers or seeds < 1:
         raise StudyError("Name at least one number of topics, and one seed.")
-    if getattr(study.method, "candidates", ()):
+    if study.method.model_dump().get("separation", {}).get("candidates"):
         raise StudyError(
             "The study's method chooses the number of clusters from its candidates; take them out "
             "of the study to sweep over numbers."

@@ -101,15 +101,11 @@ def compare(
     pairs = _pairs(a, b, cosines(topics_a, topics_b), threshold, n_words)
     words_a, words_b = a.vocabulary.index.keys(), b.vocabulary.index.keys()
     return Comparison(
-        threshold,
-        float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0,
-        pairs,
+        threshold, float(np.mean([pair.similarity for pair in pairs])) if pairs else 0.0, pairs,
         _single(b, n_words, {pair.b for pair in pairs}),
         _single(a, n_words, {pair.a for pair in pairs}),
-        len(words_a & words_b),
-        len(words_b - words_a),
-        len(words_a - words_b),
-    )
+        len(words_a & words_b), len(words_b - words_a), len(words_a - words_b),
+    )  # fmt: skip
 
 
 def word_weights(model: TopicModel) -> list[Topic]:

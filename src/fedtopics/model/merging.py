@@ -62,16 +62,11 @@ def hierarchy(model: Topics, n_words: int = 10) -> list[dict[str, Any]]:
         words = _words(model, masses[left], max(n_words, NAME_WORDS))
         rows.append(
             {
-                "parent": parent,
-                "left": min(pair),
-                "right": max(pair),
-                "topics": members[left],
-                "distance": distance,
-                "share": float(model.share[members[left]].sum()),
-                "name": "_".join([str(parent), *words[:NAME_WORDS]]),
-                "words": words[:n_words],
+                "parent": parent, "left": min(pair), "right": max(pair), "topics": members[left],
+                "distance": distance, "share": float(model.share[members[left]].sum()),
+                "name": "_".join([str(parent), *words[:NAME_WORDS]]), "words": words[:n_words],
             }
-        )
+        )  # fmt: skip
     return rows
 
 
@@ -162,18 +157,14 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
             stacklevel=3,
         )
     return replace(
-        model,
-        inference=inference,
-        weights=weights,
+        model, inference=inference, weights=weights,
         shares={name: sums(share) for name, share in model.shares.items()},
         word_sums=sums(model.word_sums),
         periods=model.periods and model.periods.of_topics(sums),
         reading=replace(model.reading, first=()),
-        coherence={},
-        labels=dict(sorted({**labels, **suggested}.items())),
-        suggested=frozenset(suggested),
-        info=_info(model, places, sums),
-    )
+        coherence={}, labels=dict(sorted({**labels, **suggested}.items())),
+        suggested=frozenset(suggested), info=_info(model, places, sums),
+    )  # fmt: skip
 
 
 def given_labels(model: Topics) -> dict[int, str]:

@@ -110,10 +110,10 @@ def apart(state: Arrays) -> dict[str, Numbers]:
 def hindrance(settings: DiscriminativeSettings) -> str:
     """Return which settings have no sums with noise, as of `Recipe`."""
     pairs = "their number is chosen by pairs of documents: leave candidates out"
-    return pairs if settings.candidates else ""
+    return pairs if settings.separation.candidates else ""
 
 
 RECIPE = clustering(
     NoisyDiscriminativeClient, class_sums, "class_words", apart, Discriminants,
-    {"classes": 0.18, "sizes": 0.02}, hindrance, tolerance=0.0,
+    {"classes": 0.18, "sizes": 0.02}, hindrance, separation={"tolerance": 0.0},
 )  # fmt: skip

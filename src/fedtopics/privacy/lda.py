@@ -82,12 +82,7 @@ def hindrance(settings: LDASettings) -> str:
 
 
 RECIPE = Recipe(
-    NoisyLDAClient,
-    first=(occurrences, sketch),
-    repeated=topic_words,
-    inferred=lda_inferred,
-    once={"words": 0.05, "sketch": 0.7},
-    shares={"topics": 0.25},
-    usual={"learning": "batch", "coherence": "nothing", "max_rounds": 4},
-    hindrance=hindrance,
-)
+    NoisyLDAClient, first=(occurrences, sketch), repeated=topic_words, inferred=lda_inferred,
+    once={"words": 0.05, "sketch": 0.7}, shares={"topics": 0.25},
+    usual={"learning": "batch", "coherence": "nothing", "max_rounds": 4}, hindrance=hindrance,
+)  # fmt: skip

@@ -86,7 +86,7 @@ def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
 
 def nmf_inferred(settings: NMFSettings, state: Arrays, found: Numbers) -> dict[str, Any]:
     """Return what finds the topics of new documents, as of `Recipe`."""
-    shape = NMFShape(**settings.model_dump(include=set(NMFShape.model_fields)))
+    shape = settings.shape(NMFShape)
     weights = {"topics": state["topics"], "rarity": state["weights"]}
     return {"inference": Factors(found.shape[1], shape), "weights": weights}
 
@@ -100,11 +100,7 @@ def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays)
 
 
 RECIPE = Recipe(
-    NoisyNMFClient,
-    first=(occurrences, first_factors),
-    repeated=factor_sums,
-    inferred=nmf_inferred,
-    once={"words": 0.05, "sketch": 0.5},
-    shares={"factors": 0.4, "products": 0.05},
+    NoisyNMFClient, first=(occurrences, first_factors), repeated=factor_sums, inferred=nmf_inferred,
+    once={"words": 0.05, "sketch": 0.5}, shares={"factors": 0.4, "products": 0.05},
     usual={"coherence": "nothing", "max_rounds": 8},
-)
+)  # fmt: skip

@@ -260,16 +260,12 @@ class PrivateProgram(Program[Any, Arrays]):
         found = np.ascontiguousarray(state["counts"].T)
         sizes = found.sum(1)
         return TopicModel(
-            **self._recipe.inferred(self.settings, state, found),
-            shared={},
-            vocabulary=vocabulary,
-            text=self.plan.text,
-            shares={EVERYBODY: sizes / sizes.sum()},
-            documents={EVERYBODY: agreement.documents},
-            word_sums=found,
+            **self._recipe.inferred(self.settings, state, found), shared={}, vocabulary=vocabulary,
+            text=self.plan.text, shares={EVERYBODY: sizes / sizes.sum()},
+            documents={EVERYBODY: agreement.documents}, word_sums=found,
             reading=self._recipe.reading(self.settings),
             info={"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed},
-        )
+        )  # fmt: skip
 
 
 def clusters_inferred(
@@ -277,7 +273,7 @@ def clusters_inferred(
     kind: type[ClusterInference],
 ) -> dict[str, Any]:  # fmt: skip
     """Return what finds clusters of new documents, as of `Recipe`."""
-    shape = ClusterShape(**settings.model_dump(include=set(ClusterShape.model_fields)))
+    shape = settings.shape(ClusterShape)
     inference = kind(found.shape[1], shape)
     return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
 
@@ -289,13 +285,9 @@ def clustering(
 ) -> Recipe:  # fmt: skip
     """Return the recipe of a method that finds clusters of embeddings; see `words_of_clusters`."""
     return Recipe(
-        client,
-        first=(key_words, word_vectors),
-        repeated=repeated,
+        client, first=(key_words, word_vectors), repeated=repeated,
         last=(partial(words_of_clusters, function=function, clusters=clusters),),
         inferred=partial(clusters_inferred, clusters=clusters, kind=kind),
-        once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55},
-        shares=shares,
-        usual={"coherence": "nothing", "max_rounds": 5, **usual},
-        hindrance=hindrance,
-    )
+        once={"words": 0.15, "mean": 0.02, "products": 0.08, "histogram": 0.55}, shares=shares,
+        usual={"coherence": "nothing", "max_rounds": 5, **usual}, hindrance=hindrance,
+    )  # fmt: skip

@@ -366,5 +366,5 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
         """Return what infers clusters, of the settings' number or of another one."""
         number = n_clusters or self.settings.n_components
-        shape = self.settings.model_copy(update={"n_components": number})
+        shape = self.settings.shape(self.inference.settings_type, n_components=number)
         return self.inference(self.bag.shape[1], shape)

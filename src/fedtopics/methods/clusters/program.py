@@ -39,8 +39,7 @@ class ClusterProgram(Program[Settings, State]):
 
     def shape(self, settings: Settings) -> Any:
         """Return the settings that a model keeps."""
-        kind = self.inference.settings_type
-        return kind(**settings.model_dump(include=set(kind.model_fields)))
+        return settings.shape(self.inference.settings_type)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
         """Agree on a vocabulary; one word is enough."""

@@ -14,19 +14,20 @@ from fedtopics.text.embeddings import EmbeddingSettings
 N_VIEWS = 2  # of a text
 
 
-class KMeansStart(TopicSettings):
-    """Settings of all methods that may begin with k-means."""
+class StartSettings(BaseModel, extra="forbid", frozen=True):
+    """How k-means begins."""
 
-    starts: int = Field(8, ge=1, le=20, description="k-means starts, of which the best goes on")
-    start_rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
+    tries: int = Field(8, ge=1, le=20, description="k-means starts, of which the best goes on")
+    rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
 
 
-class ClusterSettings(KMeansStart, ClusterShape):
+class ClusterSettings(TopicSettings, ClusterShape):
     """Settings of all methods that find clusters of documents."""
 
     BY_WORDS: ClassVar[bool] = False  # whether clusters can be found by words as well
 
     n_components: int = Field(20, ge=2, description="number of clusters")
+    start: StartSettings = Field(StartSettings(), description="how k-means begins")
 
     @model_validator(mode="after")
     def _sees_embeddings(self) -> Any:
@@ -47,7 +48,7 @@ class ClusterSettings(KMeansStart, ClusterShape):
         return [CLASS_BASED] if self.relevance is None else [Reading(self.relevance)]
 
 
-class NetworkTraining(BaseModel):
+class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """How clients train their networks of short texts."""
 
     hidden: int = Field(128, ge=1, description="units of the adapter of embeddings")
@@ -66,8 +67,8 @@ class NetworkTraining(BaseModel):
         return N_VIEWS if self.deletion else 0
 
 
-class SeparationSettings(ClusterSettings):
-    """What discriminative clustering needs, be it alone or the start of FSTC."""
+class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
+    """How discriminative clustering, be it alone or the start of FSTC, moves clusters apart."""
 
     candidates: tuple[int, ...] = Field(
         (),
@@ -97,8 +98,16 @@ class SeparationSettings(ClusterSettings):
         return value
 
 
-class DiscriminativeSettings(SeparationSettings):
+class DiscriminativeSettings(ClusterSettings):
     """All parameters of discriminative clustering, as a study names them."""
 
     name: Literal["discriminative"] = Field("discriminative", description="the method")
     max_rounds: int = Field(100, ge=1, description="most rounds")
+    separation: SeparationSettings = Field(
+        SeparationSettings(), description="how clusters are moved apart"
+    )
+
+    @property
+    def stops(self) -> dict[str, float]:
+        """The tolerance, which is among the settings of what moves clusters apart."""
+        return {"tolerance": self.separation.tolerance}

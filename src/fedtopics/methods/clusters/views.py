@@ -55,7 +55,7 @@ def embedded_views(
     except FedTopicsError as error:
         raise StudyError(
             f"Client {site.name!r} cannot embed views of its texts: {error} Or set deletion = 0 "
-            "in the study."
+            "in [method.network]."
         ) from None
 
 

@@ -87,11 +87,19 @@ NetworkBeginning = Literal[Beginning, "mixture"]
 def fill_from(
     presets: Mapping[str, dict[str, Any]], settings: Any, implied: dict[str, Any] | None = None
 ) -> Any:
-    """Fill missing settings from a preset; None counts as missing, as a study cannot say it."""
+    """Fill missing settings from a preset."""
     if not isinstance(settings, dict):
         return settings
-    usual = presets.get(str(settings.get("preset")), {}) | (implied or {})
-    return settings | {key: value for key, value in usual.items() if settings.get(key) is None}
+    return filled(settings, presets.get(str(settings.get("preset")), {}) | (implied or {}))
+
+
+def filled(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill missing settings, and those of groups; None is missing, as a study cannot say it."""
+    found = {**given, **{key: each for key, each in usual.items() if given.get(key) is None}}
+    for key, each in usual.items():
+        if isinstance(each, Mapping) and isinstance(found[key], Mapping):
+            found[key] = {**each, **found[key]}
+    return found
 
 
 def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
@@ -177,7 +185,13 @@ class TopicSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
-        return fill_from(cls.PRESETS, settings)
+        found = fill_from(cls.PRESETS, settings)
+        own = {  # what a method has in a group also holds where the group is given in part
+            name: info.default.model_dump(exclude_unset=True)
+            for name, info in cls.model_fields.items()
+            if isinstance(info.default, BaseModel)
+        }
+        return filled(found, own) if isinstance(found, dict) else found
 
     @property
     def adds_up(self) -> bool:
@@ -198,6 +212,12 @@ class TopicSettings(BaseModel):
             except StudyError as error:
                 raise ValueError(str(error)) from None
         return value
+
+    def shape(self, kind: type[BaseModel], **more: Any) -> Any:
+        """Return the settings that a model keeps, of this kind; a network's are in a group."""
+        own = self.model_dump()
+        own |= (own["network"] if isinstance(own.get("network"), dict) else {}) | more
+        return kind(**{name: own[name] for name in kind.model_fields if name in own})
 
     @property
     def stops(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ from fedtopics.inference.clusters import Discriminants
 from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.client import ClusterClient
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
-from fedtopics.methods.clusters.settings import DiscriminativeSettings, SeparationSettings
+from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
@@ -45,19 +45,18 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
         return with_call(calls_before_separation(settings), "class_sums", "each round")
 
 
-def calls_before_separation(settings: SeparationSettings) -> dict[str, str]:
+def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
     """Return how often which functions are called before clusters are moved apart."""
-    calls = calls_of_start(settings)
-    if not settings.candidates:
+    calls, n = calls_of_start(settings.start), len(settings.separation.candidates)
+    if not n:
         return calls
-    candidates, halves = len(settings.candidates), 2 * len(settings.candidates)
     return {
         "means": calls["means"],
         "moments": "three times, before the first round",
-        "cluster_sums": f"{calls['cluster_sums']}, and {halves} times as often to choose the "
+        "cluster_sums": f"{calls['cluster_sums']}, and {2 * n} times as often to choose the "
         "number of clusters",
-        "class_sums": f"at most {halves * MOST_ROUNDS} times, before the first round",
-        "agreeing_pairs": f"{candidates} times, before the first round",
+        "class_sums": f"at most {2 * n * MOST_ROUNDS} times, before the first round",
+        "agreeing_pairs": f"{n} times, before the first round",
     }
 
 
@@ -76,12 +75,14 @@ class DiscriminativeState:
 
 
 def start_separation(
-    agreement: Agreement, settings: SeparationSettings, seed: int, notify: Callable[[Event], None]
-) -> DiscriminativeState:
+    agreement: Agreement, settings: DiscriminativeSettings, seed: int,
+    notify: Callable[[Event], None],
+) -> DiscriminativeState:  # fmt: skip
     """Compute the points' moments, choose the number of clusters, and start from k-means."""
     origin, moments = find_moments(agreement, settings.embedding.dimension)
     settings = with_number(agreement, settings, origin, seed, notify)
-    clusters = start_with_kmeans(agreement, settings, origin, moments, seed, settings.finalists)
+    start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
+    clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
     return DiscriminativeState(Separation(settings, origin, moments), Split.of(clusters))
 
 

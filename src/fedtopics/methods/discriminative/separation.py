@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.inference.points import TINY, Moments, Numbers, discriminate, ranked
 from fedtopics.methods.clusters.program import check_enough, moments_about
-from fedtopics.methods.clusters.settings import SeparationSettings
+from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Candidate, Event
 from fedtopics.methods.core.final import ALL
@@ -66,7 +66,7 @@ class Split:
 class Separation:
     """Rounds that separate clusters of points with these moments, measured from an origin."""
 
-    settings: SeparationSettings
+    settings: DiscriminativeSettings
     origin: Numbers
     moments: Moments
     half: int = ALL  # of the documents: the first (0), the second (1) or both
@@ -108,18 +108,18 @@ class Separation:
 
     def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
         """Repeat at most so many rounds before the first one; return the best clustering."""
-        stops = {"tolerance": self.settings.tolerance}
+        stops = {"tolerance": self.settings.separation.tolerance}
         return iterate(agreement, self, state, repeat(0, most), stops).best()
 
     def direct(self, state: Split) -> Directed:
         """Compute each clustering's projection of its sums; update the biases for even sizes."""
         results = [
-            discriminate(sums, weights, self.moments, self.settings.shrinkage)
+            discriminate(sums, weights, self.moments, self.settings.separation.shrinkage)
             for sums, weights in zip(state.sums, state.weights, strict=True)
         ]
         projections, directions, apart = (np.stack(arrays) for arrays in zip(*results, strict=True))
         bias = state.bias
-        if self.settings.sizes == "even":
+        if self.settings.separation.sizes == "even":
             even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
             bias = bias - np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
         return Directed(projections, directions, bias, apart)
@@ -154,14 +154,13 @@ class Directed:
         return {name: getattr(self, name)[0] for name in names}
 
 
-Settings = TypeVar("Settings", bound=SeparationSettings)
 MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters
 
 
 def with_number(
-    agreement: Agreement, settings: Settings, origin: Numbers, seed: int,
+    agreement: Agreement, settings: DiscriminativeSettings, origin: Numbers, seed: int,
     notify: Callable[[Event], None],
-) -> Settings:  # fmt: skip
+) -> DiscriminativeSettings:  # fmt: skip
     """Return the settings with the number of clusters for which two halves of the documents agree.
 
     Each half is clustered by itself; both clusterings then label all documents, and their agreement
@@ -169,14 +168,14 @@ def with_number(
     candidates the settings stay. `notify` gets the agreement of each, from 0 (by chance) to 1.
     """
     scores: dict[int, float] = {}
-    halves = [moments_about(agreement, origin, half) for half in (0, 1) if settings.candidates]
-    for number in settings.candidates:
-        candidate = settings.model_copy(update={"n_components": number})
+    how = settings.separation
+    halves = [moments_about(agreement, origin, half) for half in (0, 1) if how.candidates]
+    for number in how.candidates:
         clusterings = []
         for half, moments in enumerate(halves):
-            separation = Separation(candidate, origin, moments, half)
+            separation = Separation(settings, origin, moments, half)
             first = start_with_kmeans(
-                agreement, candidate, origin, moments, seed, settings.finalists, half
+                agreement, settings.start, number, origin, moments, seed, how.finalists, half
             )
             split = separation.iterate(agreement, Split.of(first), MOST_ROUNDS)
             clusterings.append(separation.direct(split).weights())

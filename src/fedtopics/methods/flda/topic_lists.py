@@ -26,13 +26,10 @@ def topic_lists(n_topics: int, n_words: int) -> Template:
     """Return the template of a client's topics, at most so many of so many words."""
     topics, shown = UpTo("topics", n_topics), UpTo("shown", n_words)
     return {
-        "words": [UpTo("words", n_topics * n_words)],
-        "index": counts(topics, shown),
-        "weights": sums(topics, shown, most=1),
-        "seeds": Field((topics,), least=-1, dtype="int64"),
-        "occurrences": sums(topics, each=LONGEST),
-        "documents": Announced({}),
-    }
+        "words": [UpTo("words", n_topics * n_words)], "index": counts(topics, shown),
+        "weights": sums(topics, shown, most=1), "occurrences": sums(topics, each=LONGEST),
+        "seeds": Field((topics,), least=-1, dtype="int64"), "documents": Announced({}),
+    }  # fmt: skip
 
 
 def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:

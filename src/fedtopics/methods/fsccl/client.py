@@ -27,16 +27,15 @@ from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import Adapter, represent, score
 
 
-class FSCCLSettings(ClusterSettings, NetworkTraining):
+class FSCCLSettings(ClusterSettings):
     """All parameters of FSCCL, as a study names them."""
 
     name: Literal["fsccl"] = Field("fsccl", description="the method")
     max_rounds: int = Field(40, ge=1, description="rounds")
-    deletion: float = Field(
-        0.2, ge=0, lt=1,
-        description="share of a text's words that a view of it does without; it needs the model of "
-        "the embeddings; with 0 there is dropout alone",
-    )  # fmt: skip
+    network: NetworkTraining = Field(
+        NetworkTraining(deletion=0.2),
+        description="how clients train the network; with deletion = 0, views have dropout alone",
+    )
     dropout: float = Field(
         0.1, ge=0, lt=1, description="share of an embedding's numbers that a view does without"
     )
@@ -77,11 +76,11 @@ def train(
     The weights are the network's and its centres, without gradients. Minibatches and dropout follow
     from the client's secret, the round (from 1) and the attempt at it.
     """
-    parameters = [weight.requires_grad_() for weight in weights.values()]
-    optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
-    batches = Minibatches(np.arange(len(texts.points)), secret, settings.batch_size)
+    how, parameters = settings.network, [weight.requires_grad_() for weight in weights.values()]
+    optimizer = torch.optim.Adam(parameters, lr=how.learning_rate)
+    batches = Minibatches(np.arange(len(texts.points)), secret, how.batch_size)
     noise = torch.Generator().manual_seed(secret.seed("dropout", round_, attempt))
-    total, steps = 0.0, settings.local_steps
+    total, steps = 0.0, how.local_steps
     for number in range((round_ - 1) * steps, round_ * steps):
         rows = torch.from_numpy(batches.draw(number + 1, attempt))
         views = torch.cat([texts.first[rows], texts.second[rows]])
@@ -149,12 +148,12 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
 
     def __init__(self, plan: Plan[FSCCLSettings], site: Site) -> None:
         super().__init__(plan, site)
-        embedding = self.settings.embedding
-        self._views = embedded_views(self.corpus, self.settings, embedding, site)
+        network, embedding = self.settings.network, self.settings.embedding
+        self._views = embedded_views(self.corpus, network, embedding, site)
 
     @staticmethod
     def rounds(settings: FSCCLSettings) -> dict[str, str]:
-        return calls_of_start(settings) | {"train_locally": "each round"}
+        return calls_of_start(settings.start) | {"train_locally": "each round"}
 
     @leaves(
         "How training on the documents changed the weights of the network and its centres, times "

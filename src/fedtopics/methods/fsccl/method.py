@@ -40,10 +40,10 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Draw the network's weights; the first centres are those of k-means."""
         settings, seed = self.settings, self.plan.seed
-        dimension = settings.embedding.dimension
+        dimension, k = settings.embedding.dimension, settings.n_components
         origin, moments = find_moments(agreement, dimension)
-        clusters = start_with_kmeans(agreement, settings, origin, moments, seed, 1)
-        drawn = network(dimension, settings.hidden).initial_weights(seed, torch.float64)
+        clusters = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
+        drawn = network(dimension, settings.network.hidden).initial_weights(seed, torch.float64)
         first = {name: weight.numpy() for name, weight in drawn.items()}
         return {"origin": origin, "centres": clusters.centres[0], **first}
 
@@ -63,7 +63,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the weights that clusters are inferred by: all but the contrastive head's."""
-        return {name: state[name] for name in Contrastive(0, self.settings).shapes()}
+        return {name: state[name] for name in Contrastive(0, self.shape(self.settings)).shapes()}
 
 
 METHOD = Method(

@@ -65,11 +65,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
                 self._encoder = encoder_to_train(self.corpus, self.settings, site.embedding_model)
             except FedTopicsError as error:
                 raise type(error)(f"Client {self.name!r} cannot fine-tune: {error}") from None
-        embedding = self.settings.embedding
+        views_of = self.corpus, self.settings.network, self.settings.embedding, site
         # An encoder that is trained embeds views in each step.
-        self._views = [] if self._encoder else embedded_views(
-            self.corpus, self.settings, embedding, site
-        )  # fmt: skip
+        self._views = [] if self._encoder else embedded_views(*views_of)
 
     @property
     def inference(self) -> type[Adapted]:  # type: ignore[override]
@@ -77,8 +75,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     @staticmethod
     def rounds(settings: Any) -> dict[str, str]:
-        calls = calls_before_separation(settings)
-        if settings.start == "discriminative":
+        calls = calls_before_separation(settings.first_clusters)
+        if settings.first_labels == "discriminative":
             often = f"at most {START_ROUNDS} times, before the first round"
             calls = with_call(calls, "class_sums", often)
         if settings.fine_tune:
@@ -237,13 +235,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
 
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
         number = {"n_components": n_clusters or self.settings.n_components}
-        shape = self.settings.model_copy(update=number).shape(self._encoder_shapes)
+        shape = self.settings.model_copy(update=number).trained_shape(self._encoder_shapes)
         return self.inference(self.bag.shape[1], shape)
 
     def _new_trainer(self) -> Trainer:
         settings = self.settings
-        network = Adapter(self.inference_of().n_dimensions, settings.hidden, settings.n_components)
-        n_views = settings.n_views
+        hidden, n_views = settings.network.hidden, settings.network.n_views
+        network = Adapter(self.inference_of().n_dimensions, hidden, settings.n_components)
         if self._encoder is not None:
             inputs: FixedInputs = EncodedInputs(
                 self._encoder, self._tokens, self._origin, self.secret, n_views
@@ -261,7 +259,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         if self._encoder is None:
             return {}
         texts = [text for batch in self.corpus.texts() for text in batch]
-        views = text_views(self.corpus, self.settings)
+        views = text_views(self.corpus, self.settings.network)
         return self._encoder.tokens([one[row] for one in (texts, *views) for row in self.usable])
 
     def _go_to(self, round_: int) -> None:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Numbers
-from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned
+from fedtopics.inference.trained_clusters import Adapted, FineTuned
 from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
@@ -70,8 +70,8 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def inference(self) -> type[Adapted]:  # type: ignore[override]
         return self.settings.inference
 
-    def shape(self, settings: FSTCSettings) -> AdapterShape:
-        return settings.shape(self._encoder)
+    def shape(self, settings: FSTCSettings) -> Any:
+        return settings.trained_shape(self._encoder)
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Compute the first labels and their global centres (Algorithm 2, steps 1 to 3)."""
@@ -153,12 +153,13 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def _start(self, agreement: Agreement, run: Run) -> Arrays:
         """Return what assigns the first labels, by clustering all clients' documents."""
         settings, seed = self.settings, self.plan.seed
-        if settings.start == "kmeans":
+        if settings.first_labels == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
-            settings = with_number(agreement, settings, origin, seed, run.event)
-            clusters = start_with_kmeans(agreement, settings, origin, moments, seed, 1)
+            found = with_number(agreement, settings.first_clusters, origin, seed, run.event)
+            start, k = settings.start, found.n_components
+            clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, 1)
             return {"origin": origin, "start/centres": clusters.centres[0]}
-        state = start_separation(agreement, settings, seed, run.event)
+        state = start_separation(agreement, settings.first_clusters, seed, run.event)
         split = state.separation.iterate(agreement, state.split, START_ROUNDS)
         weights = state.separation.direct(split).weights()
         return {"origin": state.separation.origin, **prefixed("start", weights)}
@@ -180,7 +181,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         """Average the clients' networks, weighted by their documents."""
         s = self.settings
         encoder = {name: Field(shape, dtype="float32") for name, shape in self._encoder.items()}
-        adapter = Adapter(s.embedding.dimension, s.hidden, s.n_components)
+        adapter = Adapter(s.embedding.dimension, s.network.hidden, s.n_components)
         template = {"weights": adapter.shapes | encoder}
         reply = agreement.sum("network", template, round=round_)
         mean = {name: total / reply["documents"] for name, total in reply["weights"].items()}

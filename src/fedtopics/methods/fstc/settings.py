@@ -7,11 +7,17 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedtopics.inference.trained_clusters import Adapted, AdapterShape, FineTuned, TunedShape
-from fedtopics.methods.clusters.settings import NetworkTraining, SeparationSettings
+from fedtopics.inference.trained_clusters import Adapted, FineTuned
+from fedtopics.methods.clusters.settings import (
+    ClusterSettings,
+    DiscriminativeSettings,
+    NetworkTraining,
+    SeparationSettings,
+)
 from fedtopics.networks.trained_encoder import Shapes
 
-_PAPER = {"start": "kmeans", "max_rounds": 40, "local_steps": 100, "transports": 30, "warm_up": 0.1}
+_PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transports": 30}
+_PAPER |= {"network": {"local_steps": 100}, "warm_up": 0.1}
 FSTC_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     # The paper's start, steps and losses. It trains the encoder, which is frozen here, augments
@@ -24,7 +30,7 @@ FSTC_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class FSTCSettings(SeparationSettings, NetworkTraining):
+class FSTCSettings(ClusterSettings):
     """All parameters of FSTC, as a study names them."""
 
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
@@ -36,10 +42,14 @@ class FSTCSettings(SeparationSettings, NetworkTraining):
         'alignment, "stc" that without the mixture as well',
     )
     max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")
-    local_steps: int = Field(
-        40, ge=1, description="minibatches a client takes in one round; 100 in the paper"
+    network: NetworkTraining = Field(
+        NetworkTraining(local_steps=40),
+        description="how clients train their networks; the paper takes 100 local steps",
     )
-    start: Literal["discriminative", "kmeans"] = Field(
+    separation: SeparationSettings = Field(
+        SeparationSettings(), description="how the clusters of the first labels are moved apart"
+    )
+    first_labels: Literal["discriminative", "kmeans"] = Field(
         "discriminative", description="what gives the first labels; k-means in the paper"
     )
     epsilon: float = Field(0.1, gt=0, description="of the transport: the smaller, the surer")
@@ -74,22 +84,22 @@ class FSTCSettings(SeparationSettings, NetworkTraining):
     max_length: int = Field(32, ge=1, description="tokens of a text that the encoder is trained on")
 
     @property
-    def stops(self) -> dict[str, float]:
-        """None: the tolerance is that of the clusters of the start."""
-        return {}
-
-    @property
     def inference(self) -> type[Adapted]:
         """What infers clusters by the networks that these settings train."""
         return FineTuned if self.fine_tune else Adapted
 
-    def shape(self, encoder: Shapes) -> AdapterShape:
+    def trained_shape(self, encoder: Shapes) -> Any:
         """Return the settings that a model keeps, with the shapes of a fine-tuned encoder."""
-        kind = TunedShape if self.fine_tune else AdapterShape
-        kept = self.model_dump(include=set(kind.model_fields)) | {"temperature": self.epsilon}
-        return kind(**kept, **({"encoder": encoder} if self.fine_tune else {}))
+        kind = self.inference.settings_type
+        return self.shape(kind, temperature=self.epsilon, encoder=encoder)
+
+    @property
+    def first_clusters(self) -> DiscriminativeSettings:
+        """The settings of the clusters that give the first labels."""
+        names = {"n_components", "embedding", "start", "separation"}
+        return DiscriminativeSettings(**self.model_dump(include=names))
 
     @property
     def total_steps(self) -> int:
         """Number of minibatches of a client in all rounds."""
-        return self.max_rounds * self.local_steps
+        return self.max_rounds * self.network.local_steps

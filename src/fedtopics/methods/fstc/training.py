@@ -159,7 +159,7 @@ class Trainer:
         self.weights = network | inputs.weights
         self._labels = torch.from_numpy(np.asarray(labels, np.float32)).to(self._device)
         self._mixture = Mixture.begin(self._labels.shape[1])
-        self._batches = Minibatches(np.arange(len(inputs)), secret, settings.batch_size)
+        self._batches = Minibatches(np.arange(len(inputs)), secret, settings.network.batch_size)
         warm_up = round(settings.warm_up * settings.total_steps)
         times = min(settings.transports, settings.total_steps - warm_up)
         self._transports = frozenset(
@@ -170,7 +170,7 @@ class Trainer:
         for weight in self.weights.values():
             weight.requires_grad_()
         groups = [
-            {"params": list(network.values()), "lr": settings.learning_rate},
+            {"params": list(network.values()), "lr": settings.network.learning_rate},
             {"params": list(inputs.weights.values()), "lr": settings.encoder_learning_rate},
         ]
         self._optimizer = torch.optim.Adam([group for group in groups if group["params"]])
@@ -180,14 +180,14 @@ class Trainer:
         total = 0.0
         target = torch.from_numpy(broadcast.centres).to(self._device, torch.float32)
         present = torch.from_numpy(broadcast.present).to(self._device)
-        for step in range(self._settings.local_steps):
-            number = (broadcast.round - 1) * self._settings.local_steps + step
+        steps = self._settings.network.local_steps
+        for number in range((broadcast.round - 1) * steps, broadcast.round * steps):
             if number in self._transports:
                 self._relabel(broadcast.masses)
             rows = self._batches.draw(number + 1, broadcast.attempt)
             total += self._step(rows, target, present, (number, broadcast.attempt))
         self.round = broadcast.round
-        return total / self._settings.local_steps
+        return total / steps
 
     def _step(self, rows: NDArray[np.int64], target: Tensor, present: Tensor, step: Step) -> float:
         points = represent(self.weights, self._inputs(rows, step))

@@ -78,7 +78,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         from sklearn.cluster import KMeans as LocalKMeans  # the server does without it
 
         seed = self.secret.seed("clusters") % 2**31
-        kmeans = LocalKMeans(number, n_init=self.settings.starts, random_state=seed)
+        kmeans = LocalKMeans(number, n_init=self.settings.start.tries, random_state=seed)
         with warnings.catch_warnings():  # about fewer different documents than clusters
             warnings.simplefilter("ignore")
             labels = kmeans.fit_predict(points)

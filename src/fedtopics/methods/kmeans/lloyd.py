@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments, Numbers, ranked
 from fedtopics.methods.clusters.program import check_enough
-from fedtopics.methods.clusters.settings import KMeansStart
+from fedtopics.methods.clusters.settings import StartSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.replies import Field, Template, sums
@@ -107,34 +107,34 @@ class Lloyd:
 
 
 def start_with_kmeans(
-    agreement: Agreement, settings: KMeansStart, origin: Numbers, moments: Moments, seed: int,
-    finalists: int, half: int = ALL,
+    agreement: Agreement, start: StartSettings, n_clusters: int, origin: Numbers, moments: Moments,
+    seed: int, finalists: int, half: int = ALL,
 ) -> Partition:  # fmt: skip
     """Cluster embeddings by k-means before the first round, from several starts.
 
     The starts are drawn from the normal distribution with the points' moments: they are no
     documents, and do not depend on how documents are spread over clients.
     """
-    first = Partition.first(draw_centres(settings, moments, seed))
-    rounds = repeat(0, settings.start_rounds)
+    first = Partition.first(draw_centres(start, n_clusters, moments, seed))
+    rounds = repeat(0, start.rounds)
     lloyd = Lloyd(origin, finalists, half, moments.length)
     return iterate(agreement, lloyd, first, rounds, {"tolerance": AT_REST}).best(finalists)
 
 
-def calls_of_start(settings: KMeansStart) -> dict[str, str]:
+def calls_of_start(start: StartSettings) -> dict[str, str]:
     """Return how often `start_with_kmeans` calls which function."""
-    often = f"at most {settings.start_rounds} times, before the first round"
+    often = f"at most {start.rounds} times, before the first round"
     calls = dict.fromkeys(("means", "moments"), "once, before the first round")
     return calls | {"cluster_sums": often}
 
 
-def draw_centres(settings: KMeansStart, moments: Moments, seed: int) -> Numbers:
+def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> Numbers:
     """Draw the starts, shape (n_starts, n_clusters, n_dimensions)."""
-    if moments.count < settings.n_components:
+    if moments.count < k:
         raise StudyError(
             f"The clients have {moments.count} documents together, fewer than n_components = "
-            f"{settings.n_components}; ask for fewer, or give more documents."
+            f"{k}; ask for fewer, or give more documents."
         )
     rng = np.random.default_rng([seed, SEED])
-    drawn = moments.draw(settings.starts * settings.n_components, rng)
-    return drawn.reshape(settings.starts, settings.n_components, -1)
+    drawn = moments.draw(start.tries * k, rng)
+    return drawn.reshape(start.tries, k, -1)

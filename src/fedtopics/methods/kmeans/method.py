@@ -66,7 +66,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
             origin = find_origin(agreement, settings.embedding.dimension)
         else:
             origin, moments = find_moments(agreement, settings.embedding.dimension)
-            centres = draw_centres(settings, moments, self.plan.seed)
+            centres = draw_centres(settings.start, settings.n_components, moments, self.plan.seed)
             return KMeansState(origin, Partition.first(centres))
         if self._once:  # its only round computes them
             return KMeansState(origin, Partition.first(np.zeros((1, 0, len(origin)))))

@@ -93,7 +93,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         return arrays["pseudo_counts"].T
 
     def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> TopicModel:
-        prior = LDAPrior(**self.settings.model_dump(include=set(LDAPrior.model_fields)))
+        prior = self.settings.shape(LDAPrior)
         seen = agreement.training
         if self.added is not None:
             seen += self.added.info.get("seen", 0)

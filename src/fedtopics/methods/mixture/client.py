@@ -15,20 +15,21 @@ from pydantic import Field
 from fedtopics.inference.mixture import Evidence, MixtureShape
 from fedtopics.inference.points import Numbers, Points
 from fedtopics.methods.clusters.client import PointSums
-from fedtopics.methods.clusters.settings import KMeansStart
+from fedtopics.methods.clusters.settings import StartSettings
 from fedtopics.methods.core.client import Documents, TopicClient
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, as_many
+from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.text.embeddings import EmbeddingSettings
 
 
-class MixtureSettings(KMeansStart, MixtureShape):
+class MixtureSettings(TopicSettings, MixtureShape):
     """All parameters of the mixture of embeddings and words, as a study names them."""
 
     name: Literal["mixture"] = Field("mixture", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
-    start_rounds: int = Field(20, ge=1, description="most rounds of k-means before what follows")
+    start: StartSettings = Field(StartSettings(rounds=20), description="how k-means begins")
     max_rounds: int = Field(50, ge=1, description="most rounds")
     tolerance: float = Field(
         1e-3, ge=0, description="stop when the topics' sums change by less, relative to them"
@@ -91,7 +92,7 @@ class MixtureSums(PointSums):
 
 def calls_of_mixture(settings: MixtureSettings, often: str) -> dict[str, str]:
     """Return how often the rounds of a mixture call which function."""
-    return calls_of_start(settings) | {"topic_sums": often}
+    return calls_of_start(settings.start) | {"topic_sums": often}
 
 
 class MixtureClient(TopicClient[MixtureSettings]):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.inference.mixture import Evidence, MixtureShape
+from fedtopics.inference.mixture import Evidence
 from fedtopics.inference.points import TINY, Numbers
 from fedtopics.methods.clusters.program import check_enough, find_moments
 from fedtopics.methods.core.agreement import Agreement
@@ -69,9 +69,10 @@ def _relative_change(after: Numbers, before: Numbers) -> float:
 
 def first_sums(agreement: Agreement, settings: MixtureSettings, seed: int) -> Sums:
     """Return the sums of k-means' clusters of embeddings; words follow in the first round."""
-    origin, moments = find_moments(agreement, settings.embedding.dimension)
-    found = start_with_kmeans(agreement, settings, origin, moments, seed, 1)
-    words = np.zeros((settings.n_components, len(agreement.vocabulary)))
+    k, dimension = settings.n_components, settings.embedding.dimension
+    origin, moments = find_moments(agreement, dimension)
+    found = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
+    words = np.zeros((k, len(agreement.vocabulary)))
     shares = np.maximum(found.counts[0], 1)
     directions = found.centres[0] * shares[:, None]
     return {"origin": origin, "directions": directions, "words": words, "weights": shares}
@@ -82,8 +83,3 @@ def find_mixture(agreement: Agreement, settings: MixtureSettings, seed: int) -> 
     first = first_sums(agreement, settings, seed)
     numbers = repeat(0, settings.max_rounds)
     return iterate(agreement, EMRounds(settings), first, numbers, settings.stops)
-
-
-def shape_of(settings: MixtureSettings) -> MixtureShape:
-    """Return the part of the settings that a model has."""
-    return MixtureShape(**settings.model_dump(include=set(MixtureShape.model_fields)))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.inference.mixture import Evidence, Mixture
+from fedtopics.inference.mixture import Evidence, Mixture, MixtureShape
 from fedtopics.methods.clusters.program import find_origin
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
@@ -21,7 +21,7 @@ from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
-from fedtopics.methods.mixture.expectation import EMRounds, Sums, first_sums, shape_of
+from fedtopics.methods.mixture.expectation import EMRounds, Sums, first_sums
 from fedtopics.methods.registry import Method
 from fedtopics.model.topic_model import TopicModel
 
@@ -54,10 +54,10 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
 
     @staticmethod
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
-        return Mixture(n_words, shape_of(settings)).beta(dict(arrays), {})
+        return Mixture(n_words, settings.shape(MixtureShape)).beta(dict(arrays), {})
 
     def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> TopicModel:
-        shape = shape_of(self.settings)
+        shape = self.settings.shape(MixtureShape)
         make = self.made(Mixture(len(agreement.vocabulary), shape), dict(state), rounds)
         trained = {"evidence": vars(Evidence.of(state, shape))}
         return describe(agreement, self.settings, trained, make, self.plan.start)

@@ -80,7 +80,7 @@ class NMF(Program[NMFSettings, NMFState]):
         return arrays["topics"].T
 
     def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> TopicModel:
-        shape = NMFShape(**self.settings.model_dump(include=set(NMFShape.model_fields)))
+        shape = self.settings.shape(NMFShape)
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
         make = self.made(Factors(len(agreement.vocabulary), shape), weights, rounds)
         return describe(agreement, self.settings, {"weights": weights}, make)
