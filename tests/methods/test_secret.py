@@ -26,6 +26,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import Secret, Site
+from fedtopics.methods.core.settings import filled
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 from tests.helpers.methods import CLUSTERS, METHODS
@@ -135,10 +136,9 @@ def test_another_attempt_draws_anew_and_again_the_same(
         "k-fed": CLUSTERS | {"name": "kmeans", "algorithm": "k-fed"},
     }
     method = METHODS.get(case) or more[case]
-    plan = Study.make(
-        method={"batch_size": 30} | method if case in ANEW - {"fsccl"} else method,
-        vocabulary={"min_document_frequency": 1},
-    )
+    small = {"network": {"batch_size": 30}} if case == "fstc" else {"batch_size": 30}
+    method = filled(method, small) if case in ANEW - {"fsccl"} else method
+    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1})
     policies = dict.fromkeys("abc", OPEN_POLICY)
     first = train(plan, corpora, policies=policies)
     monkeypatch.setattr(simulation, "LocalClients", SecondAttempts)
