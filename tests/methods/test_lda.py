@@ -18,7 +18,7 @@ from fedtopics.federation.program import client_of
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import Site, WarmStart
-from fedtopics.methods.lda.client import LONGEST, LDAClient
+from fedtopics.methods.lda.client import LENGTH_CAP, LDAClient
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
@@ -171,6 +171,6 @@ def test_one_document_of_a_million_words_is_not_most_of_the_model() -> None:
         return half.all_expected_counts(**asked, round=1, pseudo_counts=weights)["counts"]
 
     far = counted(500_000)
-    assert far.values.sum() == pytest.approx(4 + LONGEST * 2.0)
+    assert far.values.sum() == pytest.approx(4 + LENGTH_CAP * 2.0)
     np.testing.assert_allclose(far.values, counted(5_000).values, rtol=1e-5)
     assert counted(20).values.sum() == pytest.approx(44.0)

@@ -17,7 +17,7 @@ from fedtopics.methods.flda.state import (
     FLDAState,
     GlobalTopic,
     LocalTopics,
-    go_on,
+    link_rounds,
     read_replies,
     round_facts,
 )
@@ -327,7 +327,7 @@ def after(
     before: list[GlobalTopic], local: dict[str, LocalTopics], merged: Merged, **settings: Any
 ) -> tuple[list[GlobalTopic], int]:
     changed = SETTINGS.model_copy(update=settings)
-    return go_on(FLDAState(before, next_id=10), local, merged, 0.5, changed)
+    return link_rounds(FLDAState(before, next_id=10), local, merged, 0.5, changed)
 
 
 def test_first_topics_are_ordered_by_size_and_numbered_as_they_come() -> None:

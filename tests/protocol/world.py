@@ -202,7 +202,7 @@ class World:
         if member.phase == "compute":
             self.compute(process)
         else:
-            self.go_on(process)
+            self.link_rounds(process)
 
     def compute(self, p: Process) -> None:
         """Let the program compute its next vector or reply, and give it."""
@@ -262,7 +262,7 @@ class World:
             self.compute(p)
         elif not p.number:
             wait = IDLE if member.record is before and self.now - p.asked < IDLE else 0.0
-            self.after(wait, lambda: self.go_on(p))
+            self.after(wait, lambda: self.link_rounds(p))
 
     def take_total(self, p: Process, before: Record) -> None:
         """The program gets a total, and may write a checkpoint."""
@@ -285,7 +285,7 @@ class World:
 
     # Calls of a process, one at a time
 
-    def go_on(self, p: Process) -> None:
+    def link_rounds(self, p: Process) -> None:
         if p not in self.processes or p.number or p.member.phase == "compute":
             return
         if p.says:
@@ -333,7 +333,7 @@ class World:
                 if isinstance(message, Total):
                     return self.call(p, "fetch", member.record.list_digest)
                 return self.act(p, lambda: member.answer(message))
-        return self.go_on(p)
+        return self.link_rounds(p)
 
     def net(self, a: str, b: str, happen: Callable[[], None]) -> None:
         if (a, b) in self.cut or self.r.random() < self.loss:
