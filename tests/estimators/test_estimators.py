@@ -52,9 +52,6 @@ def assert_separated(model: ProdLDA) -> None:
     assert (model.transform(documents(BOATS, 9)).argmax(1) == 1 - trees).all()
 
 
-# The three scenarios
-
-
 def test_centralised() -> None:
     assert_separated(estimator().fit(Corpus.pool([Corpus.of(texts) for texts in TEXTS.values()])))
 
@@ -79,9 +76,6 @@ def test_other_networks(kind: type[ProdLDA]) -> None:
     assert clone(model).get_params() == model.get_params()
 
 
-# Rows in, rows out
-
-
 def test_a_row_for_each_document() -> None:
     model = quick().fit(["", *ALL, ""])
     theta = model.transform(["", "oak fir", "unknown words", "ketch", "the"])
@@ -94,16 +88,10 @@ def test_a_row_for_each_document() -> None:
         assert not np.array_equal(theta[row], UNIFORM)
 
 
-# Randomness
-
-
 def test_random_state() -> None:
     first = quick(random_state=3).fit(ALL)
     assert quick(random_state=3).fit(ALL).beta_.tobytes() == first.beta_.tobytes()
     assert quick(random_state=4).fit(ALL).beta_.tobytes() != first.beta_.tobytes()
-
-
-# What it takes
 
 
 @pytest.mark.parametrize(
@@ -189,9 +177,6 @@ def test_a_search_over_settings() -> None:
     ).fit(ALL)
     assert search.best_params_ == {"alpha": 0.1}
     assert search.best_estimator_.model_.inference.settings.alpha == 0.1
-
-
-# What cannot be
 
 
 @pytest.mark.parametrize(

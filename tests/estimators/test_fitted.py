@@ -31,9 +31,6 @@ def subject(model: Any, words: list[str]) -> int:
     return int(model.beta_[:, [index[word] for word in words]].sum(1).argmax())
 
 
-# What it says
-
-
 def test_topics_are_the_same_by_every_name(model: LDA) -> None:
     assert model.topics() == model.topics_ == model.model_.topics()
     assert model.topics(3) == [words[:3] for words in model.topics_]
@@ -93,18 +90,12 @@ def test_before_fit() -> None:
     assert not Path("nowhere").exists()
 
 
-# How good it is
-
-
 def test_score_is_that_of_held_out_words(model: LDA) -> None:
     """Two subjects of eight words each: one of two topics tells a word by eight, not sixteen."""
     new = documents(TREES, 8) + documents(BOATS, 9)
     assert model.score(new) == pytest.approx(-np.log(8), abs=0.15)
     one = LDA(**SETTINGS).fit(ALL).reduce_topics(1)
     assert one.score(new) == pytest.approx(-np.log(16), abs=0.05)
-
-
-# Topics that people work with
 
 
 def test_topics_over_time_and_per_class(model: LDA) -> None:
@@ -131,9 +122,6 @@ def test_later_clients_join_those_before() -> None:
     assert model.clients_ == {"Stadt-Koln": "Stadt Köln", "2": 2, "3": 3}
     assert model.model_.client_names == {"Stadt-Koln": "Stadt Köln", "3": "Third"}
     assert model.model_.documents.keys() == model.clients_.keys()
-
-
-# Folders
 
 
 @pytest.mark.parametrize(
@@ -178,9 +166,6 @@ def test_a_file_of_others_runs_nothing(model: LDA, tmp_path: Path) -> None:
     path.write_text(json.dumps({"estimator": "sys", "parameters": saved}))
     loaded = LDA.load(tmp_path)
     assert loaded.get_params() == LDA().get_params()
-
-
-# Progress
 
 
 def test_callback_gets_events() -> None:
