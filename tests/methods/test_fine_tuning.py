@@ -58,14 +58,10 @@ def make_encoder(
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), special, strict=True))
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **names).save_pretrained(folder)
     shape = transformers.BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=dimension,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=16,
+        vocab_size=len(vocabulary), hidden_size=dimension, num_hidden_layers=1,
+        num_attention_heads=2, intermediate_size=32, max_position_embeddings=16,
         initializer_range=0.3,
-    )
+    )  # fmt: skip
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         model = transformers.BertModel(shape, add_pooling_layer=pooler)
