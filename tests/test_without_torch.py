@@ -169,7 +169,7 @@ def test_server_and_members_train_without_it(kind: str, folder: Path) -> None:
     for name in ("north", "south"):
         study += f'[clients.{name}]\ncertificate = "{kind}/{name}.pem"\n'
     (folder / f"{kind}.toml").write_text(f'aggregation = "{kind}"\n{study}')
-    (folder / "two.toml").write_text("min_clients_in_sum = 2\n")
+    (folder / "two.toml").write_text("min_clients_in_sum = 2\nmin_documents = 10\n")
     command = [sys.executable, "-c", BLOCKED + "from fedtopics.cli import main\nmain()"]
     with ExitStack() as stack:
 

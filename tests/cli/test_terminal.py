@@ -83,7 +83,8 @@ def test_events_of_others(screen: StringIO) -> None:
     study = SimpleNamespace(
         fingerprint=TEXT,
         about=About.model_construct(purpose=TEXT),
-        method=SimpleNamespace(method_name=TEXT, network=TEXT, n_components=2),
+        method=SimpleNamespace(method_name=TEXT, n_components=2),
+        described={"settings": {"method.network": TEXT}},
         clients=[TEXT],
     )
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}

@@ -130,10 +130,10 @@ def test_a_look_refuses_what_every_round_would() -> None:
 
     look(Policy(min_clients_in_sum=least, min_documents=40))
     with pytest.raises(PolicyError, match=f"at least {least + 1} clients, and a round of the st"):
-        look(Policy(min_clients_in_sum=least + 1))
+        look(Policy(min_clients_in_sum=least + 1, min_documents=10))
     few = study(clients_per_round=1).with_clients(SIZES)
     with pytest.raises(PolicyError, match="at least 2 clients, and a round of the study has 1;"):
-        look(Policy(), plan=few)
+        look(Policy(min_documents=10), plan=few)
     with pytest.raises(PolicyError, match="over at least 41 documents, and it has 40; nothing"):
         look(Policy(min_documents=41))
     vectors = texts.with_embeddings(np.ones((60, 2)))  # which can be of what is not in the table

@@ -22,7 +22,12 @@ from fedtopics.methods.clusters.views import embedded_views, shorten, text_views
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.settings import filled
-from fedtopics.methods.fsccl.client import FEATURES, clustering_loss, contrastive_loss, network
+from fedtopics.methods.fsccl.client import (
+    FEATURES,
+    clustering_loss,
+    contrastive_adapter,
+    contrastive_loss,
+)
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import represent
 from fedtopics.text.corpus import Corpus
@@ -44,7 +49,7 @@ def plan(**method: Any) -> Study:
 def drawn(corpus: Corpus, seed: int = 0) -> dict[str, Any]:
     """A network as the server sends it."""
     assert corpus.embeddings is not None
-    weights = network(DIMENSION, HIDDEN).initial_weights(seed, torch.float64)
+    weights = contrastive_adapter(DIMENSION, HIDDEN).initial_weights(seed, torch.float64)
     rng = np.random.default_rng(seed)
     weights["adapter_out"] += torch.from_numpy(rng.normal(size=(HIDDEN, DIMENSION)))
     centres = rng.normal(size=(CLUSTERS, DIMENSION)) * LENGTH / np.sqrt(DIMENSION)

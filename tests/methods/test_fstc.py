@@ -133,7 +133,7 @@ def test_centres_are_means_of_what_the_adapter_makes_of_documents() -> None:
     weights = Adapter(DIMENSION, 8, CLUSTERS).initial_weights(0)
     weights["adapter_out"] = torch.ones(8, DIMENSION)
     represented = represent(weights, torch.from_numpy(points)).numpy()
-    sums, counts = trainer(points, labels, weights).centres()
+    sums, counts = trainer(points, labels, weights).cluster_sums()
     expected = sums_by_label(represented, labels.argmax(1), CLUSTERS)
     np.testing.assert_allclose(sums, expected[0], rtol=1e-6)
     np.testing.assert_array_equal(counts, expected[1])
@@ -148,7 +148,7 @@ def test_the_loss_of_a_step(alignment: float) -> None:
     one = trainer(points, labels, alignment=alignment, network=ONE, transports=0)
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     outputs = points @ weights["head"].T + weights["head_bias"]
-    sums, counts = one.centres()
+    sums, counts = one.cluster_sums()
     known = np.array(present) & (counts > 0)
     own = sums / np.maximum(counts, 1)[:, None]
     apart = ((own - CENTRES) ** 2).sum(1)[known].sum()
@@ -194,7 +194,7 @@ def test_a_step_sees_views_in_the_documents_place() -> None:
     weights = {name: weight.detach().numpy().copy() for name, weight in one.weights.items()}
     outputs = [view @ weights["head"].T + weights["head_bias"] for view in views]
     error = np.mean([((labels - output) ** 2).sum(1) for output in outputs])
-    sums, _ = one.centres()
+    sums, _ = one.cluster_sums()
     np.testing.assert_allclose(sums.sum(0), points.sum(0), rtol=1e-4)
     assert one.train(broadcast()) == pytest.approx(error, rel=1e-5)
 

@@ -41,9 +41,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     return reported("synthetic", tmp_path_factory)
 
 
-# For everybody
-
-
 def test_it_opens_without_a_word_and_asks_for_nothing(run: Reported, opening: Open) -> None:
     opened = opening(run.page)
     assert opened.asked == [run.page.as_uri()]
@@ -79,9 +76,6 @@ def test_what_is_printed(demo: Reported, opening: Open) -> None:
     assert opened.page.locator("table.topics .printed").first.is_visible()
     paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == "rgb(255, 255, 255)"
-
-
-# Search and sort
 
 
 def found_by(lists: dict[str, Any], wanted: str) -> set[int]:
@@ -132,9 +126,6 @@ def test_sort(demo: Reported, opening: Open) -> None:
     assert opened.is_open(demo.summary["topics"][-1]["topic"]), "what is open stays open"
 
 
-# Lists of words
-
-
 def test_topics_open_by_keyboard(run: Reported, opening: Open) -> None:
     opened = opening(run.page)
     first, second = opened.topics()[:2]
@@ -171,9 +162,6 @@ def test_the_slider_ranks_as_the_model_does(run: Reported, opening: Open) -> Non
         assert opened.words(topic) == run.model.topics(30, lambda_=step / 10)[topic]
 
 
-# Links
-
-
 def test_a_circle_of_the_map_opens_its_topic(run: Reported, opening: Open) -> None:
     opened = opening(run.page)
     circles = opened.page.locator("#figure-map svg.wide a")
@@ -195,9 +183,6 @@ def test_a_circle_of_the_map_opens_its_topic(run: Reported, opening: Open) -> No
     circles.last.locator("circle").first.click()
     opened.await_open(numbers[-1])
     assert opened.topics() == [numbers[-1]]
-
-
-# Files
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -223,9 +208,6 @@ def test_figures_as_files(demo: Reported, opening: Open, scheme: str) -> None:
                 assert data[:8] == b"\x89PNG\r\n\x1a\n"
                 sides = [int.from_bytes(data[i : i + 4], "big") for i in (16, 20)]
                 assert sides == [2 * round(box[side]) for side in ("width", "height")]
-
-
-# Odd reports
 
 
 def test_a_report_with_documents(demo: Reported, opening: Open, tmp_path: Path) -> None:

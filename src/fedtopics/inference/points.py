@@ -167,8 +167,8 @@ def discriminate(
     """Find the projection in which clusters are furthest apart for their width (Fisher's).
 
     Sums (n_clusters, n_dimensions) are of the points by their membership, weights (n_clusters,) of
-    the memberships, moments of all points. `shrinkage` is of the within-cluster scatter towards a
-    ball, in units of its mean variance.
+    the memberships, moments of all points. `shrinkage` times the mean variance of all points is
+    added to the variances within clusters; it may exceed 1.
 
     Returns the projection (n_dimensions, n_directions): the leading solutions of S_B a = l S_W a,
     n_clusters - 1 or n_dimensions, scaled to variance 1 within clusters, zeros where clusters do

@@ -30,7 +30,7 @@ def _as_float(context: Any, bits: Any) -> Any:
 
 @compiled
 def _exp32(x: Any) -> Any:
-    """Return exp(x) of a float32 as 2**k exp(rest), to 1e-7: without a branch, so vectorised."""
+    """Return exp(x) of x <= 0 as 2**k exp(rest), to 1e-7: without a branch, so vectorised."""
     x = max(x, SMALLEST)
     k = np.rint(x / LOG2)
     rest = x - k * LOG2

@@ -76,7 +76,7 @@ class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
         "the documents agree; by default n_components it is",
     )
     shrinkage: float = Field(
-        0.3, gt=0, description="of the scatter within clusters towards a ball, in its mean variance"
+        0.3, gt=0, description="mean variances of all points that are added to those in clusters"
     )
     sizes: Literal["even", "free"] = Field(
         "even",

@@ -106,10 +106,9 @@ def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
     """Raise ValueError if words are of too many topics, none of one, or the same of two."""
     if len(seeds) > n_topics:
         raise ValueError(f"there are {len(seeds)} seed_topics, more than n_components = {n_topics}")
-    if not all(seeds):
-        raise ValueError("each of seed_topics needs at least one word")
-    if len(set(map(frozenset, seeds))) < len(seeds):
-        raise ValueError("two of seed_topics have the same words; give each its own")
+    for number, words in enumerate(seeds):
+        if not words or set(words) in map(set, seeds[:number]):
+            raise ValueError(f"topic {number} of seed_topics needs words of its own")
 
 
 def seeds_in(

@@ -50,7 +50,7 @@ class FSCCLSettings(ClusterSettings):
 FEATURES = 128  # numbers by which views are compared
 
 
-def network(dimension: int, hidden: int) -> Adapter:
+def contrastive_adapter(dimension: int, hidden: int) -> Adapter:
     """Return the adapter, whose head stacks the two layers of the contrastive head.
 
     Both layers have `dimension` inputs; the first has as many outputs, the second FEATURES.

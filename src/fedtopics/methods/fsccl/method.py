@@ -27,7 +27,7 @@ from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field
 from fedtopics.methods.core.training import Arrays, Step
-from fedtopics.methods.fsccl.client import FSCCLClient, FSCCLSettings, network
+from fedtopics.methods.fsccl.client import FSCCLClient, FSCCLSettings, contrastive_adapter
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
 
@@ -43,7 +43,8 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         dimension, k = settings.embedding.dimension, settings.n_components
         origin, moments = find_moments(agreement, dimension)
         clusters = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
-        drawn = network(dimension, settings.network.hidden).initial_weights(seed, torch.float64)
+        adapter = contrastive_adapter(dimension, settings.network.hidden)
+        drawn = adapter.initial_weights(seed, torch.float64)
         first = {name: weight.numpy() for name, weight in drawn.items()}
         return {"origin": origin, "centres": clusters.centres[0], **first}
 

@@ -176,7 +176,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         broadcast = Broadcast(round, centres, counts > 0, mass, self.attempt)
         loss = self._trainer.train(broadcast)
         self._store()
-        sums, own = self._trainer.centres()
+        sums, own = self._trainer.cluster_sums()
 
         def summed(enough: Enough) -> dict[str, Any]:
             of, counted = of_enough(enough, sums, own)

@@ -220,7 +220,7 @@ class Trainer:
         self._labels = sharpen(plan).to(self._labels)
 
     @torch.no_grad()
-    def centres(self) -> tuple[Numbers, NDArray[np.float64]]:
+    def cluster_sums(self) -> tuple[Numbers, NDArray[np.float64]]:
         """Sum the representations of each cluster's documents, and count them (equation 15)."""
         members = one_hot(self._labels.argmax(1), self._labels.shape[1]).double()
         parts = [

@@ -1,4 +1,4 @@
-"""EMRounds-maximisation of a mixture of topics, by sums over all clients' documents."""
+"""Expectation-maximisation of a mixture of topics, by sums over all clients' documents."""
 
 from __future__ import annotations
 
