@@ -101,7 +101,7 @@ def test_the_papers_preset_read_pair_by_pair() -> None:
         ),
         (
             {"seed_topics": [["a"], []]},
-            "topic 1 of seed_topics needs words of its own.",
+            "topic 1 of seed_topics needs at least one word.",
         ),
         (
             {"stop": "coherence", "coherence": "nothing"},

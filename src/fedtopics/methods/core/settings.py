@@ -107,8 +107,10 @@ def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
     if len(seeds) > n_topics:
         raise ValueError(f"there are {len(seeds)} seed_topics, more than n_components = {n_topics}")
     for number, words in enumerate(seeds):
-        if not words or set(words) in map(set, seeds[:number]):
-            raise ValueError(f"topic {number} of seed_topics needs words of its own")
+        if not words:
+            raise ValueError(f"topic {number} of seed_topics needs at least one word")
+        if set(words) in map(set, seeds[:number]):
+            raise ValueError(f"topic {number} of seed_topics repeats another; give each its own")
 
 
 def seeds_in(

@@ -44,8 +44,7 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
         origin, moments = find_moments(agreement, dimension)
         clusters = start_with_kmeans(agreement, settings.start, k, origin, moments, seed, 1)
         adapter = contrastive_adapter(dimension, settings.network.hidden)
-        drawn = adapter.initial_weights(seed, torch.float64)
-        first = {name: weight.numpy() for name, weight in drawn.items()}
+        first = {n: w.numpy() for n, w in adapter.initial_weights(seed, torch.float64).items()}
         return {"origin": origin, "centres": clusters.centres[0], **first}
 
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> dict[str, Any]:

@@ -10,8 +10,7 @@ mixture (`mixture_from`) and no augmentation, and the encoder is frozen (`fine_t
 The paper sends all embeddings to the server for the first labels. As much of a text can be restored
 from its embedding, ours are of discriminative clustering, or of k-means, both by sums. Centres are
 means of the adapter's outputs: of a frozen encoder's they would never change. The paper augments
-texts as SCCL does, and its loss has no term for the views. Here, with `deletion`, a step sees two
-views in place of the text, both with the text's pseudo-label.
+texts, and no term of its loss is of the views; with `deletion` each has the text's pseudo-label.
 
 References
 ----------
