@@ -164,10 +164,13 @@ def test_a_site_without_documents_ends_and_keeps_the_reason(
     with pytest.raises(FedTopicsError, match="has no key"):
         site.handle(first, there)
     assert "has no key" in failure.read_text()
-    key = Key.create(tmp_path / "local" / "north", "north")
+    key, plan = Key.create(tmp_path / "local" / "north", "north"), Study.make(clients={"north": {}})
+    there.config.mkdir()
+    (there.config / "study.toml").write_text(plan.to_toml())
     calls = decode(site.handle(first, there), Calls)
     assert (calls.name, calls.calls, calls.state) == ("north", [], "ended")
-    content = framed("fedtopics carried", b"session", encode(replace(calls, signature=b"")))
+    content = encode(replace(calls, signature=b""))
+    content = framed("fedtopics carried", plan.fingerprint, b"session", content)
     assert key.has_signed(content, calls.signature)
     said = failure.read_text()
     assert "nowhere.csv" in said

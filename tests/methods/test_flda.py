@@ -66,9 +66,6 @@ def same(one: TopicModel, other: TopicModel) -> bool:
     return one.vocabulary.words == other.vocabulary.words and first.tobytes() == second.tobytes()
 
 
-# The settings
-
-
 def test_the_papers_preset() -> None:
     given = {"name": "flda", "preset": "paper-transitive", "memory": 0.5}
     paper = Study.make(method=given).method
@@ -124,9 +121,6 @@ def test_how_often_which_function_is_called() -> None:
     assert schedule() == usual | {"pairs": "twice, at the end"}
     assert schedule(stop="coherence")["counted"] == "each round, and at the end"
     assert FLDAClient.schedule(flda().method).keys() == usual.keys() - {"pairs"}
-
-
-# The same again
 
 
 def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
