@@ -204,7 +204,7 @@ def test_a_fingerprint_is_of_the_certificate_and_not_of_its_file(north: Key) -> 
     assert Roster.of({"north": pem}, pem).plain == {"north": digest, "": digest}
 
 
-def test_a_certificate_beside_another_is_not_trusted(north: Key, tmp_path: Path) -> None:
+def test_only_the_first_certificate_of_a_file_is_trusted(north: Key, tmp_path: Path) -> None:
     """Digest and pins are of the first certificate in a file, so only that one is used."""
     pem = north.certificate.decode()
     beside = Key.create(tmp_path / "beside", "beside").certificate.decode()

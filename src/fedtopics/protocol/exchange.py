@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.events import Event, Reconnecting, WaitsFor
 from fedtopics.protocol.link import Link, LinkError
-from fedtopics.protocol.member import FALSE, Member
+from fedtopics.protocol.member import FALSE_TOTAL, Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode
 from fedtopics.protocol.record import Entry
 
@@ -109,7 +109,7 @@ class Exchange:
         who, _, reason = self.member.reason.partition(": ")
         first = (
             "the server's file relay-* of this study, which has a false total, is deleted"
-            if reason == FALSE
+            if reason == FALSE_TOTAL
             else "the cause is mended"
         )
         raise FederationError(

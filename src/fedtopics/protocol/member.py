@@ -34,7 +34,7 @@ from fedtopics.protocol.record import Disk, Entry, Record
 OLDER = "its copy is older than the run, or the run has two of it"
 CHANGED = "its documents, its study or its software changed during the run"
 LARGE = "a number is too large"
-FALSE = "a check of the total failed"
+FALSE_TOTAL = "a check of the total failed"
 
 
 class Member:
@@ -244,7 +244,7 @@ class Member:
         try:
             opened, group = self._opened(parts, bound, total)
         except FederationError:
-            return self.stop(FALSE)
+            return self.stop(FALSE_TOTAL)
         entry = Entry(self.record.step, parts[0].function, opened)
         record = self.record.after(entry, group)
         if entry.step == 0:  # the group key is in no total on disk, only in the record

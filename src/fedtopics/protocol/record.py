@@ -21,14 +21,14 @@ from fedtopics.protocol.messages import decode, encode
 HEAD = 8 + LENGTH  # of an entry in the file of totals: its size and its digest
 
 
-class Secret(msgspec.Struct, array_like=True, dict=True):
+class _Private(msgspec.Struct, array_like=True):
     """What nobody else may read, so no error or log shows it."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
 
-class Record(Secret):
+class Record(_Private):
     """A member in a step: before its part left, after that, and with the list."""
 
     run: bytes = b""  # the SHA-256 of the list of step 0
@@ -55,7 +55,7 @@ class Record(Secret):
         return Record(self.run or self.list_digest, self.step + 1, transcript, next_group)
 
 
-class Entry(Secret):
+class Entry(_Private, dict=True):
     """The opened total of a sum, or the replies to a call."""
 
     step: int

@@ -203,7 +203,7 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
 
 
 def alone(content: bytes, where: str) -> bytes:
-    """Return a certificate as PEM without anything beside it, such as one that nobody compared."""
+    """Return the first certificate of a PEM file; people compare no other, so none is trusted."""
     return read_certificate(content, where).public_bytes(Encoding.PEM)
 
 

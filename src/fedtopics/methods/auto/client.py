@@ -59,7 +59,7 @@ class AutoSettings(TopicSettings):
 
     @property
     def _shared(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", include=set(SHARED))  # plain, as all are told
+        return self.model_dump(mode="json", include=set(SHARED))  # plain, as all clients get it
 
     def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
         """Return the settings of the method for such documents, and why it is that one."""

@@ -17,7 +17,7 @@ N_VIEWS = 2  # of a text
 class StartSettings(BaseModel, extra="forbid", frozen=True):
     """How k-means begins."""
 
-    tries: int = Field(8, ge=1, le=20, description="k-means starts, of which the best goes on")
+    tries: int = Field(8, ge=1, le=20, description="starts of k-means, of which the best is kept")
     rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
 
 

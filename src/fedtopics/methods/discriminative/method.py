@@ -3,8 +3,8 @@
 Two steps alternate: Fisher's discriminant analysis finds the projection that keeps the present
 clusters furthest apart for their width, and softmax memberships follow from the projected points. A
 bias for each cluster, updated as in one column scaling of Sinkhorn's algorithm, keeps sizes even.
-All of it are sums, so clusters do not depend on how documents are spread over clients, but for
-groups of fewer than min_documents, which are left out.
+All of it are sums, so clusters do not depend on how documents are spread over clients, except that
+groups of fewer than min_documents are left out.
 """
 
 from __future__ import annotations

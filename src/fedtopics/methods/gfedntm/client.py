@@ -18,7 +18,7 @@ from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import NATS
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.state import calls_of_start
+from fedtopics.methods.gfedntm.state import calls_for_weights
 from fedtopics.methods.lda.first_topics import Projections, calls_of_first_topics
 from fedtopics.methods.mixture.client import MixtureSums
 from fedtopics.methods.nmf.client import FactorSums
@@ -162,7 +162,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             round_ = {"forward": "once"} | round_
         if settings.validation_share:
             round_["validate"] = f"every {settings.validate_every} rounds"
-        return calls_of_first_topics(settings.initialisation) | calls_of_start(settings) | round_
+        return calls_of_first_topics(settings.initialisation) | calls_for_weights(settings) | round_
 
     def __init__(self, plan: Plan[GFedNTMSettings], site: Site) -> None:
         super().__init__(plan, site)

@@ -196,7 +196,7 @@ def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSet
         network.start_from(state.weights, find_first_topics(agreement, settings, plan.seed))
 
 
-def calls_of_start(settings: GFedNTMSettings) -> dict[str, str]:
+def calls_for_weights(settings: GFedNTMSettings) -> dict[str, str]:
     """Return how often which functions find topics to begin with, besides anchors."""
     if settings.initialisation != "mixture":
         return {}
