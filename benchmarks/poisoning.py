@@ -29,7 +29,7 @@ from fedtopics.errors import FedTopicsError
 from fedtopics.federation.door import Door
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.program import program_of
+from fedtopics.federation.program import finished, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.aggregation import Payload, Rows
 from fedtopics.methods.core.interfaces import Call
@@ -341,7 +341,7 @@ def robustly(
     """Train on clients in this process, some of which lie, with a rule of sums."""
     run = RunFolder(None, study.identity(None), on_event=hear)
     clients = engine(doors, robust=Robust(rule, run.event), notify=run.event)
-    return program_of(study).train(clients, run)
+    return finished(study, None, program_of(study).train(clients, run))
 
 
 def main_topics(model: TopicModel, corpora: list[Corpus]) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks import common
-from fedtopics import Corpus, Study, TopicModel
+from fedtopics import Corpus, Study
 from fedtopics.datasets import split_clients
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
@@ -27,6 +27,7 @@ from fedtopics.federation.program import program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.methods.core.interfaces import Checkpoint
 from fedtopics.methods.core.training import Program
+from fedtopics.model.topics import Topics
 
 N_CLIENTS, N_TOPICS, SHOWN = 5, 20, 10
 ENOUGH = 0.95  # of the last NPMI
@@ -93,7 +94,7 @@ class Bench(NamedTuple):
     def engine(self, study: Study) -> LocalClients:
         return LocalClients(common.doors_of(study, self.clients, OPEN_POLICY))
 
-    def models(self, study: Study, run: Keeping) -> Iterator[TopicModel]:
+    def models(self, study: Study, run: Keeping) -> Iterator[Topics]:
         program = cast("Program[Any, Any]", program_of(study))
         clients, silent = self.engine(study), Keeping(study)
         agreement = program.agree(clients, silent)
@@ -102,7 +103,7 @@ class Bench(NamedTuple):
             work = partial(program.model, agreement, state, kept.round, silent)
             yield clients.round(kept.round + 1, work)[0]
 
-    def scores(self, model: TopicModel) -> list[float]:
+    def scores(self, model: Topics) -> list[float]:
         texts = [text for each in self.clients.values() for text in each.documents.to_pylist()]
         both = model.topics(SHOWN), model.topics(SHOWN, 1)
         return [round(common.topic_scores(words, texts)["npmi"], 4) for words in both]

@@ -21,7 +21,7 @@ from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import Policy
-from fedtopics.federation.program import client_of, program_of
+from fedtopics.federation.program import client_of, finished, program_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Rows
@@ -85,7 +85,7 @@ def federate(
         site = {"secret": Secret(key(name))}
         taps[name] = Tap(door_of(study, name, corpus, policy, **site), site)
     run = RunFolder(None, study.identity(None), study.checkpoint_every, False, None)
-    return program_of(study).train(engine(taps), run), taps
+    return finished(study, None, program_of(study).train(engine(taps), run)), taps
 
 
 def membership(

@@ -118,8 +118,6 @@ def test_where_no_client_has_enough_documents_for_halves_all_score() -> None:
     assert some.reading != USUAL
 
 
-# By hand
-
 TEA = [["tea", "with", "milk"], ["tea"], []]
 SAND = [["sand", "tea"], ["milk", "tea"]]
 

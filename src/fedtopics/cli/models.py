@@ -29,8 +29,9 @@ from fedtopics.harmless import file_name
 if TYPE_CHECKING:
     from fedtopics.methods.core.plan import Words
     from fedtopics.model.comparison import Comparison
-    from fedtopics.model.over_time import Grouped, Unit
+    from fedtopics.model.over_time import Grouped
     from fedtopics.model.topic_model import TopicModel
+    from fedtopics.text.times import Unit
 
 SHOWN = 8  # words of a topic
 LARGEST = 5  # topics of a group that are printed

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, cast
 
 from fedtopics.errors import StudyError
 from fedtopics.federation.study import Study
@@ -13,7 +13,7 @@ from fedtopics.methods.core.plan import Plan, Site, WarmStart
 from fedtopics.methods.core.training import Trainer
 from fedtopics.methods.registry import METHODS, Exchange, exchanges_of, find_method
 from fedtopics.model.topic_model import TopicModel
-from fedtopics.model.topics import TrainingInfo
+from fedtopics.model.topics import Origin, Topics, TrainingInfo
 from fedtopics.privacy.client import PrivatePlan
 from fedtopics.privacy.recipe import RECIPES, Recipe
 
@@ -57,12 +57,32 @@ def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
 
 
 def finished(
-    study: Study, start: WarmStart | None, model: TopicModel, seeded: bool = False
+    study: Study, start: WarmStart | None, topics: Topics, seeded: bool = False
 ) -> TopicModel:
-    """Return what was trained, with what is to be said of how."""
-    model = model if start is None else start.credited(model)
+    """Return the model of the topics that were trained, with what is to be said of how."""
+    model = TopicModel(**{field.name: getattr(topics, field.name) for field in fields(topics)})
+    if start is not None and start.model is not None:
+        model = _credited(model, start, start.model)
     model = replace(model, info={**model.info, **privacy_summary(study, seeded)})
     return model.with_client_names(client_names(study.clients, model.documents))
+
+
+def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicModel:
+    """Return the model with its origin in its info, and what people call topics and clients.
+
+    Labels stay with topics, but for those that nobody has confirmed.
+    """
+    model = replace(model, info={**model.info, "continued": cast("Origin", start.origin)})
+    called = earlier.client_names.items()
+    model = model.with_client_names({n: name for n, name in called if n in model.documents})
+    # A topic keeps its number; with F-LDA its id, if the model was trained further.
+    before, after = (m.info.get("ids", range(m.n_topics)) for m in (earlier, model))
+    if "ids" in model.info and start.continued is None:
+        return model
+    labels = {k: n for k, n in earlier.labels.items() if k not in earlier.suggested}
+    place = {id_: number for number, id_ in enumerate(after)}
+    names = {place.get(before[number]): name for number, name in labels.items()}
+    return model.with_labels({k: name for k, name in names.items() if k is not None})
 
 
 def program_of(study: Study, start: WarmStart | None = None) -> Trainer:

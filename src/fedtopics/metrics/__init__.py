@@ -3,13 +3,14 @@
 from fedtopics.metrics.clustering import clustering_accuracy, normalised_mutual_information, purity
 from fedtopics.metrics.coherence import (
     WINDOWS,
+    Cooccurrences,
     Measure,
     coherence,
     coherence_of,
+    count_cooccurrences,
     npmi_of_pairs,
     score_pairs,
 )
-from fedtopics.metrics.cooccurrences import Cooccurrences, count_cooccurrences
 from fedtopics.metrics.diversity import (
     inverted_rank_biased_overlap,
     mean_cosine_dissimilarity,

@@ -27,10 +27,10 @@ from fedtopics.inference import Inference, Layout, Weights
 from fedtopics.inference.merged import has_tensors, make
 from fedtopics.model.card import card
 from fedtopics.model.labels import LONGEST_LABEL, checked_names, read_labels, refuse_closed
-from fedtopics.model.over_time import Unit
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topics import Count, PastRound, Periods, Topics, TrainingInfo
 from fedtopics.text.rules import TextRules
+from fedtopics.text.times import Unit
 from fedtopics.text.vocabulary import Vocabulary
 
 FORMAT = 3

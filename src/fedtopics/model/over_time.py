@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedtopics.errors import DataError, StudyError, check_keys, check_number
 from fedtopics.model.finding import Finder
-from fedtopics.text.columns import Column, is_missing
 from fedtopics.text.corpus import Corpus, column_of
-from fedtopics.text.tables import is_table
+from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, times_of
 
-Unit = Literal["year", "quarter", "month", "week", "day"]
 Change = dict[str, Any]
 MIN_DOCUMENTS = 10  # of a client in a period, as of a reply in the usual policy
-CODES = {"year": "Y", "month": "M", "day": "D"}  # of numpy's dates
-THURSDAY = 3  # 1970 began with one; a week begins with Monday
-# As 2026, 2026-03, 2026-03-01, 2026-03-01 09:30:00.5, and a time zone. numpy also reads "today".
-TIME = re.compile(
-    r"(\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?)?)(?:Z|[+-]\d\d:?\d\d)?",
-    re.ASCII,
-)
-FIRST, LAST = -1969, 8029  # years since 1970 that a date can have
 ALL = 1 << 30  # clients, where nobody knows how many
 
 
@@ -121,7 +110,7 @@ def grouped_by_class(
     """Return the rows of `topics_per_class`, and how many documents are in none."""
     corpora, given = _by_client(documents, classes)
     names = {
-        client: np.array([*filter(None, _column(values).names().to_pylist())], np.str_)
+        client: np.array([*filter(None, as_column(values).names().to_pylist())], np.str_)
         for client, values in given.items()
     }
     return _summed(model, corpora, given, names, "class", min_documents)
@@ -151,28 +140,6 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
                 "them; give each document its own."
             )
     return corpora, arrays
-
-
-def as_array(values: Any) -> NDArray[Any]:
-    """Return what there is of each document as numbers, or times, or else as it is."""
-    kind = getattr(values, "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in "iufbM":
-        return np.asarray(values)
-    no_list = not isinstance(values, Iterable) or isinstance(values, (Mapping, Set))
-    if no_list or is_table(values) or getattr(values, "ndim", 1) != 1:
-        raise DataError("Times or classes are a list, or a column; give each document its own.")
-    return np.fromiter(_column(values).plain(), object)
-
-
-def _column(values: Any) -> Column:
-    return Column([values], "the times or classes")
-
-
-def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which documents have no value, see `is_missing`."""
-    if values.dtype.kind not in "OU":
-        return np.asarray(values != values)  # NaN, and NaT
-    return np.fromiter(map(is_missing, values), bool, len(values))
 
 
 def _summed(
@@ -213,61 +180,6 @@ def _rows(thetas: Sequence[NDArray[np.float32]]) -> Iterator[dict[str, Any]]:
         share = count / n_documents
         whole = {"documents": n_documents, "clients": n_clients}
         yield {"topic": topic, "share": share, "count": count} | whole
-
-
-def times_of(values: NDArray[Any]) -> NDArray[Any]:
-    """Return times as numpy's, or numbers; refuse those that are none."""
-    try:
-        if values.dtype.kind in "OUb":
-            values = np.array([_local(value) for value in values])
-        if values.ndim != 1:  # lists
-            raise TypeError
-        times = values if values.dtype.kind in "iufM" else values.astype("datetime64[us]")
-    except (TypeError, ValueError, OverflowError):
-        times = np.array(["NaT"], "datetime64[us]")
-    if times.dtype.kind == "M":
-        years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
-        fit = (years >= FIRST) & (years <= LAST)
-    else:
-        fit = np.isfinite(times)
-    if not fit.all():
-        raise DataError(
-            "Some timestamps cannot be read as times; give dates, times, texts as 2026-03-01, or "
-            "numbers, or nothing where there is none."
-        )
-    return times
-
-
-def _local(value: Any) -> Any:
-    """Return a time without its zone: days are those where it was written."""
-    if isinstance(value, (str, bool, np.bool_)):
-        found = TIME.fullmatch(str(value).strip())
-        return np.datetime64("NaT" if found is None else found[1], "us")
-    return value if getattr(value, "tzinfo", None) is None else value.replace(tzinfo=None)
-
-
-def begin_of(
-    times: NDArray[Any], by: Unit | None, edges: NDArray[Any] | None = None
-) -> NDArray[Any]:
-    """Return when the period of each time begins."""
-    if edges is not None:
-        place = np.searchsorted(edges, times, "right") - 1
-        return np.asarray(edges[np.clip(place, 0, len(edges) - 2)])
-    if times.dtype.kind != "M":
-        if by is not None and len(times):
-            raise DataError(
-                "Periods are of dates, and the documents' times are numbers; write them as dates, "
-                "or say how many periods with nr_bins."
-            )
-        return times
-    unit = by or "month"
-    if unit == "quarter":
-        months = times.astype("datetime64[M]").astype(np.int64)
-        return np.asarray((months // 3 * 3).astype("datetime64[M]").astype("datetime64[D]"))
-    if unit == "week":
-        days = times.astype("datetime64[D]").astype(np.int64)
-        return np.asarray(((days + THURSDAY) // 7 * 7 - THURSDAY).astype("datetime64[D]"))
-    return np.asarray(times.astype(f"datetime64[{CODES[unit]}]").astype("datetime64[D]"))
 
 
 def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:

@@ -31,10 +31,10 @@ from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import About, ClientData
 from fedtopics.files import read_text, read_toml
 from fedtopics.model.folder import model_folder
-from fedtopics.model.over_time import Unit, as_array, missing, times_of
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import Columns
+from fedtopics.text.times import Unit, as_array, missing, times_of
 
 Rows = list[dict[str, Any]]
 LONGEST: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days that are cut so

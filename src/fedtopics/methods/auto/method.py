@@ -15,7 +15,7 @@ from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.replies import LONGEST, Announced, Template, counts
 from fedtopics.methods.registry import Method, find_method
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 
 EXTENT: Template = {
     "documents": Announced({}), "words": counts(each=LONGEST), "embedded": counts(each=1),
@@ -29,7 +29,7 @@ class Auto:
         self.plan = plan
         self.settings: AutoSettings = plan.settings
 
-    def train(self, clients: Clients, run: Run) -> TopicModel:
+    def train(self, clients: Clients, run: Run) -> Topics:
         """Choose; train by the chosen method's program."""
         kept = run.recall("agreement")  # in a run that is resumed: with the words it has the method
         if kept is None:

@@ -21,7 +21,7 @@ from fedtopics.methods.core.final import ALL, describe
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.replies import Field, Template, counts
 from fedtopics.methods.core.training import Arrays, Program
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 State = TypeVar("State")
@@ -45,7 +45,7 @@ class ClusterProgram(Program[Settings, State]):
         """Agree on a vocabulary; one word is enough."""
         return reach_agreement(clients, run, self.plan, 1)
 
-    def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> TopicModel:
+    def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> Topics:
         """Sum the sizes and words of the clusters; make the model."""
         weights = self.weights(agreement, state, rounds)
         n_clusters = len(weights[self.inference.prototypes])
@@ -61,7 +61,7 @@ class ClusterProgram(Program[Settings, State]):
             info["same"] = same
         inference = self.inference(len(agreement.vocabulary), self.shape(settings))
 
-        def make(**described: Any) -> TopicModel:
+        def make(**described: Any) -> Topics:
             with_words = inference.with_words(weights, described["word_sums"])
             return self.made(inference, with_words, rounds, **info)(**described)
 

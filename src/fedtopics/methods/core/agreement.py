@@ -22,7 +22,7 @@ from fedtopics.methods.core.replies import (
     WordCounts,
     counts,
 )
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits, agree, fingerprint
 
 SAME_NUMBER = Announced({}, same=True)  # in all exchanges of the agreement
@@ -169,7 +169,7 @@ def _check_number(words: int, least: int) -> None:
         )
 
 
-def _kept(clients: Clients, model: TopicModel) -> dict[str, Any]:
+def _kept(clients: Clients, model: Topics) -> dict[str, Any]:
     """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
     total = clients.sum("size", {"documents": SAME_NUMBER})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)

@@ -31,8 +31,7 @@ from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model import coherence
 from fedtopics.model.shown_words import SHOWN, USUAL
 from fedtopics.model.shown_words import choose as choose_reading
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.model.topics import TOGETHER, Periods
+from fedtopics.model.topics import TOGETHER, Periods, Topics
 
 CHOOSING, SCORED, ALL = range(3)
 """Of the documents that pairs of words are counted in: those that choose which words are shown,
@@ -156,11 +155,11 @@ def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
 
 def describe(
     agreement: Agreement, settings: TopicSettings, model: Mapping[str, Any],
-    make: Callable[..., TopicModel], start: WarmStart | None = None,
-) -> TopicModel:  # fmt: skip
+    make: Callable[..., Topics], start: WarmStart | None = None,
+) -> Topics:  # fmt: skip
     """Sum the topics' shares and words over the clients, and choose how topics are read.
 
-    `model` is the trained model as the clients' functions take it, and `make` makes the TopicModel
+    `model` is the trained model as the clients' functions take it, and `make` makes the Topics
     of it with vocabulary, shares, documents and word_sums. If the documents are new ones, those of
     the model in `start` are added.
     """
@@ -215,7 +214,7 @@ def count_pairs(
     return agreement.sum("pairs", template, **request)
 
 
-def choose_words(agreement: Agreement, settings: TopicSettings, model: TopicModel) -> TopicModel:
+def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -> Topics:
     """Choose how topics are read, and score the words in documents that did not choose them."""
     readings, within = settings.readings, settings.coherence
     chosen = readings[0] if len(readings) == 1 else USUAL

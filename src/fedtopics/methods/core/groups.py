@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from fedtopics.errors import DataError
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.core.aggregation import Payload, digest_of
-from fedtopics.model.over_time import Unit, as_array, begin_of, missing, times_of
 from fedtopics.text.corpus import Corpus
+from fedtopics.text.times import Unit, as_array, begin_of, missing, times_of
 
 Groups = Mapping[str, Any]
 """What a client is told of groups: nothing where its reply is seen. Else `least`, the fewest

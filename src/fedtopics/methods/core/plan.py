@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -29,8 +29,7 @@ from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.metrics import align_words
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.model.topics import Origin
+from fedtopics.model.topics import Topics
 from fedtopics.text.arrivals import Follow
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
@@ -100,7 +99,7 @@ class WarmStart:
 
     words: Sequence[str]
     topics: NDArray[np.float64]  # p(topic, word) of shape (n_topics, n_words)
-    model: TopicModel | None = None  # with these topics
+    model: Topics | None = None  # with these topics
     # "keep" trains the model further: its words stay, so that none leave the clients, and its
     # rounds count on. "agree" starts from its topics in an agreed vocabulary.
     vocabulary: Words = "agree"
@@ -117,7 +116,7 @@ class WarmStart:
             return source
         if vocabulary not in ("keep", "agree"):
             raise StudyError(f'vocabulary={vocabulary!r} is unknown; choose "keep" or "agree".')
-        if isinstance(source, TopicModel):
+        if isinstance(source, Topics):
             if source.shows_clusters:
                 raise StudyError(
                     f"The model to begin with has clusters of {_method(source)}, not topics of "
@@ -144,12 +143,12 @@ class WarmStart:
         return cls(list(words), topics / topics.sum())
 
     @property
-    def continued(self) -> TopicModel | None:
+    def continued(self) -> Topics | None:
         """The model, if it is trained further."""
         return self.model if self.vocabulary == "keep" else None
 
     @property
-    def added(self) -> TopicModel | None:
+    def added(self) -> Topics | None:
         """The model, if it is trained further on new documents, each once, added to its own."""
         return self.continued if self.once else None
 
@@ -178,7 +177,7 @@ class WarmStart:
             "rounds": model.info.get("rounds", 0), "vocabulary": self.vocabulary,
         }  # fmt: skip
 
-    def added_to(self, model: TopicModel) -> TopicModel:
+    def added_to(self, model: Topics) -> Topics:
         """Return the new model with the documents of the old one added, if `once`.
 
         Documents, shares and word sums are then those of all documents, each by the model that was
@@ -201,25 +200,6 @@ class WarmStart:
         words = before.vocabulary.words, model.vocabulary.words
         sums = model.word_sums + same @ align_words(before.word_sums, *words)
         return replace(model, documents=documents, shares=shares, word_sums=sums)
-
-    def credited(self, model: TopicModel) -> TopicModel:
-        """Return the new model with its origin in its info, and what people call topics, clients.
-
-        Labels stay with topics, but for those that nobody has confirmed.
-        """
-        if self.model is None:
-            return model
-        model = replace(model, info={**model.info, "continued": cast("Origin", self.origin)})
-        called = self.model.client_names.items()
-        model = model.with_client_names({n: name for n, name in called if n in model.documents})
-        # A topic keeps its number; with F-LDA its id, if the model was trained further.
-        before, after = (m.info.get("ids", range(m.n_topics)) for m in (self.model, model))
-        if "ids" in model.info and self.continued is None:
-            return model
-        labels = {k: n for k, n in self.model.labels.items() if k not in self.model.suggested}
-        place = {id_: number for number, id_ in enumerate(after)}
-        names = {place.get(before[number]): name for number, name in labels.items()}
-        return model.with_labels({k: name for k, name in names.items() if k is not None})
 
     def check_method(self, method: str) -> None:
         """Raise StudyError if a model is to be trained further by another method."""
@@ -261,7 +241,7 @@ class WarmStart:
         return topics
 
 
-def usual_words(model: TopicModel | None, settings: TopicSettings, text: TextRules) -> Words:
+def usual_words(model: Topics | None, settings: TopicSettings, text: TextRules) -> Words:
     """Return whether a model to start from keeps its words: with the same method and rules."""
     if model is None:
         return "agree"
@@ -269,7 +249,7 @@ def usual_words(model: TopicModel | None, settings: TopicSettings, text: TextRul
     return "keep" if same else "agree"
 
 
-def fingerprint_of(model: TopicModel) -> str:
+def fingerprint_of(model: Topics) -> str:
     """Digest a model's words and all of its weights."""
     digest = hashlib.sha256("\n".join(model.vocabulary.words).encode())
     for owner, tensors in sorted({"": model.weights, **model.shared}.items()):
@@ -280,7 +260,7 @@ def fingerprint_of(model: TopicModel) -> str:
     return digest.hexdigest()
 
 
-def _method(model: TopicModel) -> str:
+def _method(model: Topics) -> str:
     return model.info.get("method", "an unknown method")
 
 

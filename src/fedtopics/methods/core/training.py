@@ -28,7 +28,7 @@ from fedtopics.methods.core.events import (
 from fedtopics.methods.core.interfaces import Checkpoint, Clients, Run
 from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.settings import Progress, TopicSettings, improves, why_stop
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 from fedtopics.threads import small_products
 
 Settings = TypeVar("Settings", bound=TopicSettings)
@@ -125,7 +125,7 @@ def below(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
 class Trainer(Protocol):
     """What a study asks of a method's program."""
 
-    def train(self, clients: Clients, run: Run) -> TopicModel:
+    def train(self, clients: Clients, run: Run) -> Topics:
         """Train in rounds; return the model."""
 
 
@@ -160,17 +160,17 @@ class Program(ABC, Generic[Settings, State]):
         return cast("Rounds[State]", self)
 
     @abstractmethod
-    def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> TopicModel:
+    def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> Topics:
         """Make the model of the last state, after so many rounds, with the last exchanges."""
 
     def made(
         self, inference: Any, weights: dict[str, Any], rounds: int, shared: Any = None,
         **info: Any,
-    ) -> Callable[..., TopicModel]:  # fmt: skip
+    ) -> Callable[..., Topics]:  # fmt: skip
         """Return what makes the model of vocabulary, shares and sums; `info` is kept with it."""
         about: Any = {"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed}
         return partial(
-            TopicModel, inference=inference, weights=weights, shared=shared or {},
+            Topics, inference=inference, weights=weights, shared=shared or {},
             text=self.plan.text, info=about | info,
         )  # fmt: skip
 
@@ -213,12 +213,12 @@ class Program(ABC, Generic[Settings, State]):
         """Agree with the clients on the vocabulary."""
         return reach_agreement(clients, run, self.plan, self.settings.n_components)
 
-    def train(self, clients: Clients, run: Run) -> TopicModel:
+    def train(self, clients: Clients, run: Run) -> Topics:
         """Train in rounds; return the model."""
         with nullcontext() if self.trains_encoder else small_products():
             return self._train(clients, run)
 
-    def _train(self, clients: Clients, run: Run) -> TopicModel:
+    def _train(self, clients: Clients, run: Run) -> Topics:
         agreement = self.agree(clients, run)
         saved = run.restore()
         if saved is None:

@@ -54,7 +54,7 @@ from fedtopics.methods.flda.words import coherence_of, count_topic_words
 from fedtopics.methods.registry import Method
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary
 
 NO_WORDS = Vocabulary((), np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -195,7 +195,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
             optimal=state.optimal | optimal,
         )  # fmt: skip
 
-    def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> TopicModel:
+    def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> Topics:
         """Make the model of the largest topics, with words counted by all clients."""
         topics = state.topics[: self.settings.n_components]
         if not topics:
@@ -212,7 +212,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         documents, unknown = agreement.documents, agreement.documents - agreement.training
         run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, documents, unknown))
         make = partial(
-            TopicModel,
+            Topics,
             inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),
             weights={"pseudo_counts": pseudo_counts},
             shared={},

@@ -14,8 +14,7 @@ from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
 from fedtopics.metrics import cosines
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.model.topics import TrainingInfo
+from fedtopics.model.topics import Topics, TrainingInfo
 
 NAMED = 5  # words by which events call a topic
 
@@ -82,7 +81,7 @@ class LocalTopics:
     documents: int
 
 
-def state_of_model(model: TopicModel) -> FLDAState:
+def state_of_model(model: Topics) -> FLDAState:
     """Return the state at the end of a model's training."""
     info = cast("FLDAInfo", model.info)
     counts = np.maximum(model.weights["pseudo_counts"] - info["eta"], 0)

@@ -31,7 +31,7 @@ from fedtopics.methods.gfedntm.gradients import Gradients, Update, evaluation_pa
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState, beta_of, check_fits, set_weights
 from fedtopics.methods.registry import Method
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 from fedtopics.networks.passes import finish_all, shapes_of
 
 LEAST_RATE_FACTOR = 0.01  # of the learning rate
@@ -108,7 +108,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         return beta_of(settings.build(n_words), arrays)
 
-    def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> TopicModel:
+    def model(self, agreement: Agreement, state: NetworkState, rounds: int, run: Run) -> Topics:
         finished = finish_all(state.network, state.weights, state.averages)
         shared = finished | {AVERAGES: state.averages}
         trained = state.network, state.weights, rounds, shared

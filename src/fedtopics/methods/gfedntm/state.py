@@ -29,7 +29,7 @@ from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.mixture.client import MixtureSettings, calls_of_mixture
 from fedtopics.methods.mixture.expectation import find_mixture
 from fedtopics.metrics import align_words
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 from fedtopics.networks.base import NetworkSettings, Tensors, to_arrays
 from fedtopics.networks.neural import NeuralTopicModel
 from fedtopics.networks.passes import Shapes, finish_all
@@ -91,7 +91,7 @@ MEANINGS = (
 )  # fmt: skip
 
 
-def check_fits(model: TopicModel, settings: GFedNTMSettings) -> None:
+def check_fits(model: Topics, settings: GFedNTMSettings) -> None:
     """Raise StudyError if a model's network is not the study's, so that it cannot go on."""
     network = settings.build(len(model.vocabulary))
     what = _differences(model, network)
@@ -105,7 +105,7 @@ def check_fits(model: TopicModel, settings: GFedNTMSettings) -> None:
         )
 
 
-def _differences(model: TopicModel, network: NeuralTopicModel) -> list[str]:
+def _differences(model: Topics, network: NeuralTopicModel) -> list[str]:
     """Return in what the weights of a model's network, or their meaning, differ from another's."""
     trained = model.inference
     if trained.name != network.name:

@@ -27,7 +27,7 @@ from fedtopics.methods.core.training import Arrays, Program, Step
 from fedtopics.methods.lda.client import LDAClient, LDASettings
 from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.registry import Method
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 
 PseudoCounts = NDArray[np.float64]
 """Of shape (n_words, n_topics): lambda in the references."""
@@ -92,7 +92,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         return arrays["pseudo_counts"].T
 
-    def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> TopicModel:
+    def model(self, agreement: Agreement, state: PseudoCounts, rounds: int, run: Run) -> Topics:
         prior = self.settings.shape(LDAPrior)
         seen = agreement.training
         if self.added is not None:

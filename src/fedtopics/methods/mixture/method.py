@@ -23,7 +23,7 @@ from fedtopics.methods.core.training import Arrays, Program
 from fedtopics.methods.mixture.client import MixtureClient, MixtureSettings
 from fedtopics.methods.mixture.expectation import EMRounds, Sums, first_sums
 from fedtopics.methods.registry import Method
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 
 
 class MixtureProgram(Program[MixtureSettings, Sums]):
@@ -56,7 +56,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         return Mixture(n_words, settings.shape(MixtureShape)).beta(dict(arrays), {})
 
-    def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> TopicModel:
+    def model(self, agreement: Agreement, state: Sums, rounds: int, run: Run) -> Topics:
         shape = self.settings.shape(MixtureShape)
         make = self.made(Mixture(len(agreement.vocabulary), shape), dict(state), rounds)
         trained = {"evidence": vars(Evidence.of(state, shape))}

@@ -28,7 +28,7 @@ from fedtopics.methods.nmf.factorisation import (
     seed_vectors,
 )
 from fedtopics.methods.registry import Method
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.model.topics import Topics
 
 
 class NMF(Program[NMFSettings, NMFState]):
@@ -79,7 +79,7 @@ class NMF(Program[NMFSettings, NMFState]):
     def topics_of(settings: Any, n_words: int, arrays: Arrays) -> NDArray[np.float64]:
         return arrays["topics"].T
 
-    def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> TopicModel:
+    def model(self, agreement: Agreement, state: NMFState, rounds: int, run: Run) -> Topics:
         shape = self.settings.shape(NMFShape)
         weights = {"topics": state.topics, "rarity": self.rounds(agreement).rarity}
         make = self.made(Factors(len(agreement.vocabulary), shape), weights, rounds)
