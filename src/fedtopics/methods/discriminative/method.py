@@ -9,7 +9,7 @@ groups of fewer than min_documents are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,53 +17,16 @@ import numpy as np
 
 from fedtopics.inference.clusters import Discriminants
 from fedtopics.inference.points import Moments
-from fedtopics.methods.clusters.client import ClusterClient
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, Step, below, prefixed
-from fedtopics.methods.discriminative.separation import (
-    MOST_ROUNDS,
-    TRIAL,
-    Separation,
-    Split,
-    with_number,
-)
-from fedtopics.methods.kmeans.lloyd import arrays_of, calls_of_start, start_with_kmeans
+from fedtopics.methods.discriminative.client import DiscriminativeClient
+from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split, with_number
+from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 from fedtopics.methods.registry import Method
-
-
-class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
-    """Sums of points by clusters."""
-
-    inference = Discriminants
-
-    @staticmethod
-    def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
-        return with_call(calls_before_separation(settings), "class_sums", "each round")
-
-
-def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
-    """Return how often which functions are called before clusters are moved apart."""
-    calls, n = calls_of_start(settings.start), len(settings.separation.candidates)
-    if not n:
-        return calls
-    return {
-        "means": calls["means"],
-        "moments": "three times, before the first round",
-        "cluster_sums": f"{calls['cluster_sums']}, and {2 * n} times as often to choose the "
-        "number of clusters",
-        "class_sums": f"at most {2 * n * MOST_ROUNDS} times, before the first round",
-        "agreeing_pairs": f"{n} times, before the first round",
-    }
-
-
-def with_call(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
-    """Return how often functions are called, with more calls of one."""
-    before = calls.get(function)
-    return {**calls, function: f"{before}, and {often}" if before else often}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
@@ -13,18 +14,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedtopics.errors import DataError, FedTopicsError
+from fedtopics.errors import DataError, FedTopicsError, StudyError
 from fedtopics.inference.clusters import Centres, ClusterInference, Discriminants, centred
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.inference.trained_clusters import Adapted
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_enough
 from fedtopics.methods.clusters.views import embedded_views, text_views
+from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.plan import Plan, Site
-from fedtopics.methods.discriminative.method import calls_before_separation, with_call
+from fedtopics.methods.core.replies import UpTo, counts
+from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import (
     Broadcast,
@@ -46,6 +49,7 @@ from fedtopics.text.embeddings import document_embeddings
 START_ROUNDS = 100  # most rounds of discriminative clustering before the first round
 STORED_ROUNDS = 3  # last rounds whose state a client stores
 DIMENSIONS = 4  # most axes of a weight
+MOST_WEIGHTS = 10_000  # of an encoder
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -288,3 +292,29 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         folder = self.site.folder
         files = [] if folder is None else folder.glob(f"{self._file}-*.safetensors")
         return {int(file.stem.rpartition("-")[2]): file for file in files}
+
+
+def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
+    """Check that all clients train the same encoder; return the shapes of its weights, if any."""
+    if not settings.fine_tune:
+        return {}
+    weights = UpTo("weights", MOST_WEIGHTS)
+    template = {"names": [weights], "shapes": counts(weights, DIMENSIONS), "digest": [1]}
+    replies = agreement.call("encoder", template)
+    digests = {
+        name: (*reply["digest"], *reply["names"], reply["shapes"].tobytes())
+        for name, reply in replies.items()
+    }
+    usual, number = Counter(digests.values()).most_common(1)[0]
+    different = [name for name in digests if digests[name] != usual]
+    if different:
+        most = number > len(digests) / 2
+        whose = "those of most clients" if most else "those of the other clients"
+        raise StudyError(
+            f"The encoders of {', '.join(different if most else digests)} have other weights than "
+            f"{whose}; give all clients the same files of the model "
+            f"{settings.embedding.model!r}."
+        )
+    reply = next(iter(replies.values()))
+    shapes = (tuple(int(n) for n in row if n) for row in reply["shapes"])
+    return dict(zip(reply["names"], shapes, strict=True))

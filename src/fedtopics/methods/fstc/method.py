@@ -19,7 +19,6 @@ Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering: Alg
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -27,24 +26,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import StudyError
 from fedtopics.inference.points import Numbers
 from fedtopics.inference.trained_clusters import Adapted, FineTuned
 from fedtopics.methods.clusters.program import ClusterProgram, check_enough, find_moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.replies import LONGEST, Field, Template, UpTo, counts, sums
+from fedtopics.methods.core.replies import LONGEST, Field, Template, counts, sums
 from fedtopics.methods.core.training import Step, below, prefixed
 from fedtopics.methods.discriminative.method import start_separation
 from fedtopics.methods.discriminative.separation import with_number
-from fedtopics.methods.fstc.client import DIMENSIONS, START_ROUNDS, FSTCClient
+from fedtopics.methods.fstc.client import START_ROUNDS, FSTCClient, same_encoder
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
 from fedtopics.networks.trained_encoder import Adapter, Shapes
 
-MOST_WEIGHTS = 10_000  # of an encoder
 PROTOTYPES = "start/centres", "start/directions"  # have a row a cluster
 CONSTANT = "origin", "start/", "encoder/"  # from round to round
 Arrays = dict[str, NDArray[Any]]
@@ -59,7 +56,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     """
 
     saves_every_round = True  # as clients do
-    _encoder: Shapes = {}  # noqa: RUF012 - of its trained weights: none, if it is frozen
+    _encoder_shapes: Shapes = {}  # noqa: RUF012 - of its trained weights: none, if it is frozen
 
     @property
     def trains_encoder(self) -> bool:  # type: ignore[override]
@@ -70,15 +67,15 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return self.settings.inference
 
     def shape(self, settings: FSTCSettings) -> Any:
-        return settings.trained_shape(self._encoder)
+        return settings.trained_shape(self._encoder_shapes)
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Compute the first labels and their global centres (Algorithm 2, steps 1 to 3)."""
-        self._encoder = self._same_encoder(agreement)
+        self._encoder_shapes = same_encoder(agreement, self.settings)
         state = self._start(agreement, run) | prefixed(
-            "encoder", {name: np.array(shape) for name, shape in self._encoder.items()}
+            "encoder", {name: np.array(shape) for name, shape in self._encoder_shapes.items()}
         )
-        self._label(agreement, state)
+        self._label_documents(agreement, state)
         k = self.settings.n_components
         ask = partial(
             agreement.sum_groups, "first_centres", self._template,
@@ -89,8 +86,8 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Return the state; clients, which may have been restarted, label their documents again."""
         shapes = below("encoder", arrays)
-        self._encoder = {name: tuple(shape.tolist()) for name, shape in shapes.items()}
-        self._label(agreement, arrays)
+        self._encoder_shapes = {name: tuple(shape.tolist()) for name, shape in shapes.items()}
+        self._label_documents(agreement, arrays)
         return dict(arrays)
 
     def exchange(
@@ -124,31 +121,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         """Return the mean of the clients' networks: the model (Algorithm 2, step 10)."""
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
-    def _same_encoder(self, agreement: Agreement) -> Shapes:
-        """Check that all clients have the same encoder; return the shapes of its weights."""
-        if not self.settings.fine_tune:
-            return {}
-        weights = UpTo("weights", MOST_WEIGHTS)
-        template = {"names": [weights], "shapes": counts(weights, DIMENSIONS), "digest": [1]}
-        replies = agreement.call("encoder", template)
-        said = {
-            name: (*reply["digest"], *reply["names"], reply["shapes"].tobytes())
-            for name, reply in replies.items()
-        }
-        usual, number = Counter(said.values()).most_common(1)[0]
-        different = [name for name in said if said[name] != usual]
-        if different:
-            most = number > len(said) / 2
-            whose = "those of most clients" if most else "those of the other clients"
-            raise StudyError(
-                f"The encoders of {', '.join(different if most else said)} have other weights than "
-                f"{whose}; give all clients the same files of the model "
-                f"{self.settings.embedding.model!r}."
-            )
-        reply = next(iter(replies.values()))
-        shapes = (tuple(int(n) for n in row if n) for row in reply["shapes"])
-        return dict(zip(reply["names"], shapes, strict=True))
-
     def _start(self, agreement: Agreement, run: Run) -> Arrays:
         """Return what assigns the first labels, by clustering all clients' documents."""
         settings, seed = self.settings, self.plan.seed
@@ -163,7 +135,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         weights = state.separation.direct(split).weights()
         return {"origin": state.separation.origin, **prefixed("start", weights)}
 
-    def _label(self, agreement: Agreement, state: Mapping[str, NDArray[Any]]) -> None:
+    def _label_documents(self, agreement: Agreement, state: Mapping[str, NDArray[Any]]) -> None:
         """Let the clients label their documents."""
         number = next(len(state[name]) for name in PROTOTYPES if name in state)
         self.settings = self.settings.model_copy(update={"n_components": number})
@@ -178,13 +150,13 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
         """Average the clients' networks, weighted by their documents."""
-        s = self.settings
-        encoder = {name: Field(shape, dtype="float32") for name, shape in self._encoder.items()}
+        s, shapes = self.settings, self._encoder_shapes
+        encoder = {name: Field(shape, dtype="float32") for name, shape in shapes.items()}
         adapter = Adapter(s.embedding.dimension, s.network.hidden, s.n_components)
         template = {"weights": adapter.shapes | encoder}
         reply = agreement.sum("network", template, round=round_)
         mean = {name: total / reply["documents"] for name, total in reply["weights"].items()}
-        return mean | {name: mean[name].astype(np.float32) for name in self._encoder}
+        return mean | {name: mean[name].astype(np.float32) for name in shapes}
 
 
 def _centres(reply: Mapping[str, Any]) -> Arrays:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.methods.core.aggregation import ServerOptimizer
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.final import describe
@@ -32,7 +31,7 @@ from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState, beta_of, check_fits, set_weights
 from fedtopics.methods.registry import Method
 from fedtopics.model.topics import Topics
-from fedtopics.networks.passes import finish_all, shapes_of
+from fedtopics.networks.passes import finish_all
 
 LEAST_RATE_FACTOR = 0.01  # of the learning rate
 
@@ -48,7 +47,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
         """Return W(0): drawn, of a given model, or of topics, given or found before training."""
         settings = self.settings
-        state = self._initial_state(agreement)
+        state = NetworkState.initial(settings, agreement, self.plan.seed)
         set_weights(state, agreement, self.plan)
         # Running statistics of the first round are those of its own minibatches.
         if settings.norm == "server" and not state.averages and state.network.stages:
@@ -84,8 +83,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
     ) -> tuple[float, int] | None:
         if not self.settings.validation_share or round_ % self.settings.validate_every:
             return None
-        payload = evaluation_payload(state)
-        template = {"loss": agreement.loss()}
+        template, payload = {"loss": agreement.loss()}, evaluation_payload(state)
         reply = agreement.sum("validate", template, round=round_, **payload)
         return reply["loss"] / reply["documents"], reply["documents"]
 
@@ -100,7 +98,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         return state.arrays()
 
     def load(self, agreement: Agreement, arrays: Arrays) -> NetworkState:
-        state = self._initial_state(agreement)
+        state = NetworkState.initial(self.settings, agreement, self.plan.seed)
         state.restore(arrays)
         return state
 
@@ -114,14 +112,6 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         trained = state.network, state.weights, rounds, shared
         make = self.made(*trained, length=agreement.length)
         return describe(agreement, self.settings, evaluation_payload(state), make)
-
-    def _initial_state(self, agreement: Agreement) -> NetworkState:
-        settings = self.settings
-        network = settings.build(len(agreement.vocabulary))
-        weights = network.initial_weights(self.plan.seed)
-        rate = 1.0 if settings.optimizer == "fedavg" else settings.learning_rate
-        optimizer = ServerOptimizer(settings.optimizer, weights, rate, settings.beta1)
-        return NetworkState(network, shapes_of(network), weights, optimizer)
 
 
 METHOD = Method(

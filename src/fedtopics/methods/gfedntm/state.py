@@ -32,7 +32,7 @@ from fedtopics.metrics import align_words
 from fedtopics.model.topics import Topics
 from fedtopics.networks.base import NetworkSettings, Tensors, to_arrays
 from fedtopics.networks.neural import NeuralTopicModel
-from fedtopics.networks.passes import Shapes, finish_all
+from fedtopics.networks.passes import Shapes, finish_all, shapes_of
 from fedtopics.text.embeddings import same_model
 
 AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normalisation
@@ -47,6 +47,15 @@ class NetworkState:
     weights: Tensors
     optimizer: ServerOptimizer  # which changes the weights in place
     averages: Tensors = field(default_factory=dict)  # running statistics by stage, in float64
+
+    @classmethod
+    def initial(cls, settings: GFedNTMSettings, agreement: Agreement, seed: int) -> NetworkState:
+        """Return the state with drawn weights."""
+        network = settings.build(len(agreement.vocabulary))
+        weights = network.initial_weights(seed)
+        rate = 1.0 if settings.optimizer == "fedavg" else settings.learning_rate
+        optimizer = ServerOptimizer(settings.optimizer, weights, rate, settings.beta1)
+        return cls(network, shapes_of(network), weights, optimizer)
 
     def model_arrays(self) -> dict[str, NDArray[Any]]:
         """Copy what determines the model: weights and running statistics."""

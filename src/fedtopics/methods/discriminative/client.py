@@ -1,0 +1,42 @@
+"""Discriminative clustering at each client: sums of its points by clusters, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedtopics.inference.clusters import Discriminants
+from fedtopics.methods.clusters.client import ClusterClient
+from fedtopics.methods.clusters.settings import DiscriminativeSettings
+from fedtopics.methods.discriminative.separation import MOST_ROUNDS
+from fedtopics.methods.kmeans.lloyd import calls_of_start
+
+
+class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
+    """Sums of points by clusters."""
+
+    inference = Discriminants
+
+    @staticmethod
+    def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
+        return with_call(calls_before_separation(settings), "class_sums", "each round")
+
+
+def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
+    """Return how often which functions are called before clusters are moved apart."""
+    calls, n = calls_of_start(settings.start), len(settings.separation.candidates)
+    if not n:
+        return calls
+    return {
+        "means": calls["means"],
+        "moments": "three times, before the first round",
+        "cluster_sums": f"{calls['cluster_sums']}, and {2 * n} times as often to choose the "
+        "number of clusters",
+        "class_sums": f"at most {2 * n * MOST_ROUNDS} times, before the first round",
+        "agreeing_pairs": f"{n} times, before the first round",
+    }
+
+
+def with_call(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
+    """Return how often functions are called, with more calls of one."""
+    before = calls.get(function)
+    return {**calls, function: f"{before}, and {often}" if before else often}
