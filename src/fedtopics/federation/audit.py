@@ -29,6 +29,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes
 from fedtopics.harmless import visible
+from fedtopics.inference.points import Numbers
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import mu_of
@@ -41,7 +42,6 @@ FALSE_POSITIVES = 0.01  # share of the documents left out that may be taken for 
 UNKNOWN = 1e-6  # probability of a word that a model does not have
 SEED = 0x61756469  # keeps these draws apart from other uses of the seed
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Numbers = NDArray[np.float64]
 Members = NDArray[np.bool_]  # (n_models, n_documents): whether a model was trained on a document
 
 

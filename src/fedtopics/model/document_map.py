@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 from fedtopics.harmless import for_html, visible
+from fedtopics.inference.points import Numbers
 from fedtopics.model import figure_layout as layout
 from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.figures import Figure, environment, positions
@@ -25,7 +26,6 @@ STEPS = 500
 WIDTH, HEIGHT = 800, 600
 LONGEST_TEXT = 160  # characters
 GOLDEN = (5**0.5 - 1) / 2  # of which multiples are spread evenly: hues
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)  # its own repr would print documents

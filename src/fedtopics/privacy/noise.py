@@ -38,13 +38,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from fedtopics.errors import PolicyError
+from fedtopics.inference.points import Numbers
 
 STEPS = 20  # bits: of the grid, in a standard deviation of a client's part
 LARGEST = 2.0**24  # of a client's sums
 BOUND = 8 * LARGEST  # of those of all clients, with noise
 BITS = 32  # behind the point, that a sum within it has for sure, but for those of its clients
 MOST_CLIENTS = 1000  # whose sums have steps that are small beside their noise
-Numbers = NDArray[np.float64]
 
 
 class Noise:

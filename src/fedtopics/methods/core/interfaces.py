@@ -150,7 +150,7 @@ class Checkpoint:
     """A method's state after a round: named arrays, and a few numbers."""
 
     round: int
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: dict[str, NDArray[Any]]
     numbers: Mapping[str, float]
 
 

@@ -34,7 +34,7 @@ from fedtopics.threads import small_products
 Settings = TypeVar("Settings", bound=TopicSettings)
 State = TypeVar("State")
 Value = TypeVar("Value")
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = dict[str, NDArray[Any]]
 NEVER: Mapping[str, float] = {}
 
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
@@ -22,6 +21,7 @@ from fedtopics.methods.clusters.views import embedded_views
 from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Secret, Site
+from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.trained_encoder import Adapter, represent, score
@@ -136,9 +136,6 @@ def clustering_loss(near: Tensor) -> Tensor:
     fixed = log_q.detach()
     log_p = (2 * fixed - fixed.logsumexp(0)).log_softmax(1)
     return (log_p.exp() * (log_p - log_q)).sum(1).mean()
-
-
-Arrays = dict[str, NDArray[Any]]
 
 
 class FSCCLClient(ClusterClient[FSCCLSettings]):

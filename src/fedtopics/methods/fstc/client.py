@@ -27,6 +27,7 @@ from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import UpTo, counts
+from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.client import calls_before_separation, with_call
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import (
@@ -50,7 +51,6 @@ START_ROUNDS = 100  # most rounds of discriminative clustering before the first 
 STORED_ROUNDS = 3  # last rounds whose state a client stores
 DIMENSIONS = 4  # most axes of a weight
 MOST_WEIGHTS = 10_000  # of an encoder
-Arrays = dict[str, NDArray[Any]]
 
 
 class FSTCClient(ClusterClient[FSTCSettings]):

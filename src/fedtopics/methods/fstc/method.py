@@ -33,7 +33,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field, Template, counts, sums
-from fedtopics.methods.core.training import Step, below, prefixed
+from fedtopics.methods.core.training import Arrays, Step, below, prefixed
 from fedtopics.methods.discriminative.method import start_separation
 from fedtopics.methods.discriminative.separation import with_number
 from fedtopics.methods.fstc.client import START_ROUNDS, FSTCClient, same_encoder
@@ -44,7 +44,6 @@ from fedtopics.networks.trained_encoder import Adapter, Shapes
 
 PROTOTYPES = "start/centres", "start/directions"  # have a row a cluster
 CONSTANT = "origin", "start/", "encoder/"  # from round to round
-Arrays = dict[str, NDArray[Any]]
 
 
 class FSTC(ClusterProgram[FSTCSettings, Arrays]):
@@ -77,10 +76,8 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         )
         self._label_documents(agreement, state)
         k = self.settings.n_components
-        ask = partial(
-            agreement.sum_groups, "first_centres", self._template,
-            {"moves": counts(1, k, k, each=1)},
-        )  # fmt: skip
+        moves = {"moves": counts(1, k, k, each=1)}
+        ask = partial(agreement.sum_groups, "first_centres", self._template, moves)
         return state | _centres(agreement.clients.round(0, ask)[0])
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
@@ -94,8 +91,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
         """Let the clients train (Algorithm 2, steps 4 to 9); we may average networks as well."""
-        loss = Field(each=LONGEST)
-        template = {**self._template, "loss": loss}
+        template = {**self._template, "loss": Field(each=LONGEST)}
         sent = {"centres": state["centres"], "counts": state["counts"]}
         network = below("network", state)
         reply = agreement.sum_groups(
