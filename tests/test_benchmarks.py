@@ -35,14 +35,11 @@ def test_the_list_has_a_line_for_each() -> None:
     assert {"quality", "same-bits", "faults", "fuzz", "attacks", "sums"} <= KNOWN.keys()
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["tittles"], "There is no benchmark 'tittles'; did you mean titles? "),
-        (["xyz"], "There is no benchmark 'xyz'; python -m benchmarks list names all."),
-        (["all"], "All benchmarks would take days; say: python -m benchmarks all --quick"),
-    ],
-)
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["tittles"], "There is no benchmark 'tittles'; did you mean titles? "),
+    (["xyz"], "There is no benchmark 'xyz'; python -m benchmarks list names all."),
+    (["all"], "All benchmarks would take days; say: python -m benchmarks all --quick"),
+])  # fmt: skip
 def test_what_it_does_not_know_is_one_sentence(words: list[str], sentence: str) -> None:
     done = typed(*words)
     assert done.returncode != 0

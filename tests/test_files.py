@@ -102,17 +102,10 @@ def test_the_package_opens_files_by_one_module() -> None:
     assert found == set()
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (b"", b""),
-        (b"one\ntwo\n", b"one\ntwo\n"),
-        (b"one\ntw", b"one\n"),
-        (b"tw", b""),
-        (b"one\n" + b"x" * (TAIL + 5), b"one\n"),
-        (b"x" * TAIL + b"\nhalf", b"x" * TAIL + b"\n"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    (b"", b""), (b"one\ntwo\n", b"one\ntwo\n"), (b"one\ntw", b"one\n"), (b"tw", b""),
+    (b"one\n" + b"x" * (TAIL + 5), b"one\n"), (b"x" * TAIL + b"\nhalf", b"x" * TAIL + b"\n"),
+])  # fmt: skip
 def test_a_half_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None:
     path = tmp_path / "lines"
     path.write_bytes(before)

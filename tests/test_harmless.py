@@ -47,17 +47,10 @@ def test_what_prints_stays(text: str) -> None:
     assert harmless.visible(text) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("\x1b[2Jx", r"\x1b[2Jx"),
-        ("a\tb\r\n", r"a\tb\r\n"),
-        ("\u202eabc", r"\u202eabc"),
-        ("\ud800", r"\ud800"),
-        ("\U000e0041", r"\U000e0041"),
-        ("\uffff", r"\uffff"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown"), [
+    ("\x1b[2Jx", r"\x1b[2Jx"), ("a\tb\r\n", r"a\tb\r\n"), ("\u202eabc", r"\u202eabc"),
+    ("\ud800", r"\ud800"), ("\U000e0041", r"\U000e0041"), ("\uffff", r"\uffff"),
+])  # fmt: skip
 def test_what_does_not_print_is_an_escape(text: str, shown: str) -> None:
     assert harmless.visible(text) == shown
 

@@ -141,22 +141,19 @@ def test_damaged_models_and_checkpoints(
     assert fedtopics(monkeypatch, "run", "study.toml", "--out", "out", "--resume") == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nope"], "There is no command 'nope'; known: demo, run, "),
-        (["run"], "Name a study file, or print one with --example."),
-        (["run", "nowhere.toml"], "No such file or directory."),
-        (["run", "study.toml", "--resume"], "no run in runs/study to resume"),
-        (["demo", "--clients", "1"], "Invalid value for '--clients'"),
-        (["topics", "nowhere"], "There is no model in nowhere"),
-        (["ledger", "nowhere"], "There is no ledger in nowhere"),
-        (
-            ["transform", "nowhere", "north.csv"],
-            "Name what to write with --out, or what to show with --by.",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["nope"], "There is no command 'nope'; known: demo, run, "),
+    (["run"], "Name a study file, or print one with --example."),
+    (["run", "nowhere.toml"], "No such file or directory."),
+    (["run", "study.toml", "--resume"], "no run in runs/study to resume"),
+    (["demo", "--clients", "1"], "Invalid value for '--clients'"),
+    (["topics", "nowhere"], "There is no model in nowhere"),
+    (["ledger", "nowhere"], "There is no ledger in nowhere"),
+    (
+        ["transform", "nowhere", "north.csv"],
+        "Name what to write with --out, or what to show with --by.",
+    ),
+])  # fmt: skip
 def test_wrong_arguments(
     arguments: list[str], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -223,12 +220,9 @@ def test_what_answers_at_once(arguments: list[str], code: int, tmp_path: Path) -
     (tmp_path / "out/ledger.jsonl").touch()
     (tmp_path / "network.toml").write_text('[method]\nname = "gfedntm"\n')
     done = subprocess.run(
-        [sys.executable, "-c", STARTS_AT_ONCE, *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [sys.executable, "-c", STARTS_AT_ONCE, *arguments], cwd=tmp_path, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
     assert done.stdout.splitlines()[-1] == f"{code} False", "torch takes seconds to load"
 
 
@@ -245,15 +239,12 @@ def test_a_defect_is_one_line(
     assert CANARY not in said
 
 
-@pytest.mark.parametrize(
-    ("typed", "found", "name"),
-    [
-        ("bin/fedtopics", None, "bin/fedtopics"),
-        ("bin/fedtopics", "other/fedtopics", "bin/fedtopics"),
-        ("bin/fedtopics", "bin/fedtopics", "fedtopics"),
-        ("bin/pytest", None, "fedtopics"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "found", "name"), [
+    ("bin/fedtopics", None, "bin/fedtopics"),
+    ("bin/fedtopics", "other/fedtopics", "bin/fedtopics"),
+    ("bin/fedtopics", "bin/fedtopics", "fedtopics"),
+    ("bin/pytest", None, "fedtopics"),
+])  # fmt: skip
 def test_commands_are_shown_as_they_can_be_typed(
     typed: str, found: str | None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,17 +77,14 @@ def test_the_command(
     assert "purity" not in found, "a column that is called label was not asked for"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("nowhere", *DATA), "There is no model in nowhere"),
-        (("model", "--data", "nowhere.csv"), "There is no file or folder nowhere.csv"),
-        (("model", *DATA, "--label", "field"), "There is no column 'field' in documents.parquet"),
-        (("model", "--data", "texts", "--label", "a"), "texts has no columns, so no labels 'a'"),
-        (("model", *DATA, "--lambda", "2"), "Invalid value for '--lambda'"),
-        (("model",), "Missing option '--data'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("nowhere", *DATA), "There is no model in nowhere"),
+    (("model", "--data", "nowhere.csv"), "There is no file or folder nowhere.csv"),
+    (("model", *DATA, "--label", "field"), "There is no column 'field' in documents.parquet"),
+    (("model", "--data", "texts", "--label", "a"), "texts has no columns, so no labels 'a'"),
+    (("model", *DATA, "--lambda", "2"), "Invalid value for '--lambda'"),
+    (("model",), "Missing option '--data'"),
+])  # fmt: skip
 def test_wrong_arguments(
     arguments: tuple[str, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -63,32 +63,29 @@ SERVE = ["serve", "study.toml"]
 JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["serve"], "Missing argument 'STUDY'."),
-        (SERVE, "Missing option '--key'."),
-        (["serve", "nowhere.toml", "--key", "server"], "nowhere.toml cannot be used: No such file"),
-        ([*SERVE, "--key", "nowhere"], "nowhere has no key, or a damaged one; make one with"),
-        ([*SERVE, "--key", "north"], "The certificate of 'north' is not the one that the study"),
-        ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
-        (
-            ["serve", "empty.toml", "--key", "server"],
-            "The study has no certificates, so it cannot be run between machines; each",
-        ),
-        (["join", "study.toml"], "Missing option '--key'."),
-        (
-            ["join", "study.toml", "--key", "north"],
-            "Give --data FILE; only a member that the study",
-        ),
-        ([*JOIN, "--key", "stranger"], "does not name the certificate of this key (stranger); it"),
-        ([*JOIN, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
-        ([*JOIN, "--policy", "policy.toml"], "there is no key 'min_document'"),
-        ([*JOIN, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),
-        (["check", "study.toml", "--policy", "p.toml"], "go with --data"),
-        (["check", "study.toml", "--key", "nowhere"], "nowhere has no key, or a damaged one"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["serve"], "Missing argument 'STUDY'."),
+    (SERVE, "Missing option '--key'."),
+    (["serve", "nowhere.toml", "--key", "server"], "nowhere.toml cannot be used: No such file"),
+    ([*SERVE, "--key", "nowhere"], "nowhere has no key, or a damaged one; make one with"),
+    ([*SERVE, "--key", "north"], "The certificate of 'north' is not the one that the study"),
+    ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
+    (
+        ["serve", "empty.toml", "--key", "server"],
+        "The study has no certificates, so it cannot be run between machines; each",
+    ),
+    (["join", "study.toml"], "Missing option '--key'."),
+    (
+        ["join", "study.toml", "--key", "north"],
+        "Give --data FILE; only a member that the study",
+    ),
+    ([*JOIN, "--key", "stranger"], "does not name the certificate of this key (stranger); it"),
+    ([*JOIN, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
+    ([*JOIN, "--policy", "policy.toml"], "there is no key 'min_document'"),
+    ([*JOIN, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),
+    (["check", "study.toml", "--policy", "p.toml"], "go with --data"),
+    (["check", "study.toml", "--key", "nowhere"], "nowhere has no key, or a damaged one"),
+])  # fmt: skip
 def test_wrong_input(arguments: list[str], message: str, folder: Path, typed: Typed) -> None:
     (folder / "empty.toml").write_text("[method]\nn_components = 3\n[clients.a]\n[clients.b]\n")
     (folder / "policy.toml").write_text("min_document = 3\n")

@@ -72,19 +72,16 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     assert found.info["continued"]["method"] == "lda"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "change", "message"),
-    [
-        (["continue", "out/model"], "", "Missing option '--study'."),
-        (["continue", "nowhere", "--study", "study.toml"], "", "There is no model in nowhere"),
-        (["continue", "out/model", "--study", "x.toml"], "", "x.toml cannot be used: No such file"),
-        (CONTINUE, "n_components = 4", "There are 3 topics to begin with, the study asks for 4;"),
-        (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot go"),
-        ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
-        ([*CONTINUE, "--vocabulary", "old"], "", "Invalid value for '--vocabulary'"),
-        (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot begin with a model; use"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "change", "message"), [
+    (["continue", "out/model"], "", "Missing option '--study'."),
+    (["continue", "nowhere", "--study", "study.toml"], "", "There is no model in nowhere"),
+    (["continue", "out/model", "--study", "x.toml"], "", "x.toml cannot be used: No such file"),
+    (CONTINUE, "n_components = 4", "There are 3 topics to begin with, the study asks for 4;"),
+    (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot go"),
+    ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
+    ([*CONTINUE, "--vocabulary", "old"], "", "Invalid value for '--vocabulary'"),
+    (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot begin with a model; use"),
+])  # fmt: skip
 def test_what_does_not_go_on(
     arguments: list[str], change: str, message: str, trained: Path, typed: Typed
 ) -> None:

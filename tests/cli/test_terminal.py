@@ -81,12 +81,10 @@ def test_events_of_others(screen: StringIO) -> None:
         found = {"topics": topics, "new": [1], "vanished": topics, "round": 2, "threshold": 0.5}
         server({"event": "round", **more, **said, **found})
     study = SimpleNamespace(
-        fingerprint=TEXT,
-        about=About.model_construct(purpose=TEXT),
+        fingerprint=TEXT, about=About.model_construct(purpose=TEXT),
         method=SimpleNamespace(method_name=TEXT, n_components=2),
-        described={"settings": {"method.network": TEXT}},
-        clients=[TEXT],
-    )
+        described={"settings": {"method.network": TEXT}}, clients=[TEXT],
+    )  # fmt: skip
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
     news.show_offer({"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT})
     assert screen.getvalue().count(r"\x1b[31mred") > 30

@@ -74,19 +74,16 @@ def test_groups_of_settings_are_mappings() -> None:
     assert (found.start.tries, found.start.rounds) == (2, 60)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"n_clusters": 1}, "n_components"),
-        ({"n_clusters": [4, 3]}, "in order"),
-        ({"method": "kmeans", "sizes": "free"}, "There is no setting 'sizes'"),
-        ({"method": "kmeans", "n_clusters": [2, 3]}, "takes one n_clusters"),
-        ({"method": "kmean"}, "There is no method 'kmean'; did you mean 'kmeans'"),
-        ({"preset": "paper"}, "there is no key 'method.preset'"),
-        ({"method": "fsccl", "network": {"hiden": 8}}, "key 'method.network.hiden'; did you mean"),
-        ({"settings": {"alignmnet": 1}}, "There is no setting 'alignmnet'"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"n_clusters": 1}, "n_components"),
+    ({"n_clusters": [4, 3]}, "in order"),
+    ({"method": "kmeans", "sizes": "free"}, "There is no setting 'sizes'"),
+    ({"method": "kmeans", "n_clusters": [2, 3]}, "takes one n_clusters"),
+    ({"method": "kmean"}, "There is no method 'kmean'; did you mean 'kmeans'"),
+    ({"preset": "paper"}, "there is no key 'method.preset'"),
+    ({"method": "fsccl", "network": {"hiden": 8}}, "key 'method.network.hiden'; did you mean"),
+    ({"settings": {"alignmnet": 1}}, "There is no setting 'alignmnet'"),
+])  # fmt: skip
 def test_wrong_parameters(given: dict[str, object], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         clustering(**given).fit(CORPUS)  # type: ignore[arg-type]

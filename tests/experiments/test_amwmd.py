@@ -75,15 +75,12 @@ def test_what_more_topics_explain() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("federated", "random", "said"),
-    [
-        (0.7, 0.85, "random topics come 0.050 closer and federated topics -0.100."),
-        (0.6, 0.95, "random topics come -0.050 closer and federated topics 0.000."),
-        (0.5, 0.95, "random topics come -0.050 closer and federated topics 0.100."),
-        (0.5, 0.70, "random topics come 0.200 closer and federated topics 0.100."),
-    ],
-)
+@pytest.mark.parametrize(("federated", "random", "said"), [
+    (0.7, 0.85, "random topics come 0.050 closer and federated topics -0.100."),
+    (0.6, 0.95, "random topics come -0.050 closer and federated topics 0.000."),
+    (0.5, 0.95, "random topics come -0.050 closer and federated topics 0.100."),
+    (0.5, 0.70, "random topics come 0.200 closer and federated topics 0.100."),
+])  # fmt: skip
 def test_what_is_no_share_has_no_percentage(federated: float, random: float, said: str) -> None:
     found = scores(federated_10=0.6, federated_25=federated, random_10=0.9, random_25=random)
     assert sentences(found)[3] == f"From 10 to 25 topics, {said}"

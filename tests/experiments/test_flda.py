@@ -40,27 +40,19 @@ def rows(**c_v: float) -> list[dict[str, Any]]:
     """Rows in which every model scores .5, the second seed a tenth more, unless given."""
     return judged() + [
         {
-            "data": data.name,
-            "model": model,
-            "seed": seed,
+            "data": data.name, "model": model, "seed": seed,
             "c_v": c_v.get(model.replace("-", "_"), 0.5) + 0.1 * seed,
-            "diversity": c_v.get(model.replace("-", "_"), 0.5),
-            "topics": 10.0,
-            "shown_c_v": 0.6,
-            "rounds": 3.0,
-            "replies": 8.0,
-            "bytes": 29_000.0,
-            "training_seconds": 10.0 if "pooled" in model else 6.0,
-            "most_training_seconds": 7.0,
-            "found": 0.2,
-            "found_own": 0.6 if "alone" in model else 0.3,
+            "diversity": c_v.get(model.replace("-", "_"), 0.5), "topics": 10.0, "shown_c_v": 0.6,
+            "rounds": 3.0, "replies": 8.0, "bytes": 29_000.0,
+            "training_seconds": 10.0 if "pooled" in model else 6.0, "most_training_seconds": 7.0,
+            "found": 0.2, "found_own": 0.6 if "alone" in model else 0.3,
             "found_in_own": 0.3 if "transitive" in model else 0.58,
         }
         | (merged(model) if MODELS[model].where == "federated" else {})
         for data in DATA_SETS
         for model in MODELS
         for seed in range(2)
-    ]
+    ]  # fmt: skip
 
 
 def merged(model: str) -> dict[str, Any]:

@@ -404,16 +404,12 @@ def test_what_a_result_depends_on(folder: Path) -> None:
     same = {"alignment": 0.0, "network": {"deletion": 0.0}, "loss": "squared"}
     assert made_of(part="table2", method=task.method | same) == made_of()
     others: list[dict[str, Any]] = [
-        {"seed": 1},
-        {"data": "stackoverflow"},
+        {"seed": 1}, {"data": "stackoverflow"},
         {"method": task.method | {"network": {"deletion": 0.2}}},
-        {"split": {"by": "even", "n_clients": 2}},
-        {"n_documents": 40},
-        {"damaged": 0.1},
+        {"split": {"by": "even", "n_clients": 2}}, {"n_documents": 40}, {"damaged": 0.1},
         {"method": task.method | {"loss": "cross_entropy"}},
-        {"method": task.method | ENCODERS[OWN]},
-        {"method": task.method | ENCODERS[OTHER]},
-    ]
+        {"method": task.method | ENCODERS[OWN]}, {"method": task.method | ENCODERS[OTHER]},
+    ]  # fmt: skip
     before = [made_of(), *(made_of(**other) for other in others)]
     assert len(set(before)) == 10
     pq.write_table(pq.read_table(folder / "agnews.parquet"), folder / "biomedical.parquet")

@@ -37,25 +37,22 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
         door(Echo(documents=1)).ask(function, {})
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {"documents": 9},
-        {"loss": 1.0},
-        {"documents": 0, "loss": 1.0},
-        {"documents": 0, "loss": float("nan")},
-        {"documents": 0, "name": "oak"},
-        {"documents": 0, "words": ["oak"]},
-        {"documents": 0, "words": ["", "oak"]},
-        {"documents": 0, "counts": np.array([0, 0, 1])},
-        {"documents": 0, "counts": np.array([0.0, -1e-300])},
-        {"documents": 0, "known": np.array([False, True])},
-        {"documents": 0, "deep": {"deeper": {"x": np.array([[0], [2]])}}},
-        {"documents": 0, "rows": Rows(np.array([1]), np.zeros((1, 2)), 3)},
-        {"documents": 0, "rows": Rows(np.array([0]), np.ones((1, 2)), 3)},
-        {"documents": 0, "words": Named(["oak"], np.zeros((1, 2), np.int64))},
-    ],
-)
+@pytest.mark.parametrize("reply", [
+    {"documents": 9},
+    {"loss": 1.0},
+    {"documents": 0, "loss": 1.0},
+    {"documents": 0, "loss": float("nan")},
+    {"documents": 0, "name": "oak"},
+    {"documents": 0, "words": ["oak"]},
+    {"documents": 0, "words": ["", "oak"]},
+    {"documents": 0, "counts": np.array([0, 0, 1])},
+    {"documents": 0, "counts": np.array([0.0, -1e-300])},
+    {"documents": 0, "known": np.array([False, True])},
+    {"documents": 0, "deep": {"deeper": {"x": np.array([[0], [2]])}}},
+    {"documents": 0, "rows": Rows(np.array([1]), np.zeros((1, 2)), 3)},
+    {"documents": 0, "rows": Rows(np.array([0]), np.ones((1, 2)), 3)},
+    {"documents": 0, "words": Named(["oak"], np.zeros((1, 2), np.int64))},
+])  # fmt: skip
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
     message = f"sums over {reply.get('documents', 0)} documents, its policy asks for 10"
     with pytest.raises(PolicyError, match=message):
@@ -63,22 +60,14 @@ def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -
     assert (tmp_path / "ledger.jsonl").read_text() == ""
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {"documents": 0},
-        {
-            "documents": 0,
-            "loss": 0.0,
-            "words": [],
-            "counts": np.zeros((2, 3)),
-            "none": np.zeros((0, 4)),
-            "deep": {"pairs": np.zeros((2, 2), np.int64), "windows": 0},
-            "rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 3),
-            "named": Named.columns(3),
-        },
-    ],
-)
+@pytest.mark.parametrize("reply", [
+    {"documents": 0},
+    {
+        "documents": 0, "loss": 0.0, "words": [], "counts": np.zeros((2, 3)),
+        "none": np.zeros((0, 4)), "deep": {"pairs": np.zeros((2, 2), np.int64), "windows": 0},
+        "rows": Rows(np.zeros(0, np.int64), np.zeros((0, 2)), 3), "named": Named.columns(3),
+    },
+])  # fmt: skip
 def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     half = Echo(**reply)
@@ -250,15 +239,12 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("min_document = 3", "there is no key 'min_document'; did you mean 'min_documents'?"),
-        ("min_documents = 0", "'min_documents' is 0: Input should be greater than or equal to 1"),
-        ('max_rounds = "many"', "'max_rounds' is 'many'"),
-        ("min_documents = ", "Invalid"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    ("min_document = 3", "there is no key 'min_document'; did you mean 'min_documents'?"),
+    ("min_documents = 0", "'min_documents' is 0: Input should be greater than or equal to 1"),
+    ('max_rounds = "many"', "'max_rounds' is 'many'"),
+    ("min_documents = ", "Invalid"),
+])  # fmt: skip
 def test_unusable_policy(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "policy.toml"
     path.write_text(content)
@@ -271,14 +257,11 @@ def test_missing_policy(tmp_path: Path) -> None:
         Policy.read(tmp_path / "policy.toml")
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        (("flda", 6, 30), "'north' does not allow the method 'flda'"),
-        (("lda", 7, 30), "asks for 7 rounds, the policy of client 'north' allows 6; nothing has"),
-        (("lda", 6, 29), "sums over at least 30 documents, and it has 29; nothing has left"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "message"), [
+    (("flda", 6, 30), "'north' does not allow the method 'flda'"),
+    (("lda", 7, 30), "asks for 7 rounds, the policy of client 'north' allows 6; nothing has"),
+    (("lda", 6, 29), "sums over at least 30 documents, and it has 29; nothing has left"),
+])  # fmt: skip
 def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> None:
     policy = Policy(methods=("lda",), max_rounds=6, min_documents=30)
     policy.check_study("north", "lda", 6, 30)
@@ -306,13 +289,10 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
     Policy().check_study("north", "lda", 6, 30)  # of one's own
 
 
-@pytest.mark.parametrize(
-    ("policy", "demand"),
-    [
-        (Policy(aggregation="secure"), 'aggregation = "secure"'),
-        (Policy(min_documents_in_sum=1000), "min_documents_in_sum"),
-    ],
-)
+@pytest.mark.parametrize(("policy", "demand"), [
+    (Policy(aggregation="secure"), 'aggregation = "secure"'),
+    (Policy(min_documents_in_sum=1000), "min_documents_in_sum"),
+])  # fmt: skip
 def test_required_secure_aggregation(policy: Policy, demand: str) -> None:
     policy.check_aggregation("north", True)
     with pytest.raises(PolicyError, match=rf"'north' requires secure .*leave {demand} out of"):

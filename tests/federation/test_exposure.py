@@ -180,17 +180,11 @@ def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:
     assert corpus.ids.to_pylist() == ["x", "y"]
 
 
-@pytest.mark.parametrize(
-    ("rules", "says"),
-    [
-        ("lemmas = true", "needs languages"),
-        ("lemma = true", "there is no key 'lemma'"),
-        ("lemmas", "cannot be used: "),
-        ("lemmas = " + 5000 * "[", "nested too deeply"),
-        ("lemmas = " + 5000 * "1", "cannot be used: "),
-        ("", "No such file"),
-    ],
-)
+@pytest.mark.parametrize(("rules", "says"), [
+    ("lemmas = true", "needs languages"), ("lemma = true", "there is no key 'lemma'"),
+    ("lemmas", "cannot be used: "), ("lemmas = " + 5000 * "[", "nested too deeply"),
+    ("lemmas = " + 5000 * "1", "cannot be used: "), ("", "No such file"),
+])  # fmt: skip
 def test_rules_that_cannot_be_used(tmp_path: Path, rules: str, says: str) -> None:
     (tmp_path / "a.csv").write_text("text\noak\n")
     if rules:

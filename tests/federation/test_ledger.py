@@ -44,14 +44,10 @@ def test_ledger_line(tmp_path: Path) -> None:
     data = {
         "weights.bias": np.array([1, 2], "<f4").tobytes(),
         "weights.rows.index": np.array([0, 2], "<i8").tobytes(),
-        "weights.rows.values": np.array([1, 3], "<f4").tobytes(),
-        "loss": b"1.5",
-        "words": b'["oak"]',
-        "n": np.array(2, "<f8").tobytes(),
-        "named.names": b'["elm", "oak"]',
-        "named.values": np.array([1, 2, 3, 4], "<i8").tobytes(),
-        "documents": b"7",
-    }
+        "weights.rows.values": np.array([1, 3], "<f4").tobytes(), "loss": b"1.5",
+        "words": b'["oak"]', "n": np.array(2, "<f8").tobytes(), "named.names": b'["elm", "oak"]',
+        "named.values": np.array([1, 2, 3, 4], "<i8").tobytes(), "documents": b"7",
+    }  # fmt: skip
     digest = hashlib.sha256(b"".join(name.encode() + data[name] for name in data)).hexdigest()
     assert line.pop("before") == ""
     assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
@@ -219,15 +215,12 @@ def change(ledger: Path) -> None:
     ledger.write_bytes(ledger.read_bytes().replace(b'"echo"', b'"ecko"', 1))
 
 
-@pytest.mark.parametrize(
-    ("spoil", "fault"),
-    [
-        (cut, "its head records 3 lines, and there are 2"),
-        (change, "line 2 does not follow the one before"),
-        (lambda ledger: ledger.unlink(), "its head records 3 lines, and there are 0"),
-        (lambda ledger: head_path(ledger).unlink(), "ledger.head beside it is missing or damaged"),
-    ],
-)
+@pytest.mark.parametrize(("spoil", "fault"), [
+    (cut, "its head records 3 lines, and there are 2"),
+    (change, "line 2 does not follow the one before"),
+    (lambda ledger: ledger.unlink(), "its head records 3 lines, and there are 0"),
+    (lambda ledger: head_path(ledger).unlink(), "ledger.head beside it is missing or damaged"),
+])  # fmt: skip
 def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
     tmp_path: Path, spoil: Callable[[Path], None], fault: str
 ) -> None:

@@ -82,14 +82,11 @@ def test_what_is_shown_of_a_secure_study() -> None:
     assert shown["policy"].startswith("By this client's policy a reply sums over at least 10 doc")
 
 
-@pytest.mark.parametrize(
-    ("plan", "why"),
-    [
-        (planned(), "a round has fewer than 3 clients"),
-        (planned().with_clients("abc"), "the study says so"),
-        (Study.make(method={"name": "flda"}).with_clients("abc"), "what leaves a client in flda"),
-    ],
-)
+@pytest.mark.parametrize(("plan", "why"), [
+    (planned(), "a round has fewer than 3 clients"),
+    (planned().with_clients("abc"), "the study says so"),
+    (Study.make(method={"name": "flda"}).with_clients("abc"), "what leaves a client in flda"),
+])  # fmt: skip
 def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
     with pytest.raises(PolicyError, match="does not say of how many documents each update has"):
         looked(plan, Policy())
@@ -101,17 +98,10 @@ def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
         looked(plan, Policy(min_documents=10, min_documents_in_sum=1000))
 
 
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [
-        ("../../evil", "evil"),
-        ("/etc/passwd", "etc-passwd"),
-        ("..", "study"),
-        ("", "study"),
-        ("Bücher & Briefe ", "Bücher-Briefe"),
-        ("x" * 100, "x" * 60),
-    ],
-)
+@pytest.mark.parametrize(("name", "folder"), [
+    ("../../evil", "evil"), ("/etc/passwd", "etc-passwd"), ("..", "study"), ("", "study"),
+    ("Bücher & Briefe ", "Bücher-Briefe"), ("x" * 100, "x" * 60),
+])  # fmt: skip
 def test_a_study_cannot_choose_another_place(
     name: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,12 +134,10 @@ def test_a_look_refuses_what_every_round_would() -> None:
 
 
 ABOUT = {
-    "purpose": "To find what letters are about",
-    "operator": "City of Elms, archive",
-    "recipients": ["the council", "two universities"],
-    "retention": "until the end of 2028",
+    "purpose": "To find what letters are about", "operator": "City of Elms, archive",
+    "recipients": ["the council", "two universities"], "retention": "until the end of 2028",
     "contact": "archive@example.org",
-}
+}  # fmt: skip
 ARCHIVES = {name: Corpus.of(["oak elm fir"] * 30) for name in ("north", "south")}
 
 
@@ -182,25 +170,13 @@ def test_in_a_file(tmp_path: Path) -> None:
     assert "[about]\n# purpose = " in example_study()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("purpose", "two\nlines"),
-        ("purpose", "\x1b[2Jhidden"),
-        ("operator", "turned \u202eround"),
-        ("contact", "e" + 7 * "\u0301"),
-        ("purpose", "x" * 501),
-        ("operator", "x" * 201),
-        ("retention", "x" * 501),
-        ("contact", "x" * 201),
-        ("recipients", ["x"] * 21),
-        ("recipients", [""]),
-        ("recipients", ["x" * 201]),
-        ("recipients", "the council"),
-        ("recipients", ["a\nb"]),
-        ("why", "because"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    ("purpose", "two\nlines"), ("purpose", "\x1b[2Jhidden"), ("operator", "turned \u202eround"),
+    ("contact", "e" + 7 * "\u0301"), ("purpose", "x" * 501), ("operator", "x" * 201),
+    ("retention", "x" * 501), ("contact", "x" * 201), ("recipients", ["x"] * 21),
+    ("recipients", [""]), ("recipients", ["x" * 201]), ("recipients", "the council"),
+    ("recipients", ["a\nb"]), ("why", "because"),
+])  # fmt: skip
 def test_what_it_cannot_say(name: str, value: Any) -> None:
     with pytest.raises(StudyError, match=rf"The study cannot be used: .*'about\.{name}"):
         about(**{name: value})

@@ -102,11 +102,8 @@ def test_the_last_two_stay_and_the_newest_is_taken(tmp_path: Path) -> None:
     finished(tmp_path, 1, 9, 10, 100)
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == [
-        "00000010.safetensors",
-        "00000010.sha256",
-        "00000100.safetensors",
-        "00000100.sha256",
-    ]
+        "00000010.safetensors", "00000010.sha256", "00000100.safetensors", "00000100.sha256",
+    ]  # fmt: skip
     back = restored(tmp_path)
     assert back is not None
     assert back.round == 100
@@ -180,11 +177,9 @@ def test_events(tmp_path: Path) -> None:
     assert events[3].pop("begun") == events[0]["time"]
     assert all(event.pop("time") > 1.7e9 and event.pop("seconds") >= 0 for event in events)
     assert events == [
-        {"event": "started", "study": "study1"},
-        {"event": "training", "done": 2, "rounds": 4},
-        {"event": "round", "round": 4, "loss": 1.5},
-        {"event": "resumed", "study": "study1"},
-    ]
+        {"event": "started", "study": "study1"}, {"event": "training", "done": 2, "rounds": 4},
+        {"event": "round", "round": 4, "loss": 1.5}, {"event": "resumed", "study": "study1"},
+    ]  # fmt: skip
 
 
 def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,12 +199,8 @@ def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 # What was agreed once
 
 AGREED = {
-    "words": ["oak", "Ähre", "🌳"],
-    "total": 2**60,
-    "share": 1 / 3,
-    "none": None,
-    "deep": [{}],
-}
+    "words": ["oak", "Ähre", "🌳"], "total": 2**60, "share": 1 / 3, "none": None, "deep": [{}],
+}  # fmt: skip
 
 
 def test_what_was_kept_is_recalled_by_a_resumed_run(tmp_path: Path) -> None:
@@ -228,13 +219,10 @@ def test_what_was_kept_is_recalled_by_a_resumed_run(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"{", b'{"words": ["oa', b"\xff\xfe", b"[]", b"null", b"3", b"{}", b'{"sha256": ""}',
-        b'{"words": ["oak"]}', b'{"words": ["oak"], "sha256": 7}', b"[" * 100_000,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("content", [
+    b"", b"{", b'{"words": ["oa', b"\xff\xfe", b"[]", b"null", b"3", b"{}", b'{"sha256": ""}',
+    b'{"words": ["oak"]}', b'{"words": ["oak"], "sha256": 7}', b"[" * 100_000,
+])  # fmt: skip
 def test_damaged_agreements(tmp_path: Path, content: bytes) -> None:
     finished(tmp_path, 1)
     (tmp_path / "agreement.json").write_bytes(content)
@@ -268,13 +256,10 @@ def rewritten(path: Path, **meta: str) -> None:
     path.with_suffix(".sha256").write_text(hashlib.sha256(data).hexdigest())
 
 
-@pytest.mark.parametrize(
-    "meta",
-    [
-        {"study": "study2"}, {"round": "3"}, {"round": "x"}, {"numbers": "[]"}, {"numbers": "{"},
-        {"numbers": '{"loss": "x"}'}, {"numbers": '{"loss": [1]}'},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("meta", [
+    {"study": "study2"}, {"round": "3"}, {"round": "x"}, {"numbers": "[]"}, {"numbers": "{"},
+    {"numbers": '{"loss": "x"}'}, {"numbers": '{"loss": [1]}'},
+])  # fmt: skip
 def test_a_checkpoint_that_says_something_else(tmp_path: Path, meta: dict[str, str]) -> None:
     path = finished(tmp_path, 1, 2)
     rewritten(path, **meta)

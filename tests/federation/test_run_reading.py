@@ -91,19 +91,16 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         refused(tmp_path, damaged)
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"event": "round", "time": "yesterday", "round": 1, "seconds": 1.0},
-        {"event": "round", "round": 1, "seconds": float("nan")},
-        {"event": "round", "round": 10**400, "seconds": 1.0},
-        {"event": "training", "done": "a", "rounds": "b"},
-        {"event": "listening", "clients": [5, None]},
-        {"event": "waiting", "round": 1, "clients": [], "missing": {"north": 5}},
-        {"event": "round", "round": 1, "seconds": 1.0, "topics": [{"words": [1]}]},
-        {"event": "study", "name": ["months"], "settings": {}},
-    ],
-)
+@pytest.mark.parametrize("told", [
+    {"event": "round", "time": "yesterday", "round": 1, "seconds": 1.0},
+    {"event": "round", "round": 1, "seconds": float("nan")},
+    {"event": "round", "round": 10**400, "seconds": 1.0},
+    {"event": "training", "done": "a", "rounds": "b"},
+    {"event": "listening", "clients": [5, None]},
+    {"event": "waiting", "round": 1, "clients": [], "missing": {"north": 5}},
+    {"event": "round", "round": 1, "seconds": 1.0, "topics": [{"words": [1]}]},
+    {"event": "study", "name": ["months"], "settings": {}},
+])  # fmt: skip
 def test_events_that_nobody_can_show(told: dict[str, Any], tmp_path: Path) -> None:
     """Else the terminal, the page or JSON would fail over them, later."""
     refused(tmp_path, json.dumps(told).encode() + b"\n")

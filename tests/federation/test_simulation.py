@@ -27,15 +27,12 @@ SIZES = {"north": 40, "south": 30}
 SMALL = {"hidden": [16, 12], "dropout": 0.2, "learning_rate": 0.002, "batch_size": 64}
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        {"norm": "sync"},
-        {"norm": "server", "network": "combinedtm"},
-        {"norm": "sync", "network": "neurallda", "clients_per_round": 2},
-        {"norm": "local"},  # whose sums take each client's reply
-    ],
-)
+@pytest.mark.parametrize("method", [
+    {"norm": "sync"},
+    {"norm": "server", "network": "combinedtm"},
+    {"norm": "sync", "network": "neurallda", "clients_per_round": 2},
+    {"norm": "local"},  # whose sums take each client's reply
+])  # fmt: skip
 def test_sums_at_once_are_those_of_the_replies(method: dict[str, Any]) -> None:
     corpora = embedded(subjects(SIZES | {"west": 20}))
     plan = study(max_rounds=8, precision="float64", validation_share=0.2, **method)
@@ -88,16 +85,13 @@ def test_a_policy_is_held_against_the_study_before_anything_begins(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("clients", "message"),
-    [
-        ({1: ["a b"] * 20}, "^1 cannot name a client; use letters, digits"),
-        ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
-        ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
-        (["a b"] * 20, "^Documents of several clients are a mapping of client to"),
-        ([], "^There are no clients; give at least one"),
-    ],
-)
+@pytest.mark.parametrize(("clients", "message"), [
+    ({1: ["a b"] * 20}, "^1 cannot name a client; use letters, digits"),
+    ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
+    ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
+    (["a b"] * 20, "^Documents of several clients are a mapping of client to"),
+    ([], "^There are no clients; give at least one"),
+])  # fmt: skip
 def test_clients_that_cannot_be_used(clients: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         train(study(max_rounds=1), clients)

@@ -175,13 +175,8 @@ def test_the_command(tmp_path: Path) -> None:
         + "".join(f'[clients.{n}]\ndata = "{tmp_path}/{n}.jsonl"\ntext = "text"\n' for n in "ab")
     )
     arguments = [
-        "sweep",
-        str(tmp_path / "study.toml"),
-        "--seeds",
-        "1",
-        "--out",
-        str(tmp_path / "o"),
-    ]
+        "sweep", str(tmp_path / "study.toml"), "--seeds", "1", "--out", str(tmp_path / "o"),
+    ]  # fmt: skip
     result = CliRunner().invoke(cli.app, [*arguments, "--topics", "2,4", "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.output)

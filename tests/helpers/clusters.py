@@ -69,11 +69,9 @@ def spread(corpus: Corpus, n_clients: int, alpha: float | None = None) -> dict[s
 def planned(name: str, **method: Any) -> Study:
     """A small study of those corpora, which runs quickly."""
     small: dict[str, Any] = {
-        "name": name,
-        "n_components": CLUSTERS,
-        "embedding": {"dimension": DIMENSION},
+        "name": name, "n_components": CLUSTERS, "embedding": {"dimension": DIMENSION},
         "coherence": "nothing",
-    }
+    }  # fmt: skip
     if name == "fstc":
         network = {"local_steps": 10, "batch_size": 50, "hidden": 8, "learning_rate": 0.01}
         small |= {"max_rounds": 4, "network": network, "transports": 5, "start": {"tries": 2}}

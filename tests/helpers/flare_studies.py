@@ -29,12 +29,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "gfedntm, several exchanges a round": {**NETWORK, "norm": "sync"},
     "lda": {**SMALL, "name": "lda"},
     "flda": {
-        "name": "flda",
-        "n_components": 3,
-        "max_rounds": 2,
-        "threshold": 0.01,
-        "min_new_documents": 1,
-        "keep_unmatched": True,
+        "name": "flda", "n_components": 3, "max_rounds": 2, "threshold": 0.01,
+        "min_new_documents": 1, "keep_unmatched": True,
     },
     "fstc": {
         "name": "fstc",
@@ -46,7 +42,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "coherence": "nothing",
         "embedding": {"dimension": DIMENSION},
     },
-}
+}  # fmt: skip
 
 
 def write_documents(folder: Path) -> dict[str, Path]:

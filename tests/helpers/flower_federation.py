@@ -164,13 +164,9 @@ class Machine:
     def run(self, command: str) -> str:
         """Run a command of a shell; return what it says."""
         done = subprocess.run(
-            ["/bin/sh", "-c", self.adapted(command)],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            timeout=PATIENCE,
-            text=True,
-        )
+            ["/bin/sh", "-c", self.adapted(command)], cwd=self.folder, env=self.environment,
+            capture_output=True, timeout=PATIENCE, text=True,
+        )  # fmt: skip
         said = done.stdout + done.stderr
         assert done.returncode == 0, f"{command}\n{said}"
         return said
@@ -180,13 +176,9 @@ class Machine:
         log = self.folder / f"{name}.log"
         with log.open("ab") as file:
             self._processes[name] = subprocess.Popen(
-                ["/bin/sh", "-c", f"exec {self.adapted(command)}"],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+                ["/bin/sh", "-c", f"exec {self.adapted(command)}"], cwd=self.folder,
+                env=self.environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
         self.wait(lambda: awaited in log.read_text(), f"{name} to say {awaited!r}")
 
     def wait(self, done: Any, what: str) -> None:

@@ -45,14 +45,12 @@ def hostile(words: tuple[str, ...] = HOSTILE_WORDS, **changes: Any) -> TopicMode
         inference=type(model.inference)(n, model.inference.settings),
         weights={"pseudo_counts": beta.T * 10},
         vocabulary=replace(
-            model.vocabulary,
-            words=words,
-            document_frequency=np.full(n, 9),
+            model.vocabulary, words=words, document_frequency=np.full(n, 9),
             occurrences=np.arange(n, 0, -1),
         ),
         word_sums=beta * 100,
         **{"labels": {1: HOSTILE_LABEL}} | changes,
-    )
+    )  # fmt: skip
 
 
 def unchecked(text: str = "".join(NO_WORDS)) -> TopicModel:

@@ -16,10 +16,7 @@ NETWORK = {"hidden": 8, "local_steps": 5}
 METHODS: dict[str, dict[str, Any]] = {
     "gfedntm": {"max_rounds": 6},
     "gfedntm, local steps": {
-        "max_rounds": 6,
-        "norm": "server",
-        "optimizer": "fedavg",
-        "local_steps": 2,
+        "max_rounds": 6, "norm": "server", "optimizer": "fedavg", "local_steps": 2,
     },
     "lda": {"name": "lda", "n_components": 4, "max_rounds": 6},
     "lda, batch": {"name": "lda", "n_components": 4, "max_rounds": 6, "learning": "batch"},
@@ -29,7 +26,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "discriminative": {"name": "discriminative", **CLUSTERS},
     "fstc": {"name": "fstc", "network": NETWORK, **CLUSTERS},
     "fsccl": {"name": "fsccl", "network": NETWORK | {"deletion": 0}, **CLUSTERS},
-}
+}  # fmt: skip
 
 
 def planned(case: str, size: int | None = 2) -> Study:

@@ -108,11 +108,9 @@ class OrdinaryNeuralLDA(Ordinary):
 
 
 ORDINARY: dict[str, type[Ordinary]] = {
-    "prodlda": OrdinaryProdLDA,
-    "neurallda": OrdinaryNeuralLDA,
-    "combinedtm": OrdinaryCombinedTM,
+    "prodlda": OrdinaryProdLDA, "neurallda": OrdinaryNeuralLDA, "combinedtm": OrdinaryCombinedTM,
     "zeroshottm": OrdinaryZeroShotTM,
-}
+}  # fmt: skip
 
 
 def dense(batch: Batch) -> Tensor:
@@ -147,11 +145,9 @@ def record_minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]
 
 
 def ordinary(
-    model: TopicModel,
-    plan: Study,
-    minibatches: dict[int, list[Batch]],
+    model: TopicModel, plan: Study, minibatches: dict[int, list[Batch]],
     kind: type[Ordinary] | None = None,
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor]:  # fmt: skip
     """Train in one process on the union of the same minibatches."""
     reference = (kind or ORDINARY[model.inference.name])(model.inference, plan.seed)
     occurrences = model.vocabulary.occurrences.sum()

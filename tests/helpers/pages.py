@@ -18,11 +18,8 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 TUTORIALS = sorted(DOCS.glob("tutorial-*.md"))
 PAGES = [
-    README,
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "experiments/README.md",
-    *sorted(DOCS.rglob("*.md")),
-]
+    README, ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(DOCS.rglob("*.md")),
+]  # fmt: skip
 
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -89,11 +89,8 @@ def with_canary(corpus: Corpus) -> Corpus:
 
 
 RUNS: dict[str, Callable[[], tuple[Study, Corpora]]] = {
-    "demo": like_the_demo,
-    "synthetic": synthetic,
-    "flda": drifting,
-    "fstc": clustered,
-}
+    "demo": like_the_demo, "synthetic": synthetic, "flda": drifting, "fstc": clustered,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

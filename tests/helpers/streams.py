@@ -27,11 +27,9 @@ def documents(themes: Themes, size: int, rng: np.random.Generator) -> list[list[
 
 
 def stream(
-    rounds: Sequence[Themes] | Mapping[str, Sequence[Themes]],
-    size: int = SIZE,
-    clients: str = "abc",
-    seed: int = 0,
-) -> dict[str, Corpus]:
+    rounds: Sequence[Themes] | Mapping[str, Sequence[Themes]], size: int = SIZE,
+    clients: str = "abc", seed: int = 0,
+) -> dict[str, Corpus]:  # fmt: skip
     """Each client's documents of all rounds, one round after the other."""
     rng = np.random.default_rng(seed)
     plans = rounds if isinstance(rounds, Mapping) else dict.fromkeys(clients, rounds)
@@ -52,14 +50,8 @@ def coming(sizes: Mapping[int, tuple[int, Themes]], seed: int = 0) -> Corpus:
 def flda(**method: Any) -> Study:
     """A study that is quick, in slices of so many documents, with a topic for each theme."""
     small: dict[str, Any] = {
-        "name": "flda",
-        "n_components": 3,
-        "spare_topics": 0,
-        "n_words": 12,
-        "iterations": 100,
-        "min_new_documents": 20,
-        "documents_per_round": SIZE,
-        "coherence": "nothing",
-    }
+        "name": "flda", "n_components": 3, "spare_topics": 0, "n_words": 12, "iterations": 100,
+        "min_new_documents": 20, "documents_per_round": SIZE, "coherence": "nothing",
+    }  # fmt: skip
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
     return Study.make(method=small | method, vocabulary=limits)

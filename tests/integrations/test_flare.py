@@ -270,14 +270,11 @@ def test_the_result_is_that_of_this_process(
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("forbids", "aggregation", "said"),
-    [
-        ('methods = ["flda"]', "secure", "does not allow the method 'lda'"),
-        ('aggregation = "secure"', "plain", "requires secure aggregation"),
-        (None, "secure", "has no key"),
-    ],
-)
+@pytest.mark.parametrize(("forbids", "aggregation", "said"), [
+    ('methods = ["flda"]', "secure", "does not allow the method 'lda'"),
+    ('aggregation = "secure"', "plain", "requires secure aggregation"),
+    (None, "secure", "has no key"),
+])  # fmt: skip
 def test_what_a_site_refuses_ends_the_job_with_a_sentence(
     forbids: str | None, aggregation: str, said: str, documents: dict[str, Path], tmp_path: Path,
 ) -> None:  # fmt: skip

@@ -169,16 +169,13 @@ def test_a_policy_that_forbids_the_method(
     assert not list(tmp_path.rglob("ledger.jsonl"))
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"data": "nowhere.csv"}, "nowhere.csv"),
-        ({"name": "north pole"}, "cannot name a client"),
-        ({"name": 7}, "needs the client's name"),
-        ({"txt": "text"}, "txt"),
-        ({"policy": "nowhere.toml"}, "The policy nowhere.toml cannot be used"),
-    ],
-)
+@pytest.mark.parametrize(("given", "sentence"), [
+    ({"data": "nowhere.csv"}, "nowhere.csv"),
+    ({"name": "north pole"}, "cannot name a client"),
+    ({"name": 7}, "needs the client's name"),
+    ({"txt": "text"}, "txt"),
+    ({"policy": "nowhere.toml"}, "The policy nowhere.toml cannot be used"),
+])  # fmt: skip
 def test_a_wrong_setting_is_one_sentence_and_stays_there(
     given: dict[str, Any], sentence: str, documents: Path, tmp_path: Path,
     capfd: pytest.CaptureFixture[str],

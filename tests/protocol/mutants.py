@@ -84,13 +84,10 @@ class ListNotSaved(Disk):
 
 
 DISKS = {
-    "record first": RecordFirst,
-    "record before content": RecordBeforeContent,
-    "record not synced": RecordNotSynced,
-    "totals not synced": TotalsNotSynced,
-    "totals cut before the checkpoint": CutFirst,
-    "the list not saved": ListNotSaved,
-}
+    "record first": RecordFirst, "record before content": RecordBeforeContent,
+    "record not synced": RecordNotSynced, "totals not synced": TotalsNotSynced,
+    "totals cut before the checkpoint": CutFirst, "the list not saved": ListNotSaved,
+}  # fmt: skip
 
 
 def _unbound(world: World, stack: ExitStack) -> None:
@@ -233,20 +230,12 @@ def _checkpoint_early(world: World, stack: ExitStack) -> None:
 
 
 MUTANTS: dict[str, Callable[[World, ExitStack], None]] = {
-    "streams not bound to the list": _unbound,
-    "a second list": _second_list,
-    "transcripts not compared": _no_transcript,
-    "signatures not checked": _no_signature,
-    "another part after a restart": _part_again,
-    "computed again after a restart": _computed_again,
-    "a reply with the part": _early_reply,
-    "a bare tag": _bare_tag,
-    "no tag": _no_tag,
-    "a transcript without the key": _plain_transcript,
-    "a key that is not hedged": _key_not_hedged,
-    "a stop for later processes": _sticky_stop,
-    "a dropped ask": _dropped_ask,
-    "a total forgotten": _total_forgotten,
-    "the relay's file not synced": _relay_not_synced,
+    "streams not bound to the list": _unbound, "a second list": _second_list,
+    "transcripts not compared": _no_transcript, "signatures not checked": _no_signature,
+    "another part after a restart": _part_again, "computed again after a restart": _computed_again,
+    "a reply with the part": _early_reply, "a bare tag": _bare_tag, "no tag": _no_tag,
+    "a transcript without the key": _plain_transcript, "a key that is not hedged": _key_not_hedged,
+    "a stop for later processes": _sticky_stop, "a dropped ask": _dropped_ask,
+    "a total forgotten": _total_forgotten, "the relay's file not synced": _relay_not_synced,
     "a checkpoint before the record": _checkpoint_early,
-}
+}  # fmt: skip

@@ -113,23 +113,20 @@ def matrix(n_rows: int, n_columns: int, n_present: int, dtype: str = "float32") 
     return array
 
 
-@pytest.mark.parametrize(
-    ("array", "data"),
-    [
-        # Of 4,096 rows of four bytes a bitmap has 512 bytes: 128 rows.
-        (matrix(4096, 1, 4096), 4 * 4096),
-        (matrix(4096, 1, 4096 - 144), 4 * 4096),  # and 64 where it ends
-        (matrix(4096, 1, 4096 - 145), 512 + 4 * (4096 - 144)),
-        (matrix(4096, 1, 1), 512 + 64),
-        (matrix(4096, 1, 0), 512),
-        (matrix(2048, 1, 0, "float64"), 256),
-        (matrix(2048, 1, 9, "int64"), 256 + 128),
-        (matrix(4095, 1, 0), 4 * 4096),  # too small to look
-        (matrix(4096, 2, 0, "int8"), 8192),
-        (np.zeros(1 << 14), 1 << 17),
-        (np.zeros((64, 64, 4)), 1 << 17),
-    ],
-)
+@pytest.mark.parametrize(("array", "data"), [
+    # Of 4,096 rows of four bytes a bitmap has 512 bytes: 128 rows.
+    (matrix(4096, 1, 4096), 4 * 4096),
+    (matrix(4096, 1, 4096 - 144), 4 * 4096),  # and 64 where it ends
+    (matrix(4096, 1, 4096 - 145), 512 + 4 * (4096 - 144)),
+    (matrix(4096, 1, 1), 512 + 64),
+    (matrix(4096, 1, 0), 512),
+    (matrix(2048, 1, 0, "float64"), 256),
+    (matrix(2048, 1, 9, "int64"), 256 + 128),
+    (matrix(4095, 1, 0), 4 * 4096),  # too small to look
+    (matrix(4096, 2, 0, "int8"), 8192),
+    (np.zeros(1 << 14), 1 << 17),
+    (np.zeros((64, 64, 4)), 1 << 17),
+])  # fmt: skip
 def test_zero_rows_stay_behind_where_that_is_smaller(array: Any, data: int) -> None:
     assert len(dumps({"x": array})) - 64 == data  # the structure fits into one piece
     assert_same(there_and_back(array), array)

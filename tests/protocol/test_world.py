@@ -21,28 +21,21 @@ EACH = 21  # seeds: 504 together
 # One that finds each mutant, and the check that fails.
 FOUND_BY = {
     "streams not bound to the list": ("evil 1 quiet", 1, "c:"),
-    "a second list": ("evil 1", 5, "d:"),
-    "transcripts not compared": ("evil 0", 2, "f:"),
+    "a second list": ("evil 1", 5, "d:"), "transcripts not compared": ("evil 0", 2, "f:"),
     "signatures not checked": ("evil 2", 3, "h:"),
     "another part after a restart": ("faults", 0, "d:"),
     "computed again after a restart": ("between", 2, "i:"),
-    "a reply with the part": ("operator", 0, "f:"),
-    "a bare tag": ("faults", 0, "e:"),
-    "no tag": ("evil 0", 10, "b:"),
-    "a transcript without the key": ("between", 0, "g:"),
+    "a reply with the part": ("operator", 0, "f:"), "a bare tag": ("faults", 0, "e:"),
+    "no tag": ("evil 0", 10, "b:"), "a transcript without the key": ("between", 0, "g:"),
     "a key that is not hedged": ("operator rng", 3, "a:"),
-    "a stop for later processes": ("operator", 1, "i:"),
-    "a dropped ask": ("powers", 28, "i:"),
-    "a total forgotten": ("relay", 1, "i:"),
-    "the relay's file not synced": ("powers", 3, "i:"),
-    "a checkpoint before the record": ("powers", 69, "b:"),
-    "record first": ("between", 54, "i:"),
-    "record before content": ("between", 26, "i:"),
-    "record not synced": ("faults", 0, "d:"),
+    "a stop for later processes": ("operator", 1, "i:"), "a dropped ask": ("powers", 28, "i:"),
+    "a total forgotten": ("relay", 1, "i:"), "the relay's file not synced": ("powers", 3, "i:"),
+    "a checkpoint before the record": ("powers", 69, "b:"), "record first": ("between", 54, "i:"),
+    "record before content": ("between", 26, "i:"), "record not synced": ("faults", 0, "d:"),
     "totals not synced": ("between", 4, "i:"),
     "totals cut before the checkpoint": ("between", 55, "i:"),
     "the list not saved": ("evil 1", 7, "d:"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -153,11 +153,9 @@ def test_a_clients_report_has_the_studys_name_its_date_and_its_policy(
 def test_a_policy_that_was_not_kept_to_is_told() -> None:
     row = {"function": "forward", "method": "gfedntm", "documents": 9, "fields": [], "replies": 1}
     facts = RunFacts(
-        "run",
-        ledgers={"north": [row | {"bytes": 7, "masked": False}]},
-        policies={"north": Policy(methods=("lda",))},
-        place="client",
-    )
+        "run", ledgers={"north": [row | {"bytes": 7, "masked": False}]},
+        policies={"north": Policy(methods=("lda",))}, place="client",
+    )  # fmt: skip
     fact = answers(summarise(model(), facts))["Was its policy met?"]
     assert fact["good"] is False
     assert fact["detail"] == (
@@ -166,22 +164,19 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("info", "value", "good", "detail"),
-    [
-        ({}, "Sums alone, no promise", None, "No document left its client;"),
-        ({"masked": True}, "Sums alone, no promise", None, "Aggregation was secure: nobody saw"),
-        ({"masked": False}, "Sums alone, no promise", None, "Aggregation was plain: the server"),
-        (
-            {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": False}},
-            "Yes, epsilon 3", True, "For each document.",
-        ),
-        (
-            {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": True}},
-            "For trying alone", False, "follows from the study's seed",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("info", "value", "good", "detail"), [
+    ({}, "Sums alone, no promise", None, "No document left its client;"),
+    ({"masked": True}, "Sums alone, no promise", None, "Aggregation was secure: nobody saw"),
+    ({"masked": False}, "Sums alone, no promise", None, "Aggregation was plain: the server"),
+    (
+        {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": False}},
+        "Yes, epsilon 3", True, "For each document.",
+    ),
+    (
+        {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": True}},
+        "For trying alone", False, "follows from the study's seed",
+    ),
+])  # fmt: skip
 def test_whether_it_is_private(info: Any, value: str, good: bool | None, detail: str) -> None:
     fact = answers(summarise(model(info={"method": "lda"} | info)))["Is it private?"]
     assert (fact["value"], fact["good"]) == (value, good)
@@ -285,10 +280,8 @@ def test_suggested_labels_are_marked() -> None:
     summary = summarise(made().with_suggested_labels())
     told = {topic["topic"]: (topic["label"], topic["suggested"]) for topic in summary["topics"]}
     assert told == {
-        0: ("Trees | shrubs", False),
-        1: ("__init__, flu, tea", True),
-        2: ("Oak, elm, flu", True),
-    }
+        0: ("Trees | shrubs", False), 1: ("__init__, flu, tea", True), 2: ("Oak, elm, flu", True),
+    }  # fmt: skip
     assert "Oak, elm, flu (suggested)" in markdown(summary)
     assert html(summary).count('<span class="badge">suggested</span>') == 2
 

@@ -201,15 +201,12 @@ def test_what_is_hidden_is_nowhere_in_the_page(tmp_path: Path) -> None:
             assert bool(found) == ((k, name) not in hidden), found
 
 
-@pytest.mark.parametrize(
-    ("least", "hidden"),
-    [
-        (1, {(0, "south"), (2, "south")}),  # of which south has none
-        (7, {(0, "south"), (2, "south")}),
-        (8, {(0, "south"), (2, "south"), (1, "north"), (2, "north")}),
-        (15, {(0, "south"), (1, "south"), (2, "south"), (1, "north"), (2, "north")}),
-    ],
-)
+@pytest.mark.parametrize(("least", "hidden"), [
+    (1, {(0, "south"), (2, "south")}),  # of which south has none
+    (7, {(0, "south"), (2, "south")}),
+    (8, {(0, "south"), (2, "south"), (1, "north"), (2, "north")}),
+    (15, {(0, "south"), (1, "south"), (2, "south"), (1, "north"), (2, "north")}),
+])  # fmt: skip
 def test_the_threshold_can_be_chosen(least: int, hidden: set[tuple[int, str]]) -> None:
     summary = summarise(made(), min_documents=least)
     assert hidden_in(summary) == hidden
@@ -344,18 +341,12 @@ def test_the_same_bytes_again(run: Reported, tmp_path: Path) -> None:
 # Folders
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("events.jsonl", "{\n"),
-        ("events.jsonl", "[1]\n"),
-        ("events.jsonl", '{"event": "round", "loss": 1}\n'),
-        ("events.jsonl", '{"event": "round", "round": "two"}\n'),
-        ("study.toml", "[method"),
-        ("study.toml", 'method = "lda"'),
-        ("study.toml", "\udcff"),
-    ],
-)
+@pytest.mark.parametrize(("file", "content"), [
+    ("events.jsonl", "{\n"), ("events.jsonl", "[1]\n"),
+    ("events.jsonl", '{"event": "round", "loss": 1}\n'),
+    ("events.jsonl", '{"event": "round", "round": "two"}\n'), ("study.toml", "[method"),
+    ("study.toml", 'method = "lda"'), ("study.toml", "\udcff"),
+])  # fmt: skip
 def test_a_damaged_file_is_one_sentence(file: str, content: str, copied: Path) -> None:
     (copied / file).write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(RunError) as error:
@@ -443,18 +434,15 @@ def test_a_report_with_documents(typed: Typed) -> None:
     assert "no column 'abstract'" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["report", "nowhere"],
-            "There is no model in nowhere; name the folder of a model, or of a",
-        ),
-        (["report", "out", "--min-documents", "0"], "Invalid value for '--min-documents'"),
-        (["report", "out", "--with-documents", "nowhere.csv"], "no file or folder nowhere.csv"),
-        (["report", "out", "-o", "page.md"], "page.md has to end in .html"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (
+        ["report", "nowhere"],
+        "There is no model in nowhere; name the folder of a model, or of a",
+    ),
+    (["report", "out", "--min-documents", "0"], "Invalid value for '--min-documents'"),
+    (["report", "out", "--with-documents", "nowhere.csv"], "no file or folder nowhere.csv"),
+    (["report", "out", "-o", "page.md"], "page.md has to end in .html"),
+])  # fmt: skip
 def test_wrong_reports(arguments: list[str], message: str, typed: Typed) -> None:
     made().save_pretrained("out")
     code, _, err = typed(*arguments)
