@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from fedtopics.cli import display
-from tests.helpers.command_line import CANARY, STUDY, Typed, typist
+from tests.helpers.command_line import CANARY, STUDY, Refused, Typed, typist
 
 # Files that take long, by their path. They come first: with some processes, each of which takes one
 # file after the other, none is left alone with one of them in the end.
 LONGEST = (
     "docs/test_tutorials.py", "report/test_browser.py", "methods/test_client_draws.py",
     "methods/test_exactness.py", "report/test_report.py", "federation/test_same_bits.py",
-    "federation/test_federation.py", "federation/test_going_on.py", "docs/test_pages.py",
-    "methods/test_continue.py", "methods/test_fstc.py", "engines/test_engines.py",
-    "text/test_embeddings.py",
+    "federation/test_federation.py", "docs/test_pages.py", "methods/test_continue.py",
+    "methods/test_fstc.py", "text/test_embeddings.py",
 )  # fmt: skip
 TESTS = Path(__file__).parent
 
@@ -58,8 +57,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def typed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Typed:
-    """Type a command in that folder; return its exit code, and what it said."""
+def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Type a command; return its exit code, and what it said."""
     return typist(monkeypatch, capsys)
+
+
+@pytest.fixture
+def refused(typed: Typed) -> Refused:
+    """Type a command that cannot be used; return the one sentence that it ends with."""
+
+    def type_in(*arguments: object) -> str:
+        code, _, said = typed(*arguments)
+        assert code == 2
+        return said
+
+    return type_in

@@ -14,7 +14,7 @@ from fedtopics.errors import InputError, nearest
 from fedtopics.federation.study_tables import read_rules
 from fedtopics.federation.sweep import sweep
 from fedtopics.metrics import METRICS
-from tests.helpers.command_line import refused
+from tests.helpers.command_line import Refused
 from tests.helpers.models import made
 
 TEXTS = ["oak and beech and fir grow here", "a ketch and a sloop and a yawl sail"] * 10
@@ -99,11 +99,9 @@ def test_in_a_saved_estimator(tmp_path: Path) -> None:
     assert NMF.load(folder, analyzer=str.split, rarity=0.5).rarity == 0.5
 
 
-def test_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(monkeypatch, capsys, "trnasform")
-    assert "There is no command 'trnasform'; did you mean 'transform'?" in said
-    said = refused(monkeypatch, capsys, "key", "craete")
-    assert "craete" in said
+def test_a_command(refused: Refused) -> None:
+    assert "There is no command 'trnasform'; did you mean 'transform'?" in refused("trnasform")
+    assert "craete" in refused("key", "craete")
 
 
 def test_a_long_list_is_cut() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fedtopics import LDA
 from tests.helpers.clients import ALL
-from tests.helpers.command_line import typist
+from tests.helpers.command_line import Typed
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +28,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_topics_by_a_column_and_by_month(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     monkeypatch.chdir(place)
-    typed = typist(monkeypatch, capsys)
     code, out, _ = typed("transform", "model", "letters.csv", "--by", "office", "--text", "text")
     assert code == 0
     assert "port: 36 documents\n" in out

@@ -48,9 +48,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def typed(
-    folder: Path, encoding: str, *arguments: str, code: int = 0
-) -> subprocess.CompletedProcess[bytes]:
+Done = subprocess.CompletedProcess[bytes]
+
+
+def typed_in(folder: Path, encoding: str, *arguments: str, code: int = 0) -> Done:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUTF8"}
     command = [sys.executable, "-m", "fedtopics", *arguments]
     done = subprocess.run(
@@ -64,11 +65,11 @@ def typed(
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_topics(folder: Path, encoding: str) -> None:
     coding = "cp1252" if encoding == "cp1252" else "ascii"
-    shown = typed(folder, encoding, "topics", "model").stdout.decode(coding)
+    shown = typed_in(folder, encoding, "topics", "model").stdout.decode(coding)
     assert "elm" in shown
     assert ("größe" in shown) == (coding == "cp1252")
     assert r"\u65e5\u672c" in shown
-    rows = json.loads(typed(folder, encoding, "topics", "model", "--json").stdout.decode(coding))
+    rows = json.loads(typed_in(folder, encoding, "topics", "model", "--json").stdout.decode(coding))
     assert rows[1]["label"] == LABEL
     assert set(WORDS) == {word for row in rows for word in row["words"]}
 
@@ -96,5 +97,5 @@ def test_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_error(folder: Path) -> None:
-    said = typed(folder, "ascii", "topics", "größe", code=2).stderr.decode("ascii")
+    said = typed_in(folder, "ascii", "topics", "größe", code=2).stderr.decode("ascii")
     assert r"There is no model in gr\u00f6" in said.replace(r"\xf6", r"\u00f6")

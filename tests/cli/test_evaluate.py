@@ -16,7 +16,7 @@ from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.simulation import train
 from fedtopics.model.evaluation import evaluate
 from fedtopics.text.corpus import Corpus
-from tests.helpers.command_line import fedtopics, refused
+from tests.helpers.command_line import Refused, Typed
 from tests.helpers.federation import study, subjects
 
 SIZES = {"north": 60, "south": 60}
@@ -61,22 +61,17 @@ def folder(
 DATA = ("--data", "documents.parquet", "--tokens", "words")
 
 
-def test_the_command(
-    folder: Path, model: TopicModel, documents: Corpus, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    assert fedtopics(monkeypatch, "evaluate", "model", *DATA, "--label", "owner") == 0
-    printed = capsys.readouterr().out
+def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: Typed) -> None:
+    printed = typed("evaluate", "model", *DATA, "--label", "owner")[1]
     assert "model: 3 topics, read with lambda" in printed
     assert "purity of the largest topics" in printed
     assert "Labels: 120 documents count; left out are 0 without a label and 0 of" in printed
-
-    assert fedtopics(monkeypatch, "evaluate", "model", *DATA, "--by", "documents", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(typed("evaluate", "model", *DATA, "--by", "documents", "--json")[1])
     assert found == pytest.approx(evaluate(model, documents, by="documents"))
     assert "purity" not in found, "a column that is called label was not asked for"
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("arguments", "message"), [
     (("nowhere", *DATA), "There is no model in nowhere"),
     (("model", "--data", "nowhere.csv"), "There is no file or folder nowhere.csv"),
@@ -85,8 +80,5 @@ def test_the_command(
     (("model", *DATA, "--lambda", "2"), "Invalid value for '--lambda'"),
     (("model",), "Missing option '--data'"),
 ])  # fmt: skip
-def test_wrong_arguments(
-    arguments: tuple[str, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    assert message in refused(monkeypatch, capsys, "evaluate", *arguments)
+def test_wrong_arguments(arguments: tuple[str, ...], message: str, refused: Refused) -> None:
+    assert message in refused("evaluate", *arguments)

@@ -15,7 +15,7 @@ from fedtopics.cli import display
 from fedtopics.federation.study import Study
 from fedtopics.protocol.roster import Key
 from tests.helpers.background import Background, until
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Refused, Typed
 from tests.helpers.services import free_port
 
 NAMES = ("east", "north", "south")
@@ -57,8 +57,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# Wrong input
-
 SERVE = ["serve", "study.toml"]
 JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
 
@@ -70,15 +68,9 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
     ([*SERVE, "--key", "nowhere"], "nowhere has no key, or a damaged one; make one with"),
     ([*SERVE, "--key", "north"], "The certificate of 'north' is not the one that the study"),
     ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
-    (
-        ["serve", "empty.toml", "--key", "server"],
-        "The study has no certificates, so it cannot be run between machines; each",
-    ),
+    (["serve", "empty.toml", "--key", "server"], "The study has no certificates, so it cannot be"),
     (["join", "study.toml"], "Missing option '--key'."),
-    (
-        ["join", "study.toml", "--key", "north"],
-        "Give --data FILE; only a member that the study",
-    ),
+    (JOIN[:4], "Give --data FILE; only a member that the study"),
     ([*JOIN, "--key", "stranger"], "does not name the certificate of this key (stranger); it"),
     ([*JOIN, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
     ([*JOIN, "--policy", "policy.toml"], "there is no key 'min_document'"),
@@ -86,12 +78,10 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
     (["check", "study.toml", "--policy", "p.toml"], "go with --data"),
     (["check", "study.toml", "--key", "nowhere"], "nowhere has no key, or a damaged one"),
 ])  # fmt: skip
-def test_wrong_input(arguments: list[str], message: str, folder: Path, typed: Typed) -> None:
+def test_wrong_input(arguments: list[str], message: str, folder: Path, refused: Refused) -> None:
     (folder / "empty.toml").write_text("[method]\nn_components = 3\n[clients.a]\n[clients.b]\n")
     (folder / "policy.toml").write_text("min_document = 3\n")
-    code, _, err = typed(*arguments)
-    assert code == 2
-    assert message in " ".join(err.split())
+    assert message in " ".join(refused(*arguments).split())
 
 
 def test_a_member_without_a_server_says_so_and_ends(folder: Path, typed: Typed) -> None:

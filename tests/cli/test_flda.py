@@ -7,19 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from click.testing import CliRunner, Result
 
-from fedtopics.cli import app
-from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.rules import TextRules
-from fedtopics.text.vocabulary import Vocabulary
-from tests.helpers.command_line import fedtopics
+from tests.helpers.command_line import Typed
 from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
+from tests.helpers.models import made
 
 TREES = [
     TopicPair("oak elm", "elm oak", 0.987),
@@ -34,26 +27,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def typed(*arguments: object) -> Result:
-    """Type a command that goes well."""
-    done = CliRunner().invoke(app, ["flda", *map(str, arguments)])
-    assert (done.exit_code, done.exception, done.stderr) == (0, None, "")
-    return done
-
-
-def test_from_a_run_to_its_threshold(folder: Path) -> None:
+def test_from_a_run_to_its_threshold(folder: Path, typed: Typed) -> None:
     rounds = [{"north": [{f"w{k}": 1.0}], "south": [{f"w{k}": 1.0}]} for k in range(6)]
     rounds += [{"north": [{"oak": 1.0}], "south": [{f"v{k}": 1.0}]} for k in range(6)]
     write_run(folder / "run", rounds)
-    done = typed("sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3)
-    assert done.stdout == (
+    sampling = ["flda", "sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3]
+    assert typed(*sampling)[1] == (
         "12 pairs, all there are, to pairs.csv; of a cosine from 0.00 to 1.00.\n"
         "Write 1 (the same topic) or 0 (another one) into its last column; then:  "
         "fedtopics flda threshold pairs.csv\n"
     )
     pairs = read_pairs("pairs.csv")
     write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
-    found = json.loads(typed("threshold", "pairs.csv", "--json").stdout)
+    found = json.loads(typed("flda", "threshold", "pairs.csv", "--json")[1])
     assert found.pop("threshold") == pytest.approx(0.5, abs=1e-3)
     assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
 
@@ -83,25 +69,12 @@ HISTORY: list[dict[str, Any]] = [
 
 def save_model(folder: Path, **info: Any) -> Path:
     """Save a small model that says this of its training."""
-    prior = LDAPrior(n_components=2)
-    count = np.array([3, 2, 1])
-    model = TopicModel(
-        inference=VariationalLDA(3, prior),
-        weights={"pseudo_counts": torch.ones((3, 2), dtype=torch.float64)},
-        shared={},
-        vocabulary=Vocabulary(("oak", "elm", "flu"), count, count),
-        text=TextRules(),
-        shares={"north": np.array([0.5, 0.5])},
-        documents={"north": 6},
-        word_sums=np.ones((2, 3)),
-        info=info,
-    )
-    return model.save_pretrained(folder)
+    return made(info=info).save_pretrained(folder)
 
 
-def test_topics_over_rounds(folder: Path) -> None:
+def test_topics_over_rounds(folder: Path, typed: Typed) -> None:
     save_model(folder / "run" / "model", method="flda", history=HISTORY)
-    shown = typed("rounds", "run").stdout
+    shown = typed("flda", "rounds", "run")[1]
     assert shown.splitlines()[1:] == [
         "            1       2       3",
         "    0   75.0%   40.0%    0.0%  elm oak",
@@ -117,10 +90,8 @@ def test_topics_over_rounds(folder: Path) -> None:
         "",
         "round 3: 0 documents (north 0, south 0), threshold 0.450",
     ]
-    assert typed("rounds", "run/model").stdout == shown
+    assert typed("flda", "rounds", "run/model")[1] == shown
 
-
-# What is wrong
 
 WRONG = {
     "no run": (["sample-pairs", "nowhere", "-o", "new.csv"], "no topics-*.json in nowhere, so"),
@@ -151,9 +122,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_arguments(
-    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments(case: str, folder: Path, typed: Typed) -> None:
     write_run(folder / "run")
     write_run(folder / "alone", [{"north": ROUNDS[0]["north"]}])
     save_model(folder / "lda" / "model", method="lda")
@@ -162,9 +131,7 @@ def test_wrong_arguments(
     (folder / "notes.csv").write_text("mine\n")
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
     arguments, message = WRONG[case]
-    assert fedtopics(monkeypatch, "flda", *arguments) == 2
-    printed = capsys.readouterr()
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
+    code, out, err = typed("flda", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
     assert {path: path.read_bytes() for path in folder.glob("*.csv")} == before

@@ -16,6 +16,7 @@ import click
 import pytest
 
 from fedtopics import cli
+from tests.helpers.command_line import Typed
 
 STUDY = """
 checkpoint_every = 2
@@ -43,13 +44,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def fedtopics(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["fedtopics", *words])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(str(ended.value.code))
-
-
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
     """Let the system refuse to write more to a file, as it does when a disk is full."""
@@ -63,35 +57,32 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("size", [0, 200, 2500])
 def test_a_disk_without_room_is_one_sentence_and_the_run_goes_on_later(
-    size: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    size: int, folder: Path, typed: Typed
 ) -> None:
+    run = ("run", "study.toml", "--out", "run")
     with files_of_at_most(size):
-        code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run")
+        code, _, said = typed(*run)
     assert code == 1
-    (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("fedtopics: File too large")
     assert not list(folder.rglob("*.tmp"))
     for path in (folder / "run").rglob("*.jsonl"):
         whole = path.read_text().rpartition("\n")[0]
         assert all(json.loads(line) for line in whole.splitlines())
     again = ["--resume"] if (folder / "run/events.jsonl").exists() else []
-    code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run", *again)
-    said = capsys.readouterr().err
+    code, _, said = typed(*run, *again)
     if code == 2:  # what failed before training is simply tried again
         assert "no run in" in said
-        code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run")
+        code = typed(*run)[0]
     assert code == 0
     assert (folder / "run/model/config.json").exists()
 
 
 @pytest.mark.skipif(not Path("/proc/sys").exists(), reason="no file system that nobody writes to")
-def test_a_folder_that_nobody_can_write_to(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_folder_that_nobody_can_write_to(typed: Typed) -> None:
     for place in ("/proc/fedtopics", "north.jsonl/run"):
-        assert fedtopics(monkeypatch, "run", "study.toml", "--out", place) in (1, 2)
-        (said,) = capsys.readouterr().err.splitlines()
-        assert said.startswith("fedtopics: ")
+        code, _, said = typed("run", "study.toml", "--out", place)
+        assert code in (1, 2)
         assert place.partition("/run")[0] in said
 
 
@@ -116,9 +107,7 @@ def test_too_little_memory(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_is_one_sentence(
-    number: int, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signal_is_one_line(number: int, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGTERM)
     interrupted = signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
     closed = []

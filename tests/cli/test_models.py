@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
-from tests.helpers.command_line import STUDY, Typed
+from tests.helpers.command_line import STUDY, Refused, Typed
 
 CONTINUE = ["continue", "out/model", "--study", "study.toml"]
 
 
-def study_of(method: str, **changes: object) -> None:
-    """Write the fixture's study for another method."""
-    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in changes.items())
-    given = STUDY.replace("[method]\n", f'[method]\nname = "{method}"\n{lines}')
-    if "max_rounds" in changes:
-        given = given.replace("max_rounds = 12\n", "")
-    Path("study.toml").write_text(given)
-
-
-def events_of(run: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (Path(run) / "events.jsonl").read_text().splitlines()]
-
-
 @pytest.fixture
-def trained(typed: Typed) -> Path:
-    """A run of the fixture's study."""
+def trained(folder: Path, typed: Typed) -> Path:
     assert typed("run", "study.toml", "--out", "out")[0] == 0
     return Path("out/model")
 
 
-def test_more_rounds(trained: Path, typed: Typed) -> None:
+def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
     code, out, err = typed(*CONTINUE, "--rounds", 5)
     assert (code, err) == (0, "")
     known = TopicModel.from_pretrained(trained)
@@ -48,22 +33,19 @@ def test_more_rounds(trained: Path, typed: Typed) -> None:
     assert more.info["rounds"] == 17
     assert more.vocabulary.words == known.vocabulary.words
     assert more.info["continued"]["model"] == print_
-    rounds = [event["round"] for event in events_of("runs/study-continued") if "loss" in event]
-    assert rounds == [13, 14, 15, 16, 17]
+    lines = Path("runs/study-continued/events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [event["round"] for event in events if "loss" in event] == [13, 14, 15, 16, 17]
 
-    code, _, err = typed(*CONTINUE, "--rounds", 5)
-    assert code == 2
-    assert "There is a run in runs/study-continued already" in err
-    code, out, _ = typed(*CONTINUE, "--rounds", 5, "--resume")
-    assert code == 0
+    assert "There is a run in runs/study-continued already" in refused(*CONTINUE, "--rounds", 5)
+    assert typed(*CONTINUE, "--rounds", 5, "--resume")[0] == 0
     assert TopicModel.from_pretrained("runs/study-continued/model").info == more.info
-    code, _, err = typed(*CONTINUE, "--rounds", 6, "--resume")
-    assert (code, "is of study" in err) == (2, True)
+    assert "is of study" in refused(*CONTINUE, "--rounds", 6, "--resume")
 
 
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
 def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
-    study_of("lda", max_rounds=3)
+    Path("study.toml").write_text(STUDY.replace("max_rounds = 12", 'name = "lda"\nmax_rounds = 3'))
     assert typed("run", "study.toml", "--out", "out")[0] == 0
     code, _, err = typed(*CONTINUE, "--rounds", 2, "--vocabulary", vocabulary)
     assert (code, err) == (0, "")
@@ -95,7 +77,8 @@ def test_what_does_not_go_on(
     assert not Path("runs").exists()
 
 
-def test_merge(typed: Typed) -> None:
+@pytest.mark.usefixtures("folder")
+def test_merge(typed: Typed, refused: Refused) -> None:
     """Each client's own model: a study of that client alone."""
     for name, other in (("north", "south"), ("south", "north")):
         alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
@@ -110,10 +93,9 @@ def test_merge(typed: Typed) -> None:
     assert typed("report", "both")[0] == 0
     page = " ".join(Path("both/report.md").read_text().split())
     assert "Merged from 2 models that were trained apart, by how similar their 6 topics" in page
-    code, _, err = typed("merge", "north", "south", "-o", "both")
-    assert (code, "There is a model in both already" in err) == (2, True)
-    code, _, err = typed("merge", "north", "north", "-o", "other")
-    assert (code, "Two models have a client 'north'" in err) == (2, True)
-    assert typed("merge", "north", "a=north", "-o", "other")[0] == 0
-    code, _, err = typed("merge", "north", "south", "-o", "x", "--topics", 2, "--threshold", 0.5)
-    assert (code, "exclude each other" in err) == (2, True)
+    merge = ("merge", "north")
+    assert "There is a model in both already" in refused(*merge, "south", "-o", "both")
+    assert "Two models have a client 'north'" in refused(*merge, "north", "-o", "other")
+    assert typed(*merge, "a=north", "-o", "other")[0] == 0
+    both = ("--topics", 2, "--threshold", 0.5)
+    assert "exclude each other" in refused(*merge, "south", "-o", "x", *both)

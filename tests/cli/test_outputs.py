@@ -17,13 +17,14 @@ from fedtopics import NMF, Corpus, Study, TopicModel, train
 from fedtopics.errors import InputError, ModelError, RunError
 from fedtopics.files import write_output
 from fedtopics.methods.flda.labelled_pairs import COLUMNS
-from tests.helpers.command_line import STUDY, Typed, typist
+from tests.helpers.command_line import STUDY, Refused, Typed
 from tests.helpers.models import made
 
 LETTERS = "text\noak elm\nflu tea\n,\n"
 MINE = "what nobody else has\n"
 RUN = {"name": "nmf", "n_components": 2, "max_rounds": 2}
 TEXTS = ["oak and beech and fir grow here", "a ketch and a sloop and a yawl sail"] * 10
+OF_EAST: dict[str, Any] = {"documents": {"east": 40}, "shares": {"east": np.ones(3) / 3}}
 PAIRS = "".join(f"oak,elm,0.{10 + i},{i // 10}\n" for i in range(20))
 
 
@@ -45,11 +46,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: Path) -> Pa
     return tmp_path
 
 
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    return typist(monkeypatch, capsys)
-
-
 WRITERS = [  # arguments, and suffixes
     (["transform", "model", "letters.csv", "-o"], [".parquet", ".csv", ".jsonl"]),
     (["topics", "model", "-o"], [".md", ".csv", ".json", ".txt"]),
@@ -60,9 +56,8 @@ WRITERS = [  # arguments, and suffixes
 
 
 @pytest.mark.parametrize(("arguments", "suffixes"), WRITERS, ids=lambda each: each[0])
-def test_what_is_not_ours_stays(
-    arguments: list[str], suffixes: list[str], folder: Path, typed: Typed
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_what_is_not_ours_stays(arguments: list[str], suffixes: list[str], typed: Typed) -> None:
     for suffix in suffixes:
         path = Path(f"mine{suffix}")
         path.write_text(MINE)
@@ -100,13 +95,8 @@ def test_an_input_stays(link: Callable[..., None] | None, folder: Path, typed: T
 
 def test_other_inputs_stay(folder: Path, typed: Typed) -> None:
     """Of commands that do not write such tables, inputs are not ours anyway."""
-    for name in (
-        "study.toml",
-        "letters.csv",
-        "model/config.json",
-        "model/topics.json",
-        "pairs.csv",
-    ):
+    ours = ("model/config.json", "model/topics.json")
+    for name in ("study.toml", "letters.csv", *ours, "pairs.csv"):
         before = Path(name).read_bytes()
         for arguments, _ in WRITERS:
             assert typed(*arguments, name)[0] == 2
@@ -136,30 +126,25 @@ def test_formats_of_theta(folder: Path, typed: Typed) -> None:
         )
 
 
-def test_a_format_that_is_not_that_of_the_name(folder: Path, typed: Typed) -> None:
-    code, _, err = typed("topics", "model", "--format", "csv", "-o", "topics.md")
-    assert (code, Path("topics.md").exists()) == (2, False)
+def test_a_format_that_is_not_that_of_the_name(folder: Path, refused: Refused) -> None:
+    err = refused("topics", "model", "--format", "csv", "-o", "topics.md")
     assert "topics.md has to end in .csv; name another file" in err
+    assert not Path("topics.md").exists()
 
 
-def test_folders(folder: Path, typed: Typed) -> None:
+def test_folders(folder: Path, refused: Refused) -> None:
     """A model or a run does not replace what has the name of one of its files."""
     Path("mine").mkdir()
     Path("mine/README.md").write_text(MINE)
     Path("mine/study.toml").write_text(MINE)
-    made(documents={"east": 40}, shares={"east": np.array([0.5, 0.25, 0.25])}).save_pretrained(
-        "east"
-    )
-    code, _, err = typed("merge", "model", "east", "-o", "mine")
-    assert (code, Path("mine/README.md").read_text()) == (2, MINE)
+    made(**OF_EAST).save_pretrained("east")
+    err = refused("merge", "model", "east", "-o", "mine")
     assert "There is a README.md of no model in mine; name another folder." in err
-    code, _, err = typed("run", "study.toml", "--out", ".")
-    assert code == 2
-    Path("north.csv").write_text("text\n" + "oak elm\n" * 20)
-    Path("south.csv").write_text("text\n" + "oak elm\n" * 20)
-    code, _, err = typed("run", "study.toml", "--out", ".")
-    assert (code, Path("study.toml").read_text()) == (2, STUDY)
-    assert "There is a study.toml of no run in ." in err
+    assert Path("mine/README.md").read_text() == MINE
+    for name in ("north", "south"):
+        Path(f"{name}.csv").write_text("text\n" + "oak elm\n" * 20)
+    assert "There is a study.toml of no run in ." in refused("run", "study.toml", "--out", ".")
+    assert Path("study.toml").read_text() == STUDY
 
 
 def test_in_python(folder: Path) -> None:
@@ -195,8 +180,7 @@ def test_a_folder_or_a_pipe_is_no_file(folder: Path) -> None:
 
 
 def test_lost_labels_are_said(folder: Path, typed: Typed) -> None:
-    one = made(documents={"east": 40}, shares={"east": np.array([0.5, 0.25, 0.25])})
-    one.with_labels({0: "Wood"}).save_pretrained("east")
+    made(**OF_EAST).with_labels({0: "Wood"}).save_pretrained("east")
     code, out, err = typed("merge", "model", "east", "-o", "merged")
     assert (code, err) == (0, "")
     assert "these are lost in merging: Trees | shrubs." in out

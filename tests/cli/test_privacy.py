@@ -10,7 +10,7 @@ import pytest
 from fedtopics import Corpus, Study, train
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
-from tests.helpers.command_line import Typed, typist
+from tests.helpers.command_line import Typed
 
 STUDY = """
 aggregation = "plain"
@@ -25,11 +25,6 @@ min_document_frequency = 1
 [clients.south]
 [clients.west]
 """
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    return typist(monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from fedtopics.errors import FederationError
 from fedtopics.federation.exposure import Shown
 from fedtopics.federation.study_tables import About
 from fedtopics.harmless import for_terminal
-from tests.helpers.command_line import Typed, typist
+from tests.helpers.command_line import Typed
 from tests.helpers.hostile import NO_WORDS
 
 TEXT = "[bold]x[/nothing] :skull: " + "".join(NO_WORDS)
@@ -88,11 +88,6 @@ def test_events_of_others(screen: StringIO) -> None:
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
     news.show_offer({"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT})
     assert screen.getvalue().count(r"\x1b[31mred") > 30
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    return typist(monkeypatch, capsys)
 
 
 def test_an_error_is_one_line_whoever_wrote_it(

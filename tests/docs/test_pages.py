@@ -224,9 +224,6 @@ def test_the_rooms_are_those_of_the_package() -> None:
     assert [floor for floor in drawn if floor] == [floor for floor in floors if floor]
 
 
-# The documentation as a site: built without a warning, and nothing is asked of another host
-
-
 if find_spec("zensical") is None:
     pytest.skip("zensical is missing", allow_module_level=True)
 

@@ -56,9 +56,6 @@ def test_public_names() -> None:
     assert all(getattr(fedtopics, name) for name in fedtopics.__all__)
 
 
-# docs/estimators.md names all of BERTopic's public methods, and what there is here of each
-
-
 # Of version 0.17.4, all that its class defines without an underscore before the name.
 BERTOPIC = [
     "approximate_distribution", "delete_topics", "find_topics", "fit", "fit_transform",
@@ -87,9 +84,6 @@ def test_what_is_named_is_there() -> None:
         assert names or (ours == "none" and why), theirs
         for name in names:
             assert callable(attrgetter(name)(fitted)), name
-
-
-# A client that is a sum of devices: the topics are those of a study of all devices
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three_tiers.py"

@@ -14,8 +14,9 @@ from experiments.commands import group
 from experiments.gfedntm import figure3 as experiment
 from experiments.gfedntm import figure3_runs as runs
 from experiments.gfedntm.figure3 import RECIPES, Settings
-from experiments.gfedntm.figure3_results import READINGS, Scores, sentences, tables
+from experiments.gfedntm.figure3_results import sentences
 from experiments.gfedntm.figure3_runs import CLIENTS, Case, Task, reference
+from fedtopics.errors import StudyError
 from fedtopics.metrics import document_similarity, topic_similarity
 
 TINY = Case(n_documents=60, n_validation=4)
@@ -59,9 +60,7 @@ def test_from_nothing_to_a_figure_and_again(
     rows = [json.loads(line) for line in (tiny / "out/runs.jsonl").read_text().splitlines()]
     assert len(rows) == 20 + 2 * 3
 
-    assert experiments(*arguments[:-2], "--out", "out") == 0, (
-        "shows what was trained before as well"
-    )
+    assert experiments(*arguments[:-2], "--out", "out") == 0, "what was trained before as well"
     assert page == (tiny / "out/figure3.md").read_text()
     with (tiny / "out/runs.jsonl").open("a") as file:
         file.write('{"model": "lda", "half a li')
@@ -69,10 +68,8 @@ def test_from_nothing_to_a_figure_and_again(
     monkeypatch.setattr(experiment, "run", lambda *_: pytest.fail("is there already"))
     monkeypatch.setattr(experiment, "reference", lambda *_: pytest.fail("is there already"))
     assert experiments(*arguments, "--out", "out", "--json") == 0
-    assert (
-        json.loads(capsys.readouterr().out)["runs"]
-        == json.loads((tiny / "out/figure3.json").read_text())["runs"]
-    )
+    kept = json.loads((tiny / "out/figure3.json").read_text())
+    assert json.loads(capsys.readouterr().out)["runs"] == kept["runs"]
 
 
 def test_a_row_is_what_the_model_scores(tiny: Path) -> None:
@@ -109,7 +106,6 @@ def test_references(tiny: Path) -> None:
 
 
 def test_an_unknown_model(capsys: pytest.CaptureFixture[str]) -> None:
-    from fedtopics.errors import StudyError
 
     with pytest.raises(StudyError, match="There is no model 'x'; known: "):
         experiments("gfedntm-figure3", "--model", "x")
@@ -138,28 +134,6 @@ def test_verdicts() -> None:
     assert "(LDA, alpha = 0.1): does not hold; DSS falls by 100 in common" in fourth
     _, second, *_ = sentences(*hand_made([9, 7, 8, 3, 1]))
     assert "does not hold throughout" in second
-
-
-def test_clients_alone_count_when_all_are_there() -> None:
-    case = Case()
-    rows = [row(case, "lda", name, 10 + i, 0) for i, name in enumerate(CLIENTS)]
-    assert Scores(rows).of(case, "lda", "alone", "tss") == [12.0]
-    assert Scores(rows[:-1]).of(case, "lda", "alone", "tss") == []
-
-
-def test_the_table_has_what_is_there() -> None:
-    settings, rows = hand_made([9, 7, 5, 3, 1])
-    readings = dict.fromkeys(READINGS, 8.75)
-    rows.append(row(Case(), "paper", "centralised", 34.4, 2000, readings=readings))
-    first, read, _, a, *_ = tables(settings, rows)
-    assert ("LDA", "federated", "47.00", "100", "50") in first.rows
-    assert ("ProdLDA, the paper's settings", "centralised", "34.40", "2,000", "1,000") in first.rows
-    assert read.rows[0] == ("centralised", "8.75", "8.75", "8.75", "8.75", "8.68")
-    assert a.title == "TSS of 50, alpha = 0.1"
-    assert a.header[2:4] == ("K' = 5", "K' = 10")
-    assert ("LDA", "federated", "49.00", "47.00", "45.00", "43.00", "41.00") in [
-        row[:7] for row in a.rows
-    ]
 
 
 def test_documents_that_are_closer_alone_where_most_topics_are_shared() -> None:

@@ -44,9 +44,6 @@ def test_without_files() -> None:
     assert settings.folder == Path("runs/gfedntm-figure3")
 
 
-# What a training cost stands in its row, and what all of them cost in a table
-
-
 def test_a_row_says_its_cost_and_its_versions() -> None:
     def work(megabytes: int) -> dict[str, object]:
         return {"sum": float(np.ones(megabytes << 17).sum()), "versions": {"of": "before"}}

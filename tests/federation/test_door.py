@@ -207,9 +207,6 @@ def test_noisy_replies_of_a_turn_are_the_same(tmp_path: Path) -> None:
     door(half, path=path).ask("echo", {}, Moment(2))
 
 
-# What a client lets out, whatever a server asks for
-
-
 def test_policy_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('min_documents = 3\nmethods = ["gfedntm", "lda"]\n')

@@ -130,9 +130,6 @@ def test_a_bound_is_said() -> None:
     assert "(epsilon 2.12)" in said, "without the document, another of its author is in the sums"
 
 
-# Where a client's documents are: the tables [clients.NAME]
-
-
 def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "studies").mkdir()
     north = '[clients.a]\ndata = "../data/a.csv"\npolicy = "p.toml"\n'

@@ -130,9 +130,6 @@ def test_a_look_refuses_what_every_round_would() -> None:
     look(Policy(min_documents=60), vectors)
 
 
-# What a study says that it is for
-
-
 ABOUT = {
     "purpose": "To find what letters are about", "operator": "City of Elms, archive",
     "recipients": ["the council", "two universities"], "retention": "until the end of 2028",

@@ -196,8 +196,6 @@ def test_no_folder_nothing_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(tmp_path.iterdir()) == []
 
 
-# What was agreed once
-
 AGREED = {
     "words": ["oak", "Ähre", "🌳"], "total": 2**60, "share": 1 / 3, "none": None, "deep": [{}],
 }  # fmt: skip
@@ -358,9 +356,6 @@ def test_events_survive_a_full_disk(tmp_path: Path) -> None:
     assert rounds == [*range(1, 300), 300, 301]
     os.close(room)
     os.close(always_full)
-
-
-# How far a run is, on a terminal and in a log
 
 
 TRAINING = {"event": "training", "done": 0, "rounds": 10}

@@ -112,9 +112,6 @@ def refused(folder: Path, events: bytes) -> None:
         read_run(folder)
 
 
-# How a run stands, by its events
-
-
 NAMES = "north", "south"
 ROUND = {
     "event": "round", "clients": ["north"], "missing": {"south": "was late"}, "seconds": 2.0,

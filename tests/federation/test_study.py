@@ -18,8 +18,6 @@ from fedtopics.protocol.roster import Key
 from fedtopics.text.words import RULES
 from tests.helpers.studies import read
 
-# What cannot be used
-
 
 @pytest.mark.parametrize(("content", "message"), [
     ("sed = 1", "there is no key 'sed'; did you mean 'seed'"),
@@ -217,8 +215,6 @@ def test_another_run_of_a_study_has_another_digest() -> None:
     with pytest.raises(StudyError, match="'run' is 0"):
         Study.make(run=0)
 
-
-# Certificates
 
 CERTIFIED = """
 [server]

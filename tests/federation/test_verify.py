@@ -249,9 +249,6 @@ def test_no_ledger(tmp_path: Path) -> None:
         list(verify(tmp_path))
 
 
-# An attack on one's own study: it finds what is to be found, and nothing where nothing is
-
-
 def test_rates_by_hand() -> None:
     scores = np.array([[3.0, 1.0, 2.0, 0.0]])
     members = np.array([[True, True, False, False]])

@@ -20,6 +20,7 @@ data = "south.csv"
 """
 CANARY = "zanzibarfigs"
 Typed = Callable[..., tuple[int, str, str]]
+Refused = Callable[..., str]
 
 
 def fedtopics(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -41,13 +42,3 @@ def typist(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         return code, out, err
 
     return type_in
-
-
-def refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> str:
-    """Type a command that cannot be used; return the one sentence that it ends with."""
-    assert fedtopics(monkeypatch, *arguments) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said

@@ -211,8 +211,6 @@ class Machine:
                 if mine in (process / "environ").read_bytes().split(b"\0"):
                     os.kill(int(process.name), signal.SIGKILL)
 
-    # Runs
-
     def begin(self, name: str, text: str) -> str:
         """Write a study, make its app, begin its run; return the run's id."""
         (self.folder / f"{name}.toml").write_text(text)

@@ -15,13 +15,17 @@ SPANISH = [
     "<br>Esperamos el tren en la estación; escriba a quejas@example.org por favor.",
 ]
 CHINESE = [
-    "<p>我们在城市公园里种了很多樱花树，公园很漂亮。</p>", "公园里的樱花春天开花，我们喜欢这个公园。", "火车又晚点了，火车站没有时刻表。",
+    "<p>我们在城市公园里种了很多樱花树，公园很漂亮。</p>",
+    "公园里的樱花春天开花，我们喜欢这个公园。",
+    "火车又晚点了，火车站没有时刻表。",
     "我们在火车站等火车，请看 www.example.org/火车",
-]  # fmt: skip
+]
 JAPANESE = [
-    "<p>公園で桜を見ました。公園の桜はとても美しいです。</p>", "春になると、公園に桜が咲きます。", "電車がまた遅れています。駅には時刻表がありません。",
+    "<p>公園で桜を見ました。公園の桜はとても美しいです。</p>",
+    "春になると、公園に桜が咲きます。",
+    "電車がまた遅れています。駅には時刻表がありません。",
     "駅前で電車を待っています&nbsp;。お問い合わせは info@example.org まで。",
-]  # fmt: skip
+]
 ENGLISH = [
     "<html><body><script>var tree = 1;</script><h1>Forest</h1>The trees of the forest grew, and "
     "foresters planted another tree.</body></html>",

@@ -70,9 +70,6 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return write_documents(tmp_path_factory.mktemp("documents"))
 
 
-# The carrier, and what FLARE calls, without FLARE.
-
-
 class Context:
     """What a server's main function knows of its sites."""
 
@@ -236,9 +233,6 @@ def test_where_documents_are_is_checked_before_it_is_written(
     assert (settings.data, settings.text) == (documents["north"], "text")
 
 
-# In FLARE's simulator.
-
-
 CASES = [(case, "plain") for case in METHODS]
 CASES += [("lda", "secure"), ("gfedntm, several exchanges a round", "secure")]
 
@@ -293,9 +287,6 @@ def test_what_a_site_refuses_ends_the_job_with_a_sentence(
     assert len(run.stderr.splitlines()) == 1
     assert said in run.stderr
     assert not list(tmp_path.rglob("model"))
-
-
-# A FLARE system of processes, as the documentation makes it.
 
 
 class System:

@@ -200,8 +200,6 @@ def test_a_supernode_that_is_gone(documents: Path, tmp_path: Path) -> None:
     assert time.monotonic() - before < 1
 
 
-# The resident process
-
 ECHO = """
 import os, sys
 from pathlib import Path
@@ -266,9 +264,6 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
     (bundle,) = (tmp_path / "app").glob("*.fab")
     names = {name for name in ZipFile(bundle).namelist() if not name.startswith(".info")}
     assert names == {"README.md", "client_app.py", "pyproject.toml", "server_app.py", "study.toml"}
-
-
-# Deployed: SuperLink and SuperNodes as processes
 
 
 @pytest.fixture(scope="module")

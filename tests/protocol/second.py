@@ -184,8 +184,6 @@ class Second:
         return np.array(vector, "<i8").tobytes()
 
 
-# Vectors: three members, with all randomness given.
-
 STUDY = hashlib.sha256(b"a study").digest()
 PRIVATE = {
     n: ec.derive_private_key(i, ec.SECP256R1()) for i, n in enumerate(("ann", "bob", "cat"), 7)

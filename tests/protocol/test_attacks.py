@@ -59,9 +59,6 @@ def invented(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
     return words.tobytes() + (tag % P).to_bytes(8, "little")
 
 
-# Totals
-
-
 @pytest.mark.parametrize("contents", [dict.fromkeys(NAMES, bytes(24)), VECTORS])
 def test_no_changed_total_is_accepted(run: Run, contents: dict[str, bytes]) -> None:
     run.give("sum", "sum", contents)
@@ -160,9 +157,6 @@ def test_two_group_keys_are_found_at_step_1(monkeypatch: pytest.MonkeyPatch) -> 
     assert run.bodies == {}
 
 
-# Keys
-
-
 def test_a_thief_of_a_disk_opens_later_steps_and_none_before(run: Run) -> None:
     trace = []
     for function, kind in (("sum", "sum"), ("reply", "call"), ("sum", "sum")):
@@ -242,9 +236,6 @@ def test_a_one_time_key_that_is_none_stops_the_step(run: Run, key: bytes) -> Non
     ann = run.members["ann"]
     assert ann.reason == "ann: the one-time key of cat is not valid"
     assert ann.record.parts == []  # so the step can be repeated with a right one
-
-
-# Names
 
 
 def test_a_forged_stop_is_shown_as_the_relays(run: Run) -> None:

@@ -67,9 +67,6 @@ def test_the_model_has_the_bits_of_one_process(scene: Scene, rule: Rule) -> None
     assert (rule == "none") == (here(NAMES).tobytes() == here(NAMES, rule=rule).tobytes())
 
 
-# Absent clients
-
-
 def test_a_round_goes_on_without_a_client_that_is_away(scene: Scene) -> None:
     scene.rules = Rules(2, 0.3, 20, 20)
     assert_bits(models(scene, NAMES[:2]), here(NAMES[:2]))
@@ -149,9 +146,6 @@ def test_a_client_says_for_whom_it_waits(scene: Scene, monkeypatch: pytest.Monke
     assert scene.service.present().keys() == {"east"}
     running += map(scene.join, NAMES[1:])
     assert_bits([each.result(20) for each in running], here(NAMES))
-
-
-# Bad replies and refusals
 
 
 def test_a_client_with_bad_replies_is_excluded(scene: Scene) -> None:
@@ -242,9 +236,6 @@ def test_programs_that_differ_are_noticed(scene: Scene) -> None:
         south.result(20)
 
 
-# Processes that end
-
-
 @pytest.mark.parametrize("written", [0, 1, 50, 1 << 40], ids=["none", "head", "half", "all"])
 def test_a_killed_server_resumes(scene: Scene, written: int) -> None:
     scene.kill_at = dict.fromkeys((0, 1, 3, 7, 8, 9, 13, 1 + 3 * ROUNDS), written)
@@ -297,9 +288,6 @@ def test_a_server_that_lost_its_log_is_refused(
     for client in [scene.join(name) for name in NAMES]:
         with pytest.raises(FederationError, match="folder is not that of the run"):
             client.result(20)
-
-
-# The log
 
 
 def entries(log: Log, steps: range) -> list[bytes | None]:

@@ -21,9 +21,6 @@ def there_and_back(value: Any) -> Any:
     return loads(dumps(value))
 
 
-# Plain data
-
-
 def within_lists(depth: int) -> Any:
     return [within_lists(depth - 1)] if depth else 1
 
@@ -104,9 +101,6 @@ def test_bytes_follow_from_values() -> None:
     assert dumps({"b": 1, "a": ["x"]}) == dumps({"b": 1, "a": ["x"]}) != dumps({"a": ["x"], "b": 1})
 
 
-# Matrices with rows of zeros
-
-
 def matrix(n_rows: int, n_columns: int, n_present: int, dtype: str = "float32") -> Any:
     array = np.zeros((n_rows, n_columns), dtype)
     array[np.random.default_rng(0).choice(n_rows, n_present, replace=False)] = 1.5
@@ -141,9 +135,6 @@ def test_rows_of_negative_zeros_and_nan_are_something() -> None:
     array = words.view(np.float32)
     assert len(dumps(array)) < array.nbytes // 8
     assert_same(there_and_back(array), array)
-
-
-# Damaged bodies
 
 
 ALIGNMENT, LENGTH = 64, 8

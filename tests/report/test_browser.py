@@ -298,9 +298,6 @@ def test_a_script_of_another_is_not_executed(
         server.accept()
 
 
-# Reports of models and runs whose every text others wrote to do harm
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("pages")

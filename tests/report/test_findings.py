@@ -51,9 +51,6 @@ def rows(shares: dict[Any, list[float]], documents: int = 100) -> list[dict[str,
     ]
 
 
-# Sentences
-
-
 def test_three_sentences_of_what_was_found() -> None:
     said = summarise(model(labels={0: "Trees", 1: "Tea"}))["found"]
     assert said == [
@@ -87,9 +84,6 @@ def test_who_has_a_topic_alone_is_named() -> None:
     assert page.count("<strong>Alone has</strong> <a href") == 2
 
 
-# What grew
-
-
 def test_the_last_year_is_held_against_the_one_before() -> None:
     months = {date(y, m, 1): [y - 2022.0, m] for y in (2023, 2024, 2025) for m in (1, 7)}
     change = changes(rows(months, documents=10))
@@ -101,9 +95,6 @@ def test_the_last_year_is_held_against_the_one_before() -> None:
     where, shares = zip(*change["topics"][1]["points"], strict=True)
     assert shares == (1, 7, 1, 7, 1, 7)
     assert (where[0], where[-1]) == (0, 1)
-
-
-# The header
 
 
 def answers(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -181,9 +172,6 @@ def test_whether_it_is_private(info: Any, value: str, good: bool | None, detail:
     fact = answers(summarise(model(info={"method": "lda"} | info)))["Is it private?"]
     assert (fact["value"], fact["good"]) == (value, good)
     assert detail in fact["detail"]
-
-
-# A model's folder whose JSON says anything: it can be read, shown and given on, or is refused
 
 
 WRONG: list[Any] = [
@@ -271,9 +259,6 @@ def test_anything_in_place_of_anything(
             raise AssertionError(f"{name}: {wrong!r:.20} for {around!r:.200}[{key!r}]") from error
         (tmp_path / name).write_text(files[name])
     assert TRIED / 4 < refused < TRIED
-
-
-# What a summary has of labels that nobody confirmed, and of periods
 
 
 def test_suggested_labels_are_marked() -> None:

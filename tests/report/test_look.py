@@ -128,9 +128,6 @@ def test_nothing_is_cut_crooked_or_faint(report: Reported, opening: Open, width:
         assert faint == [], scheme
 
 
-# Five questions
-
-
 def under(opened: Opened, heading: str) -> str:
     """What is visible right under a heading, found by its text."""
     found = opened.page.get_by_role("heading", name=heading, exact=True)
@@ -147,9 +144,8 @@ def test_five_questions_have_their_answer_in_one_look(
     # Which topics does south alone have?
     (own,) = (t for t in summary["topics"] if t["owner"] == "south")
     assert own["label"] == next(name for name, client in OWN.items() if client == "south")
-    panel = opened.page.get_by_role("article").filter(
-        has=opened.page.get_by_role("heading", name="south")
-    )
+    heading = opened.page.get_by_role("heading", name="south")
+    panel = opened.page.get_by_role("article").filter(has=heading)
     assert f"Alone has {own['topic']} Vineyards" in panel.inner_text()
     assert "south alone has “Vineyards”" in under(opened, "What was found")
     # What grew this year?
@@ -169,9 +165,6 @@ def test_five_questions_have_their_answer_in_one_look(
     assert "Yes" in under(opened, "Were policies met?")
     # Who runs it?
     assert ABOUT["operator"] in under(opened, "Who runs it")
-
-
-# What lights up, and names that are edited
 
 
 def test_a_topic_lights_up_wherever_it_is(letters: Reported, opening: Open) -> None:
@@ -241,9 +234,8 @@ def test_names_are_edited_kept_and_saved(
 def test_a_suggested_name_says_so_until_somebody_has_looked(
     letters: Reported, opening: Open, tmp_path: Path
 ) -> None:
-    summary = json.loads(json.dumps(letters.summary, default=str)) | {
-        "change": None, "examples": None,
-    }  # fmt: skip
+    summary = json.loads(json.dumps(letters.summary, default=str))
+    summary |= {"change": None, "examples": None}
     summary["topics"][0] |= {"suggested": True}
     opened = opening(write_report(summary, tmp_path / "report.html"))
     card = opened.topic(summary["topics"][0]["topic"])
