@@ -46,7 +46,6 @@ def sizes(root: Path) -> Budgets:
 
 
 def lines(path: Path) -> int:
-    """Return the number of lines of a file."""
     return len(path.read_text("utf-8").splitlines())
 
 
@@ -96,7 +95,6 @@ def lower(root: Path) -> None:
 
 
 def main() -> int:
-    """Run the check, or lower the budgets."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--lower", action="store_true", help="write sizes that fell")
     if parser.parse_args().lower:

@@ -23,7 +23,6 @@ KNOWN = entry.benchmarks()
 
 
 def typed(*words: str) -> subprocess.CompletedProcess[str]:
-    """What the entry point says."""
     command = [sys.executable, "-m", "benchmarks", *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
@@ -120,9 +119,7 @@ def test_files_are_asked_for(
         common.parquet(tmp_path, "m10")
 
 
-def test_what_has_a_row_is_not_measured_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_a_row_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "QUICK", tmp_path)
     given, asked = options(monkeypatch, "--quick"), []
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from fedtopics import Policy, Study, TopicEstimator, TopicModel, train
+from fedtopics import Corpus, Policy, Study, TopicEstimator, TopicModel, train
 from fedtopics.cli import app
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.program import client_of
@@ -26,7 +26,6 @@ from fedtopics.methods.registry import METHODS
 from fedtopics.metrics import METRICS
 from fedtopics.networks import NETWORKS, register
 from fedtopics.privacy.recipe import leaves
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.tables import FORMATS
 from tests.helpers import pages
 from tests.helpers.federation import tokens_of, train_until_killed
@@ -50,7 +49,6 @@ METHOD = {"name": "unigrams", "n_components": 2, "stop_when": {"enough": 3.0}}
 
 @pytest.fixture
 def page() -> Iterator[dict[str, Any]]:
-    """The names of the page, with what it registers."""
     names = pages.run(pages.DOCS / "extending.md")
     with restored():
         registry.register(names["UNIGRAMS"])
@@ -115,10 +113,9 @@ def test_a_method_in_a_study_file(page: dict[str, Any], folder: Path) -> None:
     assert study.method.max_rounds == 20
     model = train(study, out="out")
     assert sorted(subjects(page, model.topics(5))) == ["forest", "harbour"]
-    assert {name: sorted(share) for name, share in model.shares.items()} == {
-        "forest": [0, 1],
-        "harbour": [0, 1],
-    }
+    assert [(n, sorted(s)) for n, s in model.shares.items()] == [
+        ("forest", [0, 1]), ("harbour", [0, 1]),
+    ]  # fmt: skip
     # Each topic has its documents' words, and 0.1 of each word.
     counts = model.weights["pseudo_counts"]
     assert counts.sum(0) == pytest.approx([40 * 12 + 1.6] * 2)
@@ -147,13 +144,11 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
     topics = pq.read_table("theta.parquet")["topic"].to_pylist()
     assert sorted([set(topics[:40]) == {0}, set(topics[40:]) == {0}]) == [False, True]
 
-    scores = fedtopics(
-        "evaluate", "out/model", "--data", "everything.csv", "--label", "kind", "--json"
-    )
-    assert json.loads(scores.stdout)["purity"] == 1.0
+    evaluate = ("evaluate", "out/model", "--data", "everything.csv", "--label", "kind", "--json")
+    assert json.loads(fedtopics(*evaluate).stdout)["purity"] == 1.0
 
 
-def test_a_method_in_the_ledger(folder: Path) -> None:
+def test_a_method_in_ledger_and_report(folder: Path) -> None:
     fedtopics("run", "study.toml", "--out", "out")
     ledgers = json.loads(fedtopics("ledger", "out", "--json").stdout)
     assert {row["function"]: row["replies"] for row in ledgers["forest"]} == {
@@ -163,10 +158,6 @@ def test_a_method_in_the_ledger(folder: Path) -> None:
     assert (counted["fields"], counted["values"]) == (["counts", "documents"], 2 * 16 + 1)
     printed = " ".join(fedtopics("ledger", "out").output.split())
     assert f"count_words: {leaves('unigrams', 'count_words')}" in printed
-
-
-def test_a_method_in_the_report(folder: Path) -> None:
-    fedtopics("run", "study.toml", "--out", "out")
     fedtopics("report", "out")
     report = (folder / "out/report.html").read_text(encoding="utf-8")
     assert "mixture of unigrams" in report
@@ -185,10 +176,8 @@ def test_a_method_in_an_estimator(page: dict[str, Any]) -> None:
     everything = [row for corpus in page["corpora"].values() for row in tokens_of(corpus)]
     estimator = TopicEstimator(2, method="unigrams", max_rounds=5)
     for fitted in (estimator.fit_clients(page["corpora"]), estimator.fit(everything)):
-        assert sorted(subjects(page, [topic[:5] for topic in fitted.topics_])) == [
-            "forest",
-            "harbour",
-        ]
+        found = sorted(subjects(page, [topic[:5] for topic in fitted.topics_]))
+        assert found == ["forest", "harbour"]
         theta = fitted.transform([["oak", "fir", "elm", "yew"], ["yawl", "dory"]])
         assert theta.argmax(1).tolist() in ([0, 1], [1, 0])
 

@@ -17,9 +17,7 @@ from fedtopics.threads import available, chosen, small_products
 @pytest.mark.parametrize(
     ("given", "number"), [("3", 3), ("4,2", 4), (" 2 ", 2), ("", None), ("0", None), ("all", None)]
 )
-def test_what_the_user_has_set(
-    given: str, number: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_users_set(given: str, number: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", given)
     assert chosen() == number
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 2, 5, 6, 9}, raising=False)

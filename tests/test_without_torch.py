@@ -97,7 +97,6 @@ def python(folder: Path, code: str, given: str = "", *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study, and documents of two clients, with embeddings."""
     path, rng = tmp_path_factory.mktemp("without"), np.random.default_rng(0)
     words = np.array(["oak", "elm", "fir", "ash", "ketch", "sloop", "yawl", "brig"]).reshape(2, 4)
     for name in ("north", "south"):
@@ -194,17 +193,17 @@ def test_server_and_members_train_without_it(kind: str, folder: Path) -> None:
 
 
 def test_what_needs_it_says_what_to_install(folder: Path) -> None:
-    typed = [["run", "network.toml"], ["demo", "--method", "prodlda"], ["topics", "network"]]
+    typed = [
+        (["run", "network.toml"], "The method 'gfedntm'"),
+        (["demo", "--method", "prodlda"], "The method 'gfedntm'"),
+        (["topics", "network"], "The network 'prodlda'"),
+    ]
     network: Any = find_network("prodlda")
     inference = network(5, network.settings_type(n_components=3, hidden=(4, 4)))
     shared = {"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}}
     weights = inference.initial_weights(0)
     made(inference=inference, weights=weights, shared=shared).save_pretrained(folder / "network")
-    for arguments, what in zip(
-        typed,
-        ("The method 'gfedntm'", "The method 'gfedntm'", "The network 'prodlda'"),
-        strict=True,
-    ):
+    for arguments, what in typed:
         done = subprocess.run(
             [sys.executable, "-c", BLOCKED + "from fedtopics.cli import main\nmain()", *arguments],
             cwd=folder, capture_output=True, text=True, timeout=120,

@@ -13,10 +13,10 @@ import click
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics import cli
+from fedtopics import Study, cli
 from fedtopics.cli.display import program_name
 from fedtopics.extras import VERSION
-from fedtopics.federation.study import Study, example_study
+from fedtopics.federation.study import example_study
 from fedtopics.methods.registry import METHODS
 from tests.helpers.command_line import CANARY, STUDY, Refused, Typed
 

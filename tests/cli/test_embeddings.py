@@ -126,9 +126,7 @@ def test_wrong_embeddings_in_a_simulation(
 
 
 @pytest.mark.parametrize("case", ["another dimension", "another model"])
-def test_wrong_embeddings_to_transform(
-    case: str, folder: Path, typed: Typed, refused: Refused
-) -> None:
+def test_wrong_ones_to_transform(case: str, folder: Path, typed: Typed, refused: Refused) -> None:
     assert typed("run", "study.toml", "--out", "out")[0] == 0
     changes, message = WRONG[case]
     given = {"data": "north.parquet", "embedding": "vector", "embedding_model": "tiny"} | changes

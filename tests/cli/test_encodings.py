@@ -39,7 +39,6 @@ ENCODINGS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model, its documents and a study, all with letters beyond ASCII."""
     place = tmp_path_factory.mktemp("encodings")
     vocabulary = Vocabulary(WORDS, np.full(5, 9), np.array([30, 25, 20, 15, 10]))
     made(vocabulary=vocabulary, labels={0: LABEL}).save_pretrained(place / "model")

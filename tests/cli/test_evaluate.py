@@ -10,12 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics import TopicModel
+from fedtopics import Corpus, TopicModel, train
 from fedtopics.cli import display
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.simulation import train
 from fedtopics.model.evaluation import evaluate
-from fedtopics.text.corpus import Corpus
 from tests.helpers.command_line import Refused, Typed
 from tests.helpers.federation import study, subjects
 

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedtopics import cli
+from fedtopics import Study, cli
 from fedtopics.cli import display
-from fedtopics.federation.study import Study
 from fedtopics.protocol.roster import Key
 from tests.helpers.background import Background, until
 from tests.helpers.command_line import Refused, Typed
@@ -43,7 +42,6 @@ certificate = "server.pem"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A study, the keys of all, and documents."""
     rng = np.random.default_rng(0)
     for name in NAMES:
         words = np.array([f"{name}{chr(97 + i)}" for i in range(26)])
@@ -118,7 +116,6 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
 
 
 def typed_beside(arguments: list[object]) -> Background:
-    """Type a command beside others."""
     return Background(
         lambda: cli.app([str(argument) for argument in arguments], standalone_mode=False)
     )

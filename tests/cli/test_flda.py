@@ -68,7 +68,6 @@ HISTORY: list[dict[str, Any]] = [
 
 
 def save_model(folder: Path, **info: Any) -> Path:
-    """Save a small model that says this of its training."""
     return made(info=info).save_pretrained(folder)
 
 

@@ -56,9 +56,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [0, 200, 2500])
-def test_a_disk_without_room_is_one_sentence_and_the_run_goes_on_later(
-    size: int, folder: Path, typed: Typed
-) -> None:
+def test_without_room_the_run_ends_and_goes_on_later(size: int, folder: Path, typed: Typed) -> None:
     run = ("run", "study.toml", "--out", "run")
     with files_of_at_most(size):
         code, _, said = typed(*run)

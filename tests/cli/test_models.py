@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fedtopics import TopicModel
 from fedtopics.methods.core.plan import fingerprint_of
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.command_line import STUDY, Refused, Typed
 
 CONTINUE = ["continue", "out/model", "--study", "study.toml"]
@@ -64,7 +64,7 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     ([*CONTINUE, "--vocabulary", "old"], "", "Invalid value for '--vocabulary'"),
     (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot begin with a model; use"),
 ])  # fmt: skip
-def test_what_does_not_go_on(
+def test_no_way_on(
     arguments: list[str], change: str, message: str, trained: Path, typed: Typed
 ) -> None:
     if change:
@@ -79,7 +79,6 @@ def test_what_does_not_go_on(
 
 @pytest.mark.usefixtures("folder")
 def test_merge(typed: Typed, refused: Refused) -> None:
-    """Each client's own model: a study of that client alone."""
     for name, other in (("north", "south"), ("south", "north")):
         alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
         Path("alone.toml").write_text(alone.replace("[method]", '[method]\nname = "nmf"'))

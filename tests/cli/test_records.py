@@ -20,7 +20,6 @@ def run(folder: Path, typed: Typed) -> Path:
 
 @pytest.fixture
 def recorded(folder: Path) -> None:
-    """A client's part in a run."""
     written(folder / "run")
 
 

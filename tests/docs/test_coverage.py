@@ -30,8 +30,6 @@ NUMBERED = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of one of the tables."""
-
     paper: str
     what: str
     code: str
@@ -47,7 +45,6 @@ class Row:
 
 
 def read() -> list[Row]:
-    """All rows, with the paper whose section they are in."""
     found: list[Row] = []
     paper = ""
     for line in (DOCS / "coverage.md").read_text(encoding="utf-8").splitlines():
@@ -73,13 +70,11 @@ def names(cell: str) -> list[str]:
 
 @cache
 def functions(path: Path) -> set[str]:
-    """The tests of a file, by the names of their functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def anchors(path: Path) -> set[str]:
-    """The headings of a page, as links name them."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.replace(" ", "-") for heading in plain}

@@ -100,7 +100,6 @@ def events(kind: type[Event]) -> Iterator[type[Event]]:
 
 
 def kinds_and_keys() -> Iterator[tuple[str, set[str]]]:
-    """Each kind of event, with its keys."""
     for event in events(Event):
         keys = set(get_type_hints(event)) - {"kind"}
         if event is StatusChange:
@@ -145,7 +144,6 @@ JOBS = {
 
 
 def pods() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each job's pod, and its container."""
     for job in JOBS.values():
         pod = job["spec"]["template"]["spec"]
         yield pod, pod["containers"][0]

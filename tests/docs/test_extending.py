@@ -13,24 +13,16 @@ from typing import Any
 import pytest
 from torch import Tensor, softmax
 
+from fedtopics import Study, TopicModel, train
 from fedtopics.errors import StudyError
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import find_network, register
+from tests.helpers import ordinary as one_process
 from tests.helpers import pages
 from tests.helpers.federation import assert_same_bits, study, subjects
-from tests.helpers.ordinary import (
-    SIZES,
-    OrdinaryNeuralLDA,
-    difference,
-    ordinary,
-    record_minibatches,
-)
 from tests.helpers.registries import install, restored
 
 
-class OrdinaryETM(OrdinaryNeuralLDA):
+class OrdinaryETM(one_process.OrdinaryNeuralLDA):
     def topics(self) -> Tensor:
         return softmax(self.topic_embeddings @ self.word_embeddings.T + self.word_bias, 1)
 
@@ -56,18 +48,16 @@ def test_the_network_of_the_page_finds_the_subjects(extended: dict[str, Any]) ->
 def test_the_network_of_the_page_is_that_of_one_process(
     extended: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    minibatches = record_minibatches(monkeypatch)
+    minibatches = one_process.record_minibatches(monkeypatch)
     plan = study(network=extended["ETM"].name, precision="float64")
-    model = train(plan, subjects(SIZES), at_once=False)
+    model = train(plan, subjects(one_process.SIZES), at_once=False)
     assert len(minibatches) == 50
-    weights = ordinary(model, plan, minibatches, OrdinaryETM)
+    weights = one_process.ordinary(model, plan, minibatches, OrdinaryETM)
     assert weights.keys() == model.weights.keys()
-    assert difference(model.weights, weights) < 1e-6
+    assert one_process.difference(model.weights, weights) < 1e-6
 
 
-def test_the_network_of_the_page_is_saved_and_loaded(
-    extended: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_network_is_saved_and_loaded(extended: dict[str, Any], tmp_path: Path) -> None:
     model = extended["model"]
     assert_same_bits(TopicModel.from_pretrained(model.save_pretrained(tmp_path)), model)
 
@@ -82,9 +72,7 @@ def test_a_network_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.M
     assert find_network("somebodys") is sys.modules["somebodys"].Other
 
 
-def test_an_installed_network_that_cannot_be_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_installed_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "broken", "no_such_module:Broken")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(StudyError, match="'broken' of the installed no_such_module:Broken cannot"):

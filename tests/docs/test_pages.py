@@ -23,9 +23,8 @@ from pydantic import BaseModel
 import fedtopics
 from benchmarks.__main__ import benchmarks
 from experiments.commands import group as experiments
+from fedtopics import Policy, Study
 from fedtopics.cli import app
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.privacy.recipe import leaves
 from tests.helpers import pages
@@ -136,7 +135,6 @@ def test_what_make_is_told_within_a_sentence_is_there(page: Path) -> None:
 
 
 def find(words: list[str], command: click.Command = app) -> tuple[click.Command, list[str]]:
-    """The command that words name, and the words after its name."""
     while isinstance(command, click.Group) and words:
         found = command.get_command(click.Context(command), words[0])
         if found is None:
@@ -164,10 +162,8 @@ def mentioned() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         prose = pages.FENCE.sub("", page.read_text(encoding="utf-8"))
-        found += [
-            (page.name, text.replace("\n", " "))
-            for text in re.findall(r"`fedtopics ((?:[^`\n]|\n(?!\n))+)`", prose)
-        ]
+        texts = re.findall(r"`fedtopics ((?:[^`\n]|\n(?!\n))+)`", prose)
+        found += [(page.name, text.replace("\n", " ")) for text in texts]
     return found
 
 
@@ -232,19 +228,13 @@ if find_spec("zensical") is None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site's folder; a warning, as of a link that leads nowhere, would fail."""
     folder = tmp_path_factory.mktemp("site")
-    done = build(folder)
+    command = [sys.executable, str(DOCS / "_site" / "build.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
 
 
-def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(DOCS / "_site" / "build.py"), str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 class Tags(HTMLParser):
-    """What a page has its browser load, and what it says."""
-
     def __init__(self, page: Path) -> None:
         super().__init__()
         self.loaded: list[str] = []
@@ -255,9 +245,7 @@ class Tags(HTMLParser):
         given = {name: value or "" for name, value in attributes}
         if tag == "link" and given.get("rel") not in ("canonical", "next", "prev"):
             self.loaded.append(given["href"])
-        self.loaded += [
-            given[name] for name in ("src", "srcset", "data", "poster") if name in given
-        ]
+        self.loaded += [given[name] for name in given.keys() & {"src", "srcset", "data", "poster"}]
 
     def handle_data(self, data: str) -> None:
         self.said.append(data)
@@ -342,7 +330,5 @@ def test_the_reference_has_the_defaults_of_the_code(site: Path, name: str) -> No
 def test_lists_are_lists(site: Path) -> None:
     """GitHub makes a list without an empty line before it; Python-Markdown does not."""
     for page in site.rglob("*.html"):
-        text = re.sub(
-            r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
-        )
+        text = re.sub(r"(?s)<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"))
         assert not re.search(r"<p>[^<]*\n(- |\d+\. |\| )", text), page

@@ -5,22 +5,17 @@ from __future__ import annotations
 import re
 import runpy
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedtopics
-from fedtopics import LDA, cli
+from fedtopics import LDA, Policy, Study, cli, train
 from fedtopics.datasets import synthetic_lda
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from tests.helpers.clients import ALL
-from tests.helpers.pages import DOCS
+from tests.helpers.pages import DOCS, ROOT
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REFERENCE = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
 
@@ -86,15 +81,12 @@ def test_what_is_named_is_there() -> None:
             assert callable(attrgetter(name)(fitted)), name
 
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "three_tiers.py"
-
-
 @pytest.mark.parametrize(
     ("method", "near"),
     [({"name": "lda", "learning": "batch"}, 1e-5), ({"name": "nmf"}, 1e-3)],  # NMF's start: float32
 )
 def test_sums_of_sums_are_the_sums_of_all(method: dict[str, Any], near: float) -> None:
-    example = runpy.run_path(str(EXAMPLE))
+    example = runpy.run_path(str(ROOT / "examples/three_tiers.py"))
     drawn = synthetic_lda(5, 300, 8, shared_topics=3, n_documents=100, n_validation=1)
     devices = {name: documents.corpus() for name, documents in drawn.training.items()}
     names = sorted(devices)

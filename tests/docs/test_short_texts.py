@@ -30,9 +30,8 @@ def test_clusters_are_found_wherever_the_texts_are(method: str) -> None:
     alone = clustering(method=method).fit(CORPUS)
     assert clustering_accuracy(TRUTH, alone.labels_) > 0.95
     clients = spread(CORPUS, 3)
-    together = clustering(method=method).fit_clients(
-        clients, policies=dict.fromkeys(clients, OPEN_POLICY)
-    )
+    policies = dict.fromkeys(clients, OPEN_POLICY)
+    together = clustering(method=method).fit_clients(clients, policies=policies)
     np.testing.assert_array_equal(together.predict(CORPUS), alone.labels_)
     for name, corpus in clients.items():
         np.testing.assert_array_equal(together.labels_[name], alone.predict(corpus))

@@ -22,7 +22,6 @@ SECONDS = 600  # a tutorial takes half a minute on an idle machine
 
 
 def typed(block: Block) -> str:
-    """What a reader types, or saves, of a block."""
     if block.title:
         return f"cat > {block.title} <<'{END}'\n{block.text}{END}"
     if block.kind == "python":
@@ -42,23 +41,17 @@ def type_all(page: Path, folder: Path) -> str:
     bash = shutil.which("bash")
     assert bash
     environment = os.environ | {
-        "COLUMNS": "100",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "100", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "no_proxy": "localhost,127.0.0.1",
-    }
+    }  # fmt: skip
     output = folder.parent / f"{folder.name}.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [bash, "-c", script(page).replace("7557", str(free_port()))],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
+            [bash, "-c", script(page).replace("7557", str(free_port()))], cwd=folder,
+            env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             start_new_session=True,
-        )
+        )  # fmt: skip
         try:
             status: int | str = process.wait(SECONDS)
         except subprocess.TimeoutExpired:

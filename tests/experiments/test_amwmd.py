@@ -20,10 +20,8 @@ from experiments.gfedntm import amwmd_scores
 from experiments.gfedntm.amwmd import Settings, reproduce
 from experiments.gfedntm.amwmd_claims import CONTROLS, Scores, findings, sentences
 from experiments.gfedntm.word_mover import WordVectors, amwmd
-from fedtopics import cli
+from fedtopics import Corpus, Study, cli
 from fedtopics.cli import display
-from fedtopics.federation.study import Study
-from fedtopics.text.corpus import Corpus
 from tests.helpers.command_line import Typed
 
 MODELS = ("a", "b", "c", "federated 10", "federated 25", *CONTROLS)
@@ -172,7 +170,6 @@ def test_from_files_to_pictures_and_again(
 
 
 def by_hand(result: dict[str, object]) -> None:
-    """Hold some scores against `amwmd` on the topics that were kept."""
     vectors = experiment.vectors_of([])
 
     def topics(name: str) -> list[list[str]]:
@@ -272,9 +269,7 @@ def test_the_whole_experiment_has_all_data_sets_and_several_seeds(data: Path) ->
 
 
 @pytest.mark.usefixtures("data")
-def test_words_without_vectors_are_an_error(
-    monkeypatch: pytest.MonkeyPatch, experiments: Typed
-) -> None:
+def test_words_without_vectors_fail(monkeypatch: pytest.MonkeyPatch, experiments: Typed) -> None:
     few = WordVectors({"unheard": 0}, np.ones((1, 2)))
     monkeypatch.setattr(experiment, "vectors_of", lambda _: few)
     code, _, said = experiments(*ARGUMENTS)

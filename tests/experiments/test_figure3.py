@@ -28,7 +28,6 @@ TINY_METHOD = {
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The experiment with two models and a few short documents."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Settings, "cases", [TINY, replace(TINY, shared=40)])
     recipes = {name: replace(RECIPES[name], method=given) for name, given in TINY_METHOD.items()}

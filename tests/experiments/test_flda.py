@@ -288,7 +288,6 @@ def test_every_method_is_one() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Texts of four themes, a theme a text."""
     rng = np.random.default_rng(0)
     for data in DATA_SETS:
         texts = [

@@ -24,20 +24,15 @@ from experiments.fstc.runs import representation, reproduce
 from experiments.fstc.significance import UTest
 from experiments.fstc.tasks import Settings
 from experiments.report import versions
-from fedtopics import cli
+from fedtopics import Corpus, Study, TopicModel, cli, train
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import nearest
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import score
-from fedtopics.text.corpus import Corpus
 
 THEMES = "abcd"
 
 
 def themed(n: int) -> list[str]:
-    """Texts of four themes, a theme a text."""
     rng = np.random.default_rng(0)
     return [
         " ".join(f"{THEMES[i % 4]}word{word}" for word in rng.integers(0, 9, 6)) for i in range(n)
@@ -57,7 +52,6 @@ class ThemeEncoder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two sets of eighty texts, and an encoder for them."""
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
     monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", lambda _: ThemeEncoder())
     table = pa.table({"text": themed(80), "label": [i % 4 for i in range(80)]})
@@ -110,7 +104,7 @@ def test_tables_of_the_other_parts(folder: Path) -> None:
     assert firsts == [
         "FSTC-RSTC (frozen): squared error", "FSTC (frozen), lambda 0.001",
         "discriminative clustering (ours)", "FSTC-STC (frozen): texts as they are",
-        "sentence encoder: discriminative clustering (ours)",
+        "all-MiniLM-L6-v2: discriminative clustering (ours)",
     ]  # fmt: skip
     assert tuning.rows[2] == ("FSTC-STC (fine-tuned)", "80.00", "70.00", "2")
 
@@ -348,7 +342,6 @@ def test_a_training_in_several_parts_is_done_once(
 
 
 def small(name: str) -> tuple[TopicModel, Corpus]:
-    """A model of the themes, trained for a moment on small embeddings."""
     texts = themed(80)
     corpus = Corpus.of(texts).with_embeddings(ThemeEncoder()(texts)[:, :8])
     method = methods(DATA_SETS["agnews"])[name] | {"n_components": 4, "coherence": "nothing"}

@@ -37,7 +37,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_number_that_was_changed_is_found_and_mended(
+def test_changed_numbers_are_found_and_mended(
     kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = kept / "results/flda/runs.jsonl"

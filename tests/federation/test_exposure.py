@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
+from fedtopics import Policy, Study, train
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation import exposure
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.local import LocalClients
-from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import exchanges
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.recipe import leaves
-from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import DIMENSION, embedded, subjects
 from tests.helpers.recipes import PUBLIC, install, themed
 from tests.helpers.recipes import planned as with_noise
@@ -41,8 +39,7 @@ def small(name: str, **method: Any) -> Study:
 
 def test_bytes_are_those_of_the_replies() -> None:
     corpora = subjects(SIZES)
-    same = dict.fromkeys(SIZES, corpora["east"])
-    plan = small("lda", **WHOLE).model_copy(update={"aggregation": "plain"})
+    same, plan = dict.fromkeys(SIZES, corpora["east"]), small("lda", **WHOLE)
     found = {each.function: each for each in expose(plan, corpora["east"]).shown}
     model = train(plan, same, policies=dict.fromkeys(same, OPEN_POLICY))
     n_topics, n_words = plan.method.n_components, len(model.vocabulary)
@@ -55,7 +52,7 @@ def test_bytes_are_those_of_the_replies() -> None:
 
 def test_secure_updates_have_eight_bytes_a_number() -> None:
     corpora = subjects(SIZES)
-    plan = small("lda", **WHOLE).model_copy(update={"aggregation": "plain"})
+    plan = small("lda", **WHOLE)
     plain, masked = (
         {each.function: each for each in expose(one, corpora["east"]).shown}
         for one in (plan, plan.model_copy(update={"aggregation": "secure"}))
@@ -152,12 +149,8 @@ def test_documents_of_the_clients(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "1.txt").write_text("three")
     study = read(tmp_path, '[clients.a]\ndata = "a.csv"\ntext = "title"\n[clients.b]\ndata = "b"\n')
-    corpora = study.corpora()
-    assert {name: corpus.documents.to_pylist() for name, corpus in corpora.items()} == {
-        "a": ["no", "no"],
-        "b": ["three"],
-    }
-    assert all(isinstance(corpus, Corpus) for corpus in corpora.values())
+    found = {name: corpus.documents.to_pylist() for name, corpus in study.corpora().items()}
+    assert found == {"a": ["no", "no"], "b": ["three"]}
 
 
 def test_errors_name_the_client(tmp_path: Path) -> None:

@@ -13,46 +13,35 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import FederationError, PolicyError
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.federation.policy import Policy
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import FederationSettings, Study
+from fedtopics.federation.study import FederationSettings
 from fedtopics.federation.study_tables import ObserverData
 from fedtopics.methods.gfedntm.client import Passes
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.link import Service
-from fedtopics.text.corpus import Corpus
 from fedtopics.transport.loopback import LoopbackLink
+from tests.helpers.background import Background, KilledError, Notes, until
 from tests.helpers.federation import assert_same_bits, study, subjects
-from tests.helpers.grpc_federation import (
-    Background,
-    KilledError,
-    Notes,
-    Outcome,
-    Partner,
-    federated,
-    keys_of,
-    part_of,
-    signed,
-    until,
-)
+from tests.helpers.grpc_federation import Outcome, Partner, federated, keys_of, part_of, signed
 
 SIZES = {"north": 40, "east": 30, "south": 50}
 USUAL = Policy(min_documents=10, min_document_frequency=2, min_clients_in_sum=2)
-PATIENT = FederationSettings(
-    quorum=2, round_timeout=60, join_timeout=60, quorum_timeout=60, outliers="none"
-)
+WAITS = {"round_timeout": 60, "join_timeout": 60, "quorum_timeout": 60}
+PATIENT = FederationSettings(quorum=2, outliers="none", **WAITS)
 ROUNDS = {"plain": 4, "secure": 50}
 CANARIES = ("quetzalcoatl", "zanzibarfigs", "xylophagous")
 
 
-def planned(aggregation: str = "plain", **method: object) -> Study:
-    plan = study(**{"max_rounds": 4, **method})
-    federation = PATIENT if aggregation == "plain" else FederationSettings()
-    return plan.model_copy(update={"federation": federation, "aggregation": aggregation})
+def planned(aggregation: str = "plain", *, federation: Any = None, **method: object) -> Study:
+    """A study of four rounds; with plain aggregation a server that waits, unless it has rules."""
+    usual = PATIENT if aggregation == "plain" else FederationSettings()
+    if federation and aggregation == "plain":
+        usual = PATIENT.model_copy(update=federation)
+    changes = {"federation": usual, "aggregation": aggregation}
+    return study(**{"max_rounds": 4, **method}).model_copy(update=changes)
 
 
 def with_canaries() -> dict[str, Corpus]:
@@ -183,10 +172,8 @@ class Scene:
         self.service: Any = None
         self.events = Notes()
         self.partners: dict[str, Partner] = {}
-        self._ended = False
 
     def serve(self) -> Background:
-        """Start the server in a thread."""
         self.service = None
 
         @contextmanager
@@ -194,16 +181,11 @@ class Scene:
             self.service = service
             yield
 
-        if self.plan.is_secure:
-            work = Background(
-                lambda: lead_relay(
-                    self.plan.server_plan, self.folder / "server", listen, self.events
-                )
-            )
+        plan, folder, events = self.plan, self.folder / "server", self.events
+        if plan.is_secure:
+            work = Background(lambda: lead_relay(plan.server_plan, folder, listen, events))
         else:
-            work = Background(
-                lambda: lead(self.plan, self.folder / "server", listen, self.events.append)
-            )
+            work = Background(lambda: lead(plan, folder, listen, events.append))
         until(lambda: self.service is not None)
         return work
 
@@ -219,8 +201,6 @@ class Scene:
 
 
 class _Late:
-    """A link to the server that is there now."""
-
     def __init__(self, scene: Scene, name: str) -> None:
         self._scene, self._name = scene, name
 
@@ -229,12 +209,9 @@ class _Late:
 
 
 @pytest.mark.parametrize("kind", ["plain", "secure"])
-def test_a_killed_member_resumes_and_all_have_the_model_of_a_quiet_run(
-    kind: str, tmp_path: Path
-) -> None:
-    plan = planned(kind, max_rounds=8).model_copy(update={"checkpoint_every": 3})
-    if kind == "plain":
-        plan = plan.model_copy(update={"federation": PATIENT.model_copy(update={"quorum": 3})})
+def test_a_killed_member_resumes_to_the_model_of_a_quiet_run(kind: str, tmp_path: Path) -> None:
+    plan = planned(kind, federation={"quorum": 3}, max_rounds=8)
+    plan = plan.model_copy(update={"checkpoint_every": 3})
     scene = Scene(plan, tmp_path)
     server = scene.serve()
     for name in SIZES:
@@ -254,12 +231,9 @@ def test_a_killed_member_resumes_and_all_have_the_model_of_a_quiet_run(
 
 
 @pytest.mark.parametrize("kind", ["plain", "secure"])
-def test_a_member_that_is_killed_in_every_step_has_the_same_model(
-    kind: str, tmp_path: Path
-) -> None:
-    plan = planned(kind, max_rounds=3).model_copy(update={"checkpoint_every": 2})
-    if kind == "plain":
-        plan = plan.model_copy(update={"federation": PATIENT.model_copy(update={"quorum": 3})})
+def test_a_member_killed_in_every_step_has_the_same_model(kind: str, tmp_path: Path) -> None:
+    plan = planned(kind, federation={"quorum": 3}, max_rounds=3)
+    plan = plan.model_copy(update={"checkpoint_every": 2})
     scene = Scene(plan, tmp_path)
     server = scene.serve()
     others = [scene.join(name) for name in SIZES if name != "north"]
@@ -276,7 +250,9 @@ def test_a_member_that_is_killed_in_every_step_has_the_same_model(
         np.testing.assert_allclose(each.result().beta, quiet.beta, rtol=1e-4, atol=1e-7)
 
 
-def raising(patch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loss = Passes.loss
 
     @wraps(Passes.loss)
@@ -285,13 +261,7 @@ def raising(patch: pytest.MonkeyPatch) -> None:
             raise ValueError(f"a document: {CANARIES[2]}")
         return loss(self, *given, **named)
 
-    patch.setattr(Passes, "loss", raises)
-
-
-def test_a_defect_of_a_member_stops_a_secure_run_and_nobody_learns_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raising(monkeypatch)
+    monkeypatch.setattr(Passes, "loss", raises)
     scene = Scene(planned("secure"), tmp_path)
     scene.serve()
     for name in SIZES:
@@ -318,11 +288,7 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
         return reply | {"documents": 7} if self.client.name == "north" else reply
 
     monkeypatch.setattr(Passes, "forward", of_few)
-    hurried = PATIENT.model_copy(update={"round_timeout": 2.0})
-    plan = planned(kind)
-    if kind == "plain":
-        plan = plan.model_copy(update={"federation": hurried})
-    scene = Scene(plan, tmp_path)
+    scene = Scene(planned(kind, federation={"round_timeout": 2.0}), tmp_path)
     scene.serve()
     for name in SIZES:
         scene.join(name)
@@ -343,32 +309,23 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     assert "forward" not in {row["function"] for row in ledger}
 
 
-def test_another_study_is_refused_with_both_named(tmp_path: Path) -> None:
-    scene = Scene(planned("plain"), tmp_path)
+@pytest.mark.parametrize("kind", ["plain", "secure"])
+def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Path) -> None:
+    scene = Scene(planned(kind), tmp_path)
     scene.serve()
-    other = signed(planned("plain", max_rounds=5).with_clients(SIZES), scene.keys)
-    part, events = part_of(scene.keys["north"], scene.corpora["north"], tmp_path / "north", USUAL)
-    partner = Partner(part, other, _Late(scene, "north"), events)
-    error = str(partner.error())
-    assert other.fingerprint in error
-    assert scene.plan.fingerprint in error
-
-
-def test_members_with_different_studies_stop_and_say_so(tmp_path: Path) -> None:
-    scene = Scene(planned("secure"), tmp_path)
-    scene.serve()
-    other = signed(planned("secure", max_rounds=5).with_clients(SIZES), scene.keys)
-    for name in ("east", "south"):
+    other = signed(planned(kind, max_rounds=5).with_clients(SIZES), scene.keys)
+    for name in ("east", "south") if kind == "secure" else ():
         scene.join(name)
     part, events = part_of(scene.keys["north"], scene.corpora["north"], tmp_path / "north", USUAL)
-    partner = Partner(part, other, _Late(scene, "north"), events)
-    assert isinstance(partner.error(), FederationError)
-    assert "another study or other software" in str(scene.partners["east"].error())
+    error = Partner(part, other, _Late(scene, "north"), events).error()
+    if kind == "secure":
+        assert isinstance(error, FederationError)
+        assert "another study or other software" in str(scene.partners["east"].error())
+    else:
+        assert other.fingerprint in str(error)
+        assert scene.plan.fingerprint in str(error)
 
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtopics.protocol.plain_server.GONE", 2.0)
-
-
-__all__ = ["KilledError"]

@@ -12,14 +12,8 @@ import numpy as np
 import pytest
 
 from fedtopics.errors import RunError
-from fedtopics.federation.ledger import (
-    SEEDED,
-    Ledger,
-    find_ledgers,
-    has,
-    head_path,
-    summarise_ledger,
-)
+from fedtopics.federation import ledger as of_ledgers
+from fedtopics.federation.ledger import Ledger, find_ledgers, has, head_path, summarise_ledger
 from fedtopics.methods.core.aggregation import Named, Rows, digest_of
 from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.text.vocabulary import fingerprint
@@ -52,17 +46,9 @@ def test_ledger_line(tmp_path: Path) -> None:
     assert line.pop("before") == ""
     assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
     assert line == {
-        "what": "left",
-        "client": "north",
-        "study": "0123abcd",
-        "run": "f00d",
-        "method": "gfedntm",
-        "round": 3,
-        "function": "echo",
-        "moment": [9, 2, 1],
-        "payload": digest_of(payload),
-        "words": ["oak", "elm"],
-        "documents": 7,
+        "what": "left", "client": "north", "study": "0123abcd", "run": "f00d", "method": "gfedntm",
+        "round": 3, "function": "echo", "moment": [9, 2, 1], "payload": digest_of(payload),
+        "words": ["oak", "elm"], "documents": 7, "bytes": 97, "sha256": digest,
         "fields": {
             "weights.bias": {"shape": [2], "dtype": "float32", "bytes": 8},
             "weights.rows.index": {"shape": [2], "dtype": "int64", "bytes": 16},
@@ -74,9 +60,7 @@ def test_ledger_line(tmp_path: Path) -> None:
             "named.values": {"shape": [2, 2], "dtype": "int64", "bytes": 32},
             "documents": {"shape": [], "dtype": "int", "bytes": 1},
         },
-        "bytes": 97,
-        "sha256": digest,
-    }
+    }  # fmt: skip
 
 
 def test_of_many_words_the_ledger_has_the_number_and_fingerprint(tmp_path: Path) -> None:
@@ -101,13 +85,10 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
         "what": "came", "study": "0123abcd", "run": "", "method": "gfedntm",
         "function": "gradients", "moment": [3, 2, 1], "bytes": 1000, "sha256": "5ha",
     }  # fmt: skip
-    assert summarise_ledger(path) == [
-        {
-            "function": "gradients", "method": "gfedntm", "fields": [], "documents": 0,
-            "replies": 0, "values": 0, "bytes": 0, "totals": 2, "bytes_of_totals": 1500,
-            "masked": False,
-        }
-    ]  # fmt: skip
+    assert summarise_ledger(path) == [{
+        "function": "gradients", "method": "gfedntm", "fields": [], "documents": 0, "replies": 0,
+        "values": 0, "bytes": 0, "totals": 2, "bytes_of_totals": 1500, "masked": False,
+    }]  # fmt: skip
     assert find_ledgers(tmp_path / "run") == {"south": path}
     again = Ledger("gfedntm", "0123abcd", path)
     assert again.last.moment == Moment(0), "only what left counts"
@@ -118,7 +99,7 @@ def test_a_secret_from_the_seed_is_named(tmp_path: Path) -> None:
         ledger = Ledger("gfedntm", "0123abcd", tmp_path / "ledger.jsonl", seeded=seeded)
         ledger.came(Moment(1), "gradients", "5ha", 1000)
         ledger.close()
-        assert has(tmp_path / "ledger.jsonl", "secret", SEEDED) == seeded
+        assert has(tmp_path / "ledger.jsonl", "secret", of_ledgers.SEEDED) == seeded
     lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
     assert [line.get("secret") for line in lines] == [None, "from the study's seed"]
 
@@ -167,20 +148,12 @@ def test_summary(tmp_path: Path) -> None:
     half.reply = {"x": np.zeros((4, 3), np.float32), "loss": 0.5, "documents": 8}
     guarded.ask("echo", {"round": 2})
     guarded._ledger.came(Moment(2), "echo", "5ha", 77)
-    assert summarise_ledger(path) == [
-        {
-            "function": "echo",
-            "method": "gfedntm",
-            "fields": ["documents", "loss", "x"],
-            "replies": 2,
-            "documents": 8,  # the fewest
-            "values": 14,  # the most in one reply
-            "bytes": (24 + 2) + (48 + 3 + 1),
-            "totals": 1,
-            "bytes_of_totals": 77,
-            "masked": False,
-        }
-    ]
+    fewest_documents, most_values = 8, 14
+    assert summarise_ledger(path) == [{
+        "function": "echo", "method": "gfedntm", "fields": ["documents", "loss", "x"], "replies": 2,
+        "documents": fewest_documents, "values": most_values, "bytes": (24 + 2) + (48 + 3 + 1),
+        "totals": 1, "bytes_of_totals": 77, "masked": False,
+    }]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -195,15 +168,12 @@ def test_damaged_ledger(tmp_path: Path, damage: bytes) -> None:
 
 
 def test_a_ledger_says_whose_it_is(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    door(Echo(documents=1), path=run / "ledger.jsonl").ask("echo", {})
-    (run / "clients/south").mkdir(parents=True)
+    own, others = tmp_path / "run/ledger.jsonl", tmp_path / "run/clients/south/ledger.jsonl"
+    door(Echo(documents=1), path=own).ask("echo", {})
+    others.parent.mkdir(parents=True)
     for content in ("", "{\n"):  # nothing left yet; damaged
-        (run / "clients/south/ledger.jsonl").write_text(content)
-        assert find_ledgers(run) == {
-            "north": run / "ledger.jsonl",
-            "south": run / "clients/south/ledger.jsonl",
-        }
+        others.write_text(content)
+        assert find_ledgers(tmp_path / "run") == {"north": own, "south": others}
 
 
 def cut(ledger: Path) -> None:

@@ -17,13 +17,13 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import load, save
 
+from fedtopics import TopicModel
 from fedtopics.errors import RunError
 from fedtopics.federation import progress
 from fedtopics.federation.progress import Progress
 from fedtopics.federation.run_folder import LONGEST_UNSAVED, RunFolder
 from fedtopics.methods.core.events import Finished, RoundEnded
 from fedtopics.methods.core.interfaces import Checkpoint
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.damage import damages
 from tests.helpers.models import made
 
@@ -51,12 +51,14 @@ def finished(folder: Path, *rounds: int) -> Path:
     return folder / "checkpoints" / f"{rounds[-1]:08d}.safetensors"
 
 
-def restored(folder: Path) -> Checkpoint | None:
+def restored(folder: Path) -> Checkpoint:
     run = RunFolder(folder, "study1", resume=True)
     try:
-        return run.restore()
+        back = run.restore()
     finally:
         run.close()
+    assert back is not None
+    return back
 
 
 def test_labels_stay_when_a_model_is_written_again(tmp_path: Path) -> None:
@@ -69,9 +71,8 @@ def test_labels_stay_when_a_model_is_written_again(tmp_path: Path) -> None:
     assert run.save(made(labels={1: "of the run"})).labels == labels
     assert TopicModel.from_pretrained(tmp_path / "model").labels == labels
     # What nobody has confirmed stays marked.
-    TopicModel.from_pretrained(tmp_path / "model").with_labels(
-        dict.fromkeys(range(3), "")
-    ).with_suggested_labels().save_pretrained(tmp_path / "model")
+    bare = TopicModel.from_pretrained(tmp_path / "model").with_labels(dict.fromkeys(range(3), ""))
+    bare.with_suggested_labels().save_pretrained(tmp_path / "model")
     assert run.save(model).suggested == {0, 1, 2}
     # Other topics have none of them; nor has a model that was written by half.
     others = made(labels={}, weights={"pseudo_counts": model.weights["pseudo_counts"] + 1})
@@ -88,7 +89,6 @@ def test_checkpoint_comes_back_to_the_bit(tmp_path: Path) -> None:
     run.checkpoint(Checkpoint(12, ARRAYS, {"best_loss": float("inf"), "waited": 3, "third": 1 / 3}))
     run.close()
     back = restored(tmp_path)
-    assert back is not None
     assert back.round == 12
     assert back.numbers == {"best_loss": float("inf"), "waited": 3, "third": 1 / 3}
     assert back.arrays.keys() == ARRAYS.keys()
@@ -105,9 +105,7 @@ def test_the_last_two_stay_and_the_newest_is_taken(tmp_path: Path) -> None:
         "00000010.safetensors", "00000010.sha256", "00000100.safetensors", "00000100.sha256",
     ]  # fmt: skip
     back = restored(tmp_path)
-    assert back is not None
-    assert back.round == 100
-    assert back.arrays["x"].tolist() == [100.0]
+    assert (back.round, back.arrays["x"].tolist()) == (100, [100.0])
 
 
 def test_a_lost_checkpoint_is_noticed(tmp_path: Path) -> None:
@@ -120,25 +118,16 @@ def test_a_checkpoint_not_fully_written_is_passed_over(tmp_path: Path) -> None:
     path = finished(tmp_path, 1, 2)
     path.with_name("00000003.safetensors").write_bytes(b"half")
     path.with_name("00000003.sha256.tmp").write_bytes(b"half")
-    back = restored(tmp_path)
-    assert back is not None
-    assert back.round == 2
+    assert restored(tmp_path).round == 2
 
 
-def test_another_study_is_not_resumed(tmp_path: Path) -> None:
+def test_a_run_is_gone_on_with_by_its_study_alone_and_never_overwritten(tmp_path: Path) -> None:
     finished(tmp_path, 1)
     with pytest.raises(RunError, match="is of study study1, this is study study2; resume with"):
         RunFolder(tmp_path, "study2", resume=True)
-
-
-def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
-    finished(tmp_path, 1)
     with pytest.raises(RunError, match=r"There is a run in .* already; go on with --resume"):
         RunFolder(tmp_path, "study1")
     assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2
-
-
-def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"There is no run in .*none to resume; leave out --resume"):
         RunFolder(tmp_path / "none", "study1", resume=True)
     assert not (tmp_path / "none").exists()
@@ -274,47 +263,41 @@ def test_a_checkpoint_with_any_flipped_byte_or_cut_anywhere(tmp_path: Path, suff
         with pytest.raises(RunError, match="is damaged, or of another study; delete it and"):
             restored(tmp_path)
     path.write_bytes(whole)
-    assert restored(tmp_path) is not None
+    assert restored(tmp_path).round == 2
 
 
 def full(_: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_keeps_the_older_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disks_keep_old_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Any]] = []
     run = RunFolder(tmp_path, "study1", on_event=seen.append)
     list(run.rounds(0, 5))
     run.checkpoint(state(1))
     run.checkpoint(state(2))
-    before = {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
-    assert len(before) == 4
 
+    def kept() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
+
+    before = kept()
+    assert len(before) == 4
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         run.checkpoint(state(3))
         run.checkpoint(state(4))
-        after = {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
-        assert after == before
+        assert kept() == before
     failed = [event for event in seen if event["event"] == "checkpoint failed"]
     assert [event["round"] for event in failed] == [3, 4]
     assert {event["reason"] for event in failed} == {"No space left on device"}
-    back = restored(tmp_path)
-    assert back is not None
-    assert back.round == 2
+    assert restored(tmp_path).round == 2
 
     run.checkpoint(state(5))
     run.close()
-    back = restored(tmp_path)
-    assert back is not None
-    assert back.round == 5
+    assert restored(tmp_path).round == 5
 
 
-def test_a_failed_checkpoint_is_soon_due_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_checkpoint_is_due_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 1000.0
     monkeypatch.setattr(time, "perf_counter", lambda: clock)
     run = RunFolder(tmp_path, "study1", checkpoint_every=1000)
@@ -367,10 +350,8 @@ class Shown:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, terminal: bool = False) -> None:
         self.now, self.lines, self.screen = 1000.0, list[str](), io.StringIO()
         monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
-        console = Console(
-            file=self.screen, force_terminal=terminal, width=100, get_time=lambda: self.now
-        )
-        self.progress = Progress(console, self.lines.append)
+        how: dict[str, Any] = {"force_terminal": terminal, "get_time": lambda: self.now}
+        self.progress = Progress(Console(file=self.screen, width=100, **how), self.lines.append)
 
     def rounds(self, first: int, last: int, seconds: float, **more: Any) -> None:
         for number in range(first, last + 1):
@@ -406,13 +387,12 @@ def test_a_log_has_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     with shown.progress as running:
         running(TRAINING)
         shown.rounds(1, 9, 20.0)
-    assert [line.partition(",")[0] for line in shown.lines] == [
-        "round 3 of 10", "round 6 of 10", "round 9 of 10",
-    ]  # fmt: skip
+    minutes = [line.partition(",")[0] for line in shown.lines]
+    assert minutes == ["round 3 of 10", "round 6 of 10", "round 9 of 10"]
     assert shown.screen.getvalue() == ""
 
 
-def test_a_log_of_nothing_is_empty(
+def test_no_news_no_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = Shown(monkeypatch)

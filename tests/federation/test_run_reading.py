@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from fedtopics import Study, train
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.run_status import SHOWN, RunReading, RunStatus, Standing, read_run
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.model.shown_words import USUAL
 from tests.helpers.federation import embedded, subjects, train_until_killed
 from tests.helpers.methods import POLICIES, SIZES, planned
@@ -191,15 +190,9 @@ def test_strangers_are_not_named() -> None:
     assert "evil" not in str(found.plain())
 
 
-def test_what_goes_wrong_is_counted() -> None:
-    found = status(
-        {"event": "repeated", "round": 1, "missing": {}},
-        {"event": "repeated", "round": 2, "missing": {}},
-    )
-    assert found.repeated == 2
-
-
-def test_a_client_that_lost_its_server() -> None:
+def test_what_goes_wrong() -> None:
+    repeated = [{"event": "repeated", "round": number, "missing": {}} for number in (1, 2)]
+    assert status(*repeated).repeated == 2
     client = RunStatus()
     client.take({"event": "reconnecting", "reason": "The server is away", "seconds": 1.0})
     assert client.trouble == "The server is away"

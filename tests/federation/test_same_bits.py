@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Study, TopicModel, train
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
 from fedtopics.methods.core.outliers import Rule
-from fedtopics.model.topic_model import TopicModel
-from tests.helpers.clustered import CLUSTERED
 from tests.helpers.clusters import blobs, spread
 from tests.helpers.clusters import planned as clustered
 from tests.helpers.federation import assert_same, assert_same_bits, embedded, study, subjects
@@ -24,6 +21,17 @@ from tests.helpers.ledgers import left
 from tests.helpers.streams import DRIFT, flda, stream
 
 SIZES = {"east": 60, "north": 40, "south": 25}
+NETWORK = {"hidden": 8, "deletion": 0, "local_steps": 5, "batch_size": 30}
+CLUSTERED: dict[str, tuple[str, dict[str, Any]]] = {
+    "mixture": ("mixture", {"max_rounds": 4}),
+    "kmeans": ("kmeans", {"max_rounds": 4}),
+    "kmeans, fbow": ("kmeans", {"preset": "fbow"}),
+    "kmeans, ftfidf": ("kmeans", {"preset": "ftfidf"}),
+    "kmeans, fsbert": ("kmeans", {"preset": "fsbert", "max_rounds": 4}),
+    "discriminative": ("discriminative", {"max_rounds": 4}),
+    "fstc": ("fstc", {"max_rounds": 2}),
+    "fsccl": ("fsccl", {"n_components": 3, "network": NETWORK, "max_rounds": 2}),
+}
 GFEDNTM: dict[str, dict[str, Any]] = {
     "sync": {"norm": "sync"},
     "sync, validated": {"norm": "sync", "validation_share": 0.25, "validate_every": 2},

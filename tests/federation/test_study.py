@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from fedtopics import Policy, Study
 from fedtopics.errors import IdentityError, InputError, PolicyError, StudyError
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.study import Study, example_study, why_plain
+from fedtopics.federation.study import example_study, why_plain
 from fedtopics.files import digest
 from fedtopics.harmless import check_client_name, for_terminal
 from fedtopics.methods.gfedntm.client import GFedNTMClient
@@ -173,9 +173,7 @@ def of_clients(names: str, **given: Any) -> Study:
 
 
 @pytest.mark.parametrize(("given", "clients", "why"), AGGREGATION)
-def test_aggregation_is_secure_wherever_it_can_be(
-    given: dict[str, Any], clients: str, why: str
-) -> None:
+def test_aggregation_is_secure_if_it_can_be(given: dict[str, Any], clients: str, why: str) -> None:
     study = of_clients(clients, **given)
     assert study.is_secure == (not why)
     assert why_plain(study).startswith(why)

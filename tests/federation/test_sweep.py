@@ -9,18 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import sparse
 
-from fedtopics import cli
+from fedtopics import Corpus, Policy, Study, TopicModel
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation import sweep as sweeping
-from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.study import Study
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.sweep import CRITERIA, Criterion, held_out_loss, recommend, sweep
 from fedtopics.metrics import unique_words
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
+from tests.helpers.command_line import Refused, Typed
 
 FAMILIES = [[f"{name}{j}" for j in range(12)] for name in ("oak", "brig", "tea", "iron")]
 
@@ -36,7 +33,6 @@ POLICIES = dict.fromkeys(CORPORA, OPEN_POLICY)
 
 
 def model_folder(out: Path, topics: int, seed: int) -> Path:
-    """Where the model of the only study so far is."""
     (study,) = (out / "models").iterdir()
     return study / f"{topics}-{seed}"
 
@@ -66,13 +62,11 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str,
 
 def test_scores_are_those_of_the_models(done: Any) -> None:
     folder, summary, trained = done
-    assert trained == ["2 topics, seed 0", "4 topics, seed 0", "2 topics, seed 1",
-                       "4 topics, seed 1"]  # fmt: skip
+    assert trained == [f"{topics} topics, seed {seed}" for seed in (0, 1) for topics in (2, 4)]
     assert [(row["topics"], row["seeds"]) for row in summary] == [(2, 2), (4, 2)]
     for row in summary:
-        models = [
-            TopicModel.from_pretrained(model_folder(folder, row["topics"], seed)) for seed in (0, 1)
-        ]
+        places = [model_folder(folder, row["topics"], seed) for seed in (0, 1)]
+        models = [*map(TopicModel.from_pretrained, places)]
         npmi = [model.coherence["npmi"].mean() for model in models]
         assert row["npmi"] == pytest.approx(np.mean(npmi))
         assert row["npmi_deviation"] == pytest.approx(np.std(npmi, ddof=1))
@@ -140,14 +134,10 @@ def test_held_out_loss_by_hand(done: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_criteria() -> None:
-    rows = [
-        {"topics": 5, "npmi": 0.30, "npmi_deviation": 0.0, "held_out": 7.0,
-         "held_out_deviation": 0.0, "stability": None, "stability_deviation": 0.0},
-        {"topics": 10, "npmi": 0.33, "npmi_deviation": 0.05, "held_out": 6.5,
-         "held_out_deviation": 0.1, "stability": None, "stability_deviation": 0.0},
-        {"topics": 20, "npmi": 0.20, "npmi_deviation": 0.2, "held_out": 6.59,
-         "held_out_deviation": 0.0, "stability": None, "stability_deviation": 0.0},
-    ]  # fmt: skip
+    names = ("topics", "npmi", "npmi_deviation", "held_out", "held_out_deviation")
+    numbers = [(5, 0.30, 0.0, 7.0, 0.0), (10, 0.33, 0.05, 6.5, 0.1), (20, 0.20, 0.2, 6.59, 0.0)]
+    single = {"stability": None, "stability_deviation": 0.0}
+    rows = [dict(zip(names, each, strict=True)) | single for each in numbers]
     assert [criterion.best(rows) for criterion in CRITERIA] == [[5, 10], [10, 20], []]
     good, reasons = recommend(rows)
     assert good == [10]
@@ -166,7 +156,7 @@ def test_wrong_input(tmp_path: Path) -> None:
         sweep(plan(), [2], 1, tmp_path, corpora={})
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, typed: Typed, refused: Refused) -> None:
     for name, seed in (("a", 0), ("b", 1)):
         lines = [json.dumps({"text": " ".join(words)}) for words in documents(80, seed)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
@@ -174,16 +164,13 @@ def test_the_command(tmp_path: Path) -> None:
         'name = "wide"\n[method]\nname = "lda"\nmax_rounds = 3\ncoherence = "documents"\n'
         + "".join(f'[clients.{n}]\ndata = "{tmp_path}/{n}.jsonl"\ntext = "text"\n' for n in "ab")
     )
-    arguments = [
-        "sweep", str(tmp_path / "study.toml"), "--seeds", "1", "--out", str(tmp_path / "o"),
-    ]  # fmt: skip
-    result = CliRunner().invoke(cli.app, [*arguments, "--topics", "2,4", "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.output)
+    arguments = ["sweep", tmp_path / "study.toml", "--seeds", 1, "--out", tmp_path / "o"]
+    code, out, _ = typed(*arguments, "--topics", "2,4", "--json")
+    assert code == 0
+    found = json.loads(out)
     assert [row["topics"] for row in found["scores"]] == [2, 4]
     assert found == json.loads((tmp_path / "o" / "sweep.json").read_text())
     assert (tmp_path / "o" / "sweep.svg").read_text().startswith("<svg")
-    shown = CliRunner().invoke(cli.app, [*arguments, "--topics", "2,4"]).output
+    shown = typed(*arguments, "--topics", "2,4")[1]
     assert "Recommended: " in shown and "coherence" in shown
-    wrong = CliRunner().invoke(cli.app, [*arguments, "--topics", "2,many"])
-    assert wrong.exit_code == 2 and "5,10,20" in wrong.output
+    assert "5,10,20" in refused(*arguments, "--topics", "2,many")

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedtopics import Policy, Study, train
 from fedtopics.errors import PolicyError
 from fedtopics.federation.join import join
-from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics.federation.policy import OPEN_POLICY
 from tests.helpers.federation import subjects
 from tests.helpers.grpc_federation import federated, keys_of, part_of, signed
 

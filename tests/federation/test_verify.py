@@ -7,20 +7,20 @@ import json
 import shutil
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
+from fedtopics import Corpus, Study
 from fedtopics.errors import DataError, IdentityError, RunError
 from fedtopics.federation.audit import Audit, allowed, audit, likelihood_ratios, rates
 from fedtopics.federation.ledger import SEEDED, client_of, has, head_path, summarise_ledger
-from fedtopics.federation.study import Study
 from fedtopics.federation.verify import verify
 from fedtopics.privacy import Privacy
 from fedtopics.protocol.roster import Key
 from fedtopics.report.run import LedgerFacts
-from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import subjects
 from tests.helpers.records import answered, opened, written
 
@@ -28,21 +28,21 @@ from tests.helpers.records import answered, opened, written
 @pytest.fixture(scope="module")
 def signers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Key]:
     folder: Path = tmp_path_factory.mktemp("pki")
-    places = {name: Key.create(folder / name, name) for name in ("north", "south")}
-    return places
+    return {name: Key.create(folder / name, name) for name in ("north", "south")}
 
 
 @pytest.fixture(scope="module", params=["signed", "unsigned"])
-def original(
-    request: pytest.FixtureRequest,
-    signers: dict[str, Key],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def how(request: pytest.FixtureRequest, signers: dict[str, Key]) -> tuple[Any, ...]:
+    """What the client signs its ledger with, or nothing."""
+    north = signers["north"]
+    return (north.sign, north.certificate) if request.param == "signed" else ()
+
+
+@pytest.fixture(scope="module")
+def original(how: tuple[Any, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ledger of a run, by whose folder each test takes a copy."""
-    signer = signers["north"]
-    how = (signer.sign, signer.certificate) if request.param == "signed" else ()
     folder: Path = tmp_path_factory.mktemp("run")
-    return written(folder / request.param, *how)
+    return written(folder / "original", *how)
 
 
 @pytest.fixture
@@ -52,7 +52,6 @@ def ledger(original: Path, tmp_path: Path) -> Path:
 
 
 def faults(ledger: Path, certificate: Path | None = None, head: str = "") -> list[str]:
-    """What does not hold, in the order of checks."""
     checks = verify(ledger.parent, certificate, head)
     return [check.what for check in checks if check.holds is False]
 
@@ -61,12 +60,12 @@ def lines_of(ledger: Path) -> list[bytes]:
     return ledger.read_bytes().splitlines(keepends=True)
 
 
-def test_what_was_not_changed_holds(ledger: Path) -> None:
+def test_what_was_not_changed_holds(ledger: Path, how: tuple[Any, ...]) -> None:
     checks = {check.what: check for check in verify(ledger.parent)}
-    signed = b"signature" in head_path(ledger).read_bytes()
+    assert (b"signature" in head_path(ledger).read_bytes()) == bool(how)
     assert [*checks] == ["lines", "end", "signature", "study", "file", "clear", "privacy"]
     assert {name: check.holds for name, check in checks.items()} == {
-        "lines": True, "end": True, "signature": True if signed else None, "study": True,
+        "lines": True, "end": True, "signature": True if how else None, "study": True,
         "file": True, "clear": None, "privacy": None,
     }  # fmt: skip
     assert "7 lines of" in checks["lines"].text
@@ -127,9 +126,7 @@ def test_a_head_that_is_changed_or_gone(ledger: Path) -> None:
 def test_a_ledger_that_is_gone(ledger: Path) -> None:
     ledger.unlink()
     (check,) = [c for c in verify(ledger.parent) if c.what == "lines"]
-    assert (
-        check.text == f"{ledger} is missing. It was deleted or moved, or lost in a power failure."
-    )
+    assert check.text.startswith(f"{ledger} is missing. It was deleted or moved, or lost in a pow")
     assert faults(ledger) == ["lines", "end"]
     head_path(ledger).unlink()
     (ledger.parent / "state").mkdir()  # where a client keeps what it needs to go on
@@ -150,11 +147,7 @@ def test_a_ledger_of_one_client_of_a_simulation_that_is_gone(ledger: Path) -> No
     ]
 
 
-def test_who_comes_back_goes_on_in_the_chain(
-    ledger: Path, signers: dict[str, Key], original: Path
-) -> None:
-    signer = signers["north"]
-    how = (signer.sign, signer.certificate) if original.parent.name == "signed" else ()
+def test_who_comes_back_goes_on_in_the_chain(ledger: Path, how: tuple[Any, ...]) -> None:
     with ledger.open("ab") as file:
         file.write(b'{"before": "half a line')  # as a process that is killed leaves it
     again = opened(ledger.parent, *how)
@@ -164,10 +157,8 @@ def test_who_comes_back_goes_on_in_the_chain(
     assert len(lines_of(ledger)) == 11
 
 
-def test_a_line_that_was_not_counted(ledger: Path, signers: dict[str, Key]) -> None:
-    head, signer = head_path(ledger).read_bytes(), signers["north"]
-    signed = b"signature" in head
-    how = (signer.sign, signer.certificate) if signed else ()
+def test_a_line_that_was_not_counted(ledger: Path, how: tuple[Any, ...]) -> None:
+    head = head_path(ledger).read_bytes()
     opened(ledger.parent, *how).close()
     head_path(ledger).write_bytes(head)  # killed before it was
     (check,) = [c for c in verify(ledger.parent) if c.holds is False]
@@ -177,7 +168,7 @@ def test_a_line_that_was_not_counted(ledger: Path, signers: dict[str, Key]) -> N
     last = lines_of(ledger)[-1].removesuffix(b"\n")  # and one that somebody else adds:
     forged = json.loads(last) | {"before": hashlib.sha256(last).hexdigest()}
     ledger.write_bytes(ledger.read_bytes() + json.dumps(forged).encode() + b"\n")
-    assert faults(ledger) == (["end", "signature"] if signed else ["end"])
+    assert faults(ledger) == (["end", "signature"] if how else ["end"])
 
 
 def test_who_has_another_key_can_write_all_anew_but_not_for_the_certificate(
@@ -213,8 +204,7 @@ def test_lines_of_another_key_after_the_own(signers: dict[str, Key], tmp_path: P
 def test_an_earlier_state_is_noticed_by_who_has_kept_a_later_digest(ledger: Path) -> None:
     earlier = ledger.parent.with_name("earlier")
     shutil.copytree(ledger.parent, earlier)
-    again = opened(ledger.parent)
-    again.close()
+    opened(ledger.parent).close()
     head = json.loads(head_path(ledger).read_bytes())["sha256"]
     assert "kept" not in faults(ledger, head=head)
     assert faults(earlier / "ledger.jsonl", head=head) == ["kept"]
@@ -296,9 +286,9 @@ def test_what_a_bound_allows() -> None:
 def test_many_topics_of_few_documents_tell_who_was_there(tmp_path: Path) -> None:
     corpus = Corpus.pool(list(subjects({"a": 60, "b": 60}).values()))
     method = {"name": "lda", "n_components": 40, "learning": "batch", "max_rounds": 5}
-    plan = Study.make(
-        method={**method, "coherence": "nothing"}, vocabulary={"min_document_frequency": 1}
-    ).with_clients(["north", "south"])
+    method["coherence"] = "nothing"
+    plan = Study.make(method=method, vocabulary={"min_document_frequency": 1})
+    plan = plan.with_clients(["north", "south"])
     done: list[int] = []
     found = audit(plan, corpus, 6, on_progress=lambda number, _: done.append(number))
     assert done == [1, 2, 3, 4, 5, 6]

@@ -18,7 +18,6 @@ class KilledError(BaseException):
 
 
 def until(true: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until something is true."""
     ends = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < ends, "waited in vain"
@@ -36,8 +35,6 @@ class Notes(list[dict[str, Any]]):
 
 
 class Background:
-    """Work in a thread."""
-
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
         self._found: Any = None
@@ -56,7 +53,6 @@ class Background:
         return self._thread.is_alive()
 
     def result(self) -> Any:
-        """Wait for it; return or raise what it did."""
         self._thread.join(PATIENCE)
         assert not self.running, "it never ended"
         if self._error is not None:
@@ -64,7 +60,6 @@ class Background:
         return self._found
 
     def error(self) -> BaseException | None:
-        """Wait for its end; return what it raised."""
         self._thread.join(PATIENCE)
         assert not self.running, "it never ended"
         return self._error

@@ -16,7 +16,6 @@ Bend = Callable[[str, Reply], Reply]
 
 
 def bend_replies(monkeypatch: pytest.MonkeyPatch, client: str, bend: Bend) -> None:
-    """Bend what one client of a simulation replies to a function."""
     honest = Door.call
 
     def call(self: Door, asked: Call) -> Reply:

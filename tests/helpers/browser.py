@@ -40,7 +40,6 @@ BOTH = [(WIDE, "light"), (WIDE, "dark"), (PHONE, "light"), (PHONE, "dark")]
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """Start a browser, and end it."""
     chromium = shutil.which("chromium")
     if chromium is None:
         (pytest.fail if REQUIRED else pytest.skip)("there is no Chromium")
@@ -52,29 +51,23 @@ def launched() -> Iterator[Browser]:
 
 @dataclass
 class Opened:
-    """A page, what it said on the console, and what it asked for."""
-
     page: Page
     file: str
     said: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
     def topics(self) -> list[int]:
-        """The topics that are shown, in their order."""
         shown = self.page.locator("li.topic:not([hidden])")
         ids: list[str] = shown.evaluate_all("all => all.map(topic => topic.id)")
         return [int(name.removeprefix("topic-")) for name in ids]
 
     def topic(self, number: int) -> Locator:
-        """A topic, with its list of words."""
         return self.page.locator(f"#topic-{number}")
 
     def button(self, number: int) -> Locator:
-        """What opens a topic."""
         return self.topic(number).locator("summary")
 
     def words(self, number: int) -> list[str]:
-        """The full list of a topic's words, once it is filled in."""
         found: list[str] = self._cells(number).all_text_contents()
         return found
 
@@ -95,11 +88,9 @@ class Opened:
         assert self.is_open(number)
 
     def is_open(self, number: int) -> bool:
-        """Whether the full list is shown."""
         return self.topic(number).locator("table.list").is_visible()
 
     def tab_to(self, wanted: str, most: int = 60) -> None:
-        """Press Tab until what has the focus is of this kind."""
         for _ in range(most):
             self.page.keyboard.press("Tab")
             if self.page.evaluate("wanted => document.activeElement.matches(wanted)", wanted):

@@ -12,21 +12,18 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import split_clients
 from fedtopics.federation.door import Door
-from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Site
 from fedtopics.methods.core.settings import filled
 from fedtopics.metrics import clustering_accuracy
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
-from tests.helpers.federation import assert_same_bits, train_until_killed
+from tests.helpers.federation import assert_same_bits, tokens_of, train_until_killed
 
 DIMENSION = 16  # of the embeddings
 CLUSTERS = 5
@@ -41,9 +38,8 @@ def corpus_of(
     embeddings = np.asarray(embeddings, np.float32)
     labels = np.zeros(len(embeddings), np.int64) if labels is None else labels
     if texts is None:
-        texts = [
-            [f"{FAMILIES[k % 8]}{(i + j) % 6}" for j in range(3)] for i, k in enumerate(labels)
-        ]
+        words = ([f"{FAMILIES[k % 8]}{n}" for n in range(6)] * 2 for k in labels)
+        texts = [own[i % 6 : i % 6 + 3] for i, own in enumerate(words)]
     corpus = replace(Corpus.of(texts), labels=pa.chunked_array([labels]))
     return corpus.with_embeddings(embeddings)
 
@@ -67,7 +63,6 @@ def spread(corpus: Corpus, n_clients: int, alpha: float | None = None) -> dict[s
 
 
 def planned(name: str, **method: Any) -> Study:
-    """A small study of those corpora, which runs quickly."""
     small: dict[str, Any] = {
         "name": name, "n_components": CLUSTERS, "embedding": {"dimension": DIMENSION},
         "coherence": "nothing",
@@ -104,18 +99,14 @@ def each_apart(n: int, policy: Policy, **method: Any) -> tuple[Any, str]:
 
 
 def labels_of(corpus: Corpus) -> NDArray[np.int64]:
-    """The clusters that documents were drawn from."""
     assert corpus.labels is not None
     return np.array(corpus.labels.to_pylist())
 
 
-def texts_of(corpus: Corpus) -> list[list[str]]:
-    """The documents' words."""
-    return [list(text) for batch in corpus.batches() for text in batch]
+texts_of = tokens_of
 
 
 def accuracy(model: TopicModel, corpora: Mapping[str, Corpus]) -> float:
-    """How well clusters are those that the documents of all clients were drawn from."""
     found = np.concatenate([model.main_topics(corpus) for corpus in corpora.values()])
     truth = np.concatenate([labels_of(corpus) for corpus in corpora.values()])
     return clustering_accuracy(truth, found)
@@ -128,13 +119,11 @@ class StoppedError(Exception):
 def gone_on(
     plan: Study, corpora: Mapping[str, Corpus], folder: Path, stop: int, **how: Any
 ) -> TopicModel:
-    """The model of a run that is interrupted after a round, and resumed."""
     train_until_killed(stop, plan, corpora, run=trained, out=folder)
     return trained(plan, corpora, out=folder, resume=True, **how)
 
 
 def assert_same_result(found: TopicModel, expected: TopicModel) -> None:
-    """Every bit is the same, and so is what a model says of its training."""
     assert found.weights.keys() == expected.weights.keys()
     assert_same_bits(found, expected)
     assert found.info == expected.info
@@ -142,16 +131,12 @@ def assert_same_result(found: TopicModel, expected: TopicModel) -> None:
 
 @dataclass
 class Messages:
-    """All that clients were asked and replied."""
-
     calls: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
 
     def of(self, function: str, client: str) -> list[dict[str, Any]]:
-        """The replies of a client's function."""
         return [reply for name, each, _, reply in self.calls if (name, each) == (client, function)]
 
     def leaves(self) -> Iterator[Any]:
-        """All values in them."""
         for _, _, payload, reply in self.calls:
             yield from _values(payload)
             yield from _values(reply)
@@ -166,7 +151,6 @@ def _values(content: Any) -> Iterator[Any]:
 
 
 def overheard(monkeypatch: pytest.MonkeyPatch) -> Messages:
-    """Listen at all doors."""
     messages, call = Messages(), Door.call
 
     def listening(self: Door, asked: Call) -> dict[str, Any]:
@@ -199,12 +183,9 @@ def assert_nothing_else_leaves(
     assert CANARY not in f"{events}{list(messages.leaves())}"
     assert CANARY not in model.vocabulary.words
     embeddings = unit_rows(np.asarray(corpus.embeddings, np.float64))
-    origins = [
-        p["origin"] for _, _, p, _ in messages.calls if len(p.get("origin", ())) == DIMENSION
-    ]
-    alone = np.concatenate(
-        [embeddings, *(unit_rows(embeddings - origin) for origin in origins[:1])]
-    )
+    asked = (payload.get("origin", ()) for _, _, payload, _ in messages.calls)
+    origins = [origin for origin in asked if len(origin) == DIMENSION]
+    alone = np.concatenate([embeddings, *(unit_rows(embeddings - x) for x in origins[:1])])
     for value in messages.leaves():
         if getattr(value, "shape", (0,))[-1:] == (DIMENSION,):
             found = unit_rows(np.asarray(value, np.float64).reshape(-1, DIMENSION))
@@ -227,7 +208,6 @@ def assert_sound(model: TopicModel, corpora: Any) -> None:
 
 
 def empty(n: int) -> Corpus:
-    """Documents without a word."""
     return corpus_of(np.zeros((n, DIMENSION)), texts=[[]] * n)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import Columns
+from fedtopics import Columns, Corpus
 
 CANARY = "quetzalcoatl"
 

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedtopics import Policy
 from fedtopics.errors import DataError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
-from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.methods.core.interfaces import Call, Moment
 
 
 class Echo:
-    """A client that replies what it was made with."""
-
     method = "gfedntm"
     published = ("echo", "fail")
     attempt = 0

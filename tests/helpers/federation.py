@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.methods.core.aggregation import Named, Rows
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from tests.helpers.background import KilledError
 
 DIMENSION = 7  # of the embeddings
@@ -36,7 +33,6 @@ def subjects(sizes: dict[str, int], seed: int = 0) -> dict[str, Corpus]:
 
 
 def tokens_of(corpus: Corpus) -> list[list[str]]:
-    """The documents of a tokenised corpus."""
     return [list(document) for batch in corpus.batches() for document in batch]
 
 

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedtopics import Corpus, Policy, Study, TopicModel
 from fedtopics.federation.join import join
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.policy import OPEN_POLICY, Policy
+from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
-from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ServerData
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.link import Link, Service
 from fedtopics.protocol.roster import Key
-from fedtopics.text.corpus import Corpus
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.background import HOST, PATIENCE, Background, KilledError, Notes, until
 
@@ -100,16 +98,13 @@ class Partner:
         self._work = Background(work)
 
     def result(self) -> TopicModel:
-        """Wait for its end; return its model, or raise what it raised."""
         model: TopicModel = self._work.result()
         return model
 
     def error(self) -> BaseException | None:
-        """Wait for its end; return what it raised."""
         return self._work.error()
 
     def kill(self) -> None:
-        """End it at its next call."""
         self.link.is_cut = True
         assert isinstance(self._work.error(), KilledError)
 

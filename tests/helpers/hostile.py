@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.model.topic_model import TopicModel
+from fedtopics import TopicModel
 from fedtopics.report.run import RunFacts
 from tests.helpers.models import made
 

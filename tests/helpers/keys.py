@@ -11,6 +11,5 @@ from fedtopics.protocol.roster import Key
 
 @cache
 def key_of(name: str) -> Key:
-    """Return the key of a member; the same for all tests of a process."""
     with tempfile.TemporaryDirectory() as folder:
         return Key.create(Path(folder) / name, name)

@@ -25,7 +25,6 @@ MIRRORED = [
 
 
 def write_run(folder: Path, rounds: list[Any] | None = None) -> Path:
-    """Lay out what the server of F-LDA keeps of what clients sent."""
     folder.mkdir()
     for number, sent in enumerate(rounds or ROUNDS, 1):
         plain = {

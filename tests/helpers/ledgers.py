@@ -15,6 +15,5 @@ def left(ledger: Path) -> list[tuple[Any, ...]]:
 
 
 def lines_that_left(ledger: Path) -> list[dict[str, Any]]:
-    """The lines of a ledger that say what left."""
     lines = map(json.loads, ledger.read_text(encoding="utf-8").splitlines())
     return [line for line in lines if line["what"] == "left"]

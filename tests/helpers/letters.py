@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics import Study, train
 
 THEMES = {
     "Heating": "radiator boiler heating cold flat thermostat pipe landlord winter valve burner",
@@ -48,7 +47,6 @@ TEXTS = "text", "written"  # columns
 
 
 def write_letters(folder: Path, seed: int = 0, part: float = 1.0) -> Mapping[str, Path]:
-    """Write each office's letters, or a part of them, to a file of its own."""
     rng, names, paths = np.random.default_rng(seed), list(THEMES), {}
     for client, size in SIZES.items():
         path = paths[client] = folder / f"{client}.csv"
@@ -75,7 +73,6 @@ def weight(client: str, theme: str, day: int) -> float:
 
 
 def letters_run(folder: Path, part: float = 1.0) -> Path:
-    """Train a study of the letters, with names for its topics; return the run's folder."""
     files = write_letters(folder, part=part)
     clients = {name: {"data": str(path), "time": "written"} for name, path in files.items()}
     method = {"name": "nmf", "n_components": len(THEMES)}

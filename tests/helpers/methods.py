@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedtopics import Study
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.study import Study
 from tests.helpers.federation import study
 
 NAMES = [f"c{i}" for i in range(6)]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics import TopicModel
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.folder import content_digest
 from fedtopics.model.shown_words import Reading
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -29,7 +29,6 @@ def edit_config(folder: Path, **changes: Any) -> None:
 
 
 def made(**changes: Any) -> TopicModel:
-    """A model of three topics, whose numbers are round."""
     fields: dict[str, Any] = {
         "inference": VariationalLDA(5, LDAPrior(n_components=3)),
         "weights": {"pseudo_counts": BETA.T * 10},

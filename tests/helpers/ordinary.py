@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedtopics.federation.study import Study
+from fedtopics import Study, TopicModel
 from fedtopics.inference import Weights
 from fedtopics.methods.gfedntm.client import Passes
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.base import Batch, Noise
 from fedtopics.networks.neural import NeuralTopicModel
 
@@ -131,7 +130,6 @@ def united(batches: list[Batch]) -> tuple[Tensor, Noise, Tensor | None]:
 
 
 def record_minibatches(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Batch]]:
-    """The minibatches that the clients draw, by round."""
     seen: dict[int, list[Batch]] = {}
     draw = Passes.minibatch
 

@@ -47,7 +47,6 @@ class Block:
 
 @cache
 def blocks(page: Path, *kinds: str) -> list[Block]:
-    """A page's blocks, of these kinds or of all."""
     name = page.relative_to(ROOT).as_posix()
     found = FENCE.findall(page.read_text(encoding="utf-8"))
     numbered = (

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedtopics import Policy
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
-from fedtopics.federation.policy import Policy
 
 POLICY = Policy(methods=("tiny",), min_documents=1, min_document_frequency=1, min_clients_in_sum=1)
 
 
 @dataclass
 class Half:
-    """A client of the tiny method: its functions are the test's."""
-
     functions: Mapping[str, Callable[..., dict[str, Any]]]
     method: str = "tiny"
     calls: list[str] = field(default_factory=list)

@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from fedtopics import Corpus, Study
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import plan_of
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import Site
 from fedtopics.privacy.recipe import RECIPES
-from fedtopics.text.corpus import Corpus
 from tests.helpers.encoders import unit
 
 THEMES, WORDS, DIMENSION = 3, 14, 16  # words of a theme
@@ -38,7 +37,6 @@ class Themed:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this be the study's encoder."""
     monkeypatch.setenv("FEDTOPICS_CACHE", "off")
     monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", lambda _: Themed())
 

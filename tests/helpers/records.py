@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedtopics import Corpus, Policy, Study
 from fedtopics.federation.ledger import Ledger, Sign
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.interfaces import Call, Moment
-from fedtopics.text.corpus import Corpus
 
 STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})
 
@@ -26,7 +24,6 @@ def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = 
 
 
 def answered(ledger: Ledger, turn: int) -> None:
-    """A reply leaves, a total comes."""
     moment, reply = Moment(turn), {"x": np.arange(turn), "documents": 20}
     ledger.write("north", Call("gradients", {"round": turn}, moment, f"{turn:x}"), reply)
     ledger.came(moment, "gradients", f"{turn:x}", 1000)

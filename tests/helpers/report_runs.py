@@ -17,14 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.datasets import synthetic_lda
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.run import RunFacts
 from fedtopics.report.summary import Summary
-from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import blobs, planned, spread, texts_of
 from tests.helpers.streams import DRIFT, flda, stream
 
@@ -57,7 +54,6 @@ def like_the_demo() -> tuple[Study, Corpora]:
 
 
 def synthetic() -> tuple[Study, Corpora]:
-    """LDA of 50 topics and 20 clients."""
     drawn = synthetic_lda(
         20, n_words=400, n_topics=50, shared_topics=10, eta=0.02, n_documents=150, n_validation=1,
         lengths=(20, 40),
@@ -70,19 +66,16 @@ def synthetic() -> tuple[Study, Corpora]:
 
 
 def drifting() -> tuple[Study, Corpora]:
-    """F-LDA of documents whose themes change: one vanishes, one is new."""
     corpora = {name: with_canary(corpus) for name, corpus in stream(DRIFT).items()}
     return flda(coherence="documents"), corpora
 
 
 def clustered() -> tuple[Study, Corpora]:
-    """FSTC of short texts."""
     corpora = {name: with_canary(corpus) for name, corpus in spread(blobs(300), 3).items()}
     return planned("fstc", coherence="documents"), corpora
 
 
 def with_canary(corpus: Corpus) -> Corpus:
-    """The same documents, of which one has a word of its own."""
     texts = texts_of(corpus)
     texts[7] = [*texts[7], CANARY]
     return replace(corpus, documents=Corpus.of(texts).documents)
@@ -95,8 +88,6 @@ RUNS: dict[str, Callable[[], tuple[Study, Corpora]]] = {
 
 @dataclass(frozen=True)
 class Reported:
-    """A run and its report, or a model's."""
-
     model: TopicModel
     summary: Summary
     page: Path
@@ -105,27 +96,22 @@ class Reported:
 
     @property
     def folder(self) -> Path:
-        """The run's."""
         return self.page.parent
 
     @cached_property
     def html(self) -> str:
-        """The page."""
         return self.page.read_text(encoding="utf-8")
 
     @cached_property
     def markdown(self) -> str:
-        """Its twin."""
         return self.page.with_suffix(".md").read_text(encoding="utf-8")
 
     @property
     def csv(self) -> list[dict[str, str]]:
-        """The rows of the table that the page has to download."""
         return list(csv.DictReader(StringIO(csv_of(self.html))))
 
     @property
     def tables(self) -> dict[str, list[list[str]]]:
-        """The page's tables."""
         return tables_of(self.html)
 
 
@@ -145,7 +131,6 @@ def reported(name: str, places: pytest.TempPathFactory) -> Reported:
 
 
 def report_of(run: Path, corpora: Corpora | None = None, **how: Any) -> Reported:
-    """Write the report of a folder, as the command does."""
     folder, facts = find_run(run)
     model = TopicModel.from_pretrained(folder)
     summary = summarise(model, facts, **how)
@@ -154,7 +139,6 @@ def report_of(run: Path, corpora: Corpora | None = None, **how: Any) -> Reported
 
 
 def reported_model(model: TopicModel, folder: Path, **how: Any) -> Reported:
-    """Write the report of a model that is of no run."""
     summary = summarise(model, **how)
     return Reported(model, summary, write_report(summary, folder / "report.html"))
 
@@ -168,14 +152,12 @@ def embedded(html: str) -> dict[str, Any]:
 
 
 def csv_of(html: str) -> str:
-    """The table that a page has to download."""
     found = re.search(r'href="data:text/csv;base64,([^"]*)"', html)
     assert found is not None
     return base64.b64decode(found[1]).decode()
 
 
 def tables_of(html: str) -> dict[str, list[list[str]]]:
-    """The rows of each table, by what it is called."""
     reader = _Tables()
     reader.feed(html)
     return {

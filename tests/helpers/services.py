@@ -37,7 +37,6 @@ Service = tuple[Sequence[str], Path]  # a command, and where it is started
 
 
 def write_folders(folder: Path) -> None:
-    """Write what each one's folder holds before a study: study, certificates, key, documents."""
     rng = np.random.default_rng(0)
     words = np.array([f"word{letter}" for letter in "abcdefghijklmnopqrst"])
     names = ("server", *NAMES)
@@ -55,7 +54,6 @@ def write_folders(folder: Path) -> None:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

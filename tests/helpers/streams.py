@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedtopics.federation.study import Study
-from fedtopics.text.corpus import Corpus
+from fedtopics import Corpus, Study
 
 THEMES = {name: [f"{name}{i}" for i in range(12)] for name in ("apple", "bread", "cloud", "dance")}
 ABC = ["apple", "bread", "cloud"]
@@ -22,7 +21,6 @@ Themes = Sequence[str]
 
 
 def documents(themes: Themes, size: int, rng: np.random.Generator) -> list[list[str]]:
-    """Documents of one theme each, of ten words."""
     return [rng.choice(THEMES[themes[rng.integers(len(themes))]], 10).tolist() for _ in range(size)]
 
 
@@ -30,7 +28,6 @@ def stream(
     rounds: Sequence[Themes] | Mapping[str, Sequence[Themes]], size: int = SIZE,
     clients: str = "abc", seed: int = 0,
 ) -> dict[str, Corpus]:  # fmt: skip
-    """Each client's documents of all rounds, one round after the other."""
     rng = np.random.default_rng(seed)
     plans = rounds if isinstance(rounds, Mapping) else dict.fromkeys(clients, rounds)
     return {

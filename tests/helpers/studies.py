@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedtopics.federation.study import Study
+from fedtopics import Study
 
 
 def written(folder: Path, content: str) -> Path:

@@ -9,7 +9,6 @@ from fedtopics.methods.core.aggregation import Payload, RunningSum
 
 
 def add_up(replies: Mapping[str, Payload]) -> dict[str, Any]:
-    """The sum of the clients' replies, in the order of their names."""
     total = RunningSum()
     for name in sorted(replies):
         total.add(replies[name])

@@ -20,12 +20,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from fedtopics import Policy, Study, TopicModel
 from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.study import Study
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits
-from tests.helpers.flare_studies import (
+from tests.helpers.grpc_federation import federated
+from tests.integrations.flare_studies import (
     METHODS,
     NETWORK,
     assert_as_here,
@@ -34,7 +33,6 @@ from tests.helpers.flare_studies import (
     write_documents,
     written,
 )
-from tests.helpers.grpc_federation import federated
 
 try:
     import nvflare  # noqa: F401
@@ -151,9 +149,7 @@ def test_a_run_is_named_as_a_folder(run: str) -> None:
 
 
 @pytest.mark.quick
-def test_a_site_without_documents_ends_and_keeps_the_reason(
-    tmp_path: Path, documents: dict[str, Path]
-) -> None:
+def test_without_documents_a_site_keeps_why(tmp_path: Path, documents: dict[str, Path]) -> None:
     site, there = StudySite("run-1"), job_context(tmp_path)
     (tmp_path / "local" / SITE_FILE).write_text('data = "nowhere.csv"\n')
     failure = tmp_path / "fedtopics" / "run-1" / FAILURE
@@ -175,9 +171,7 @@ def test_a_site_without_documents_ends_and_keeps_the_reason(
 
 
 @pytest.mark.quick
-def test_a_defect_at_a_site_says_nothing_to_the_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_at_a_site_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def quote(*_: object) -> bytes:
         raise ValueError("the text of a document")
 
@@ -217,9 +211,7 @@ def test_a_site_is_made_to_allow_fedtopics(tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == default | {"class_allow_list": ["a.B", *ALLOWED]}
 
 
-def test_where_documents_are_is_checked_before_it_is_written(
-    tmp_path: Path, documents: dict[str, Path]
-) -> None:
+def test_a_place_of_documents_is_checked_first(tmp_path: Path, documents: dict[str, Path]) -> None:
     (tmp_path / "local").mkdir()
     (tmp_path / "local" / "resources.json.default").write_text("{}")
     wrong = fedtopics("flare", "allow", tmp_path, "--data", documents["north"], "--text", "txt")
@@ -386,7 +378,6 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 @pytest.fixture(scope="module")
 def walked(system: System) -> System:
-    """The system after the documentation's commands."""
     walk = PAGE.partition("## From an empty folder")[2]
     for block in re.findall(r"```sh\n(.*?)```", walk, re.DOTALL):
         # Each block is a shell of its own here; what one says counts in the next.

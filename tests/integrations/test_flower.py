@@ -20,13 +20,15 @@ from zipfile import ZipFile
 
 import pytest
 
+from fedtopics import Study, TopicModel
 from fedtopics.errors import FederationError
-from fedtopics.federation.study import Study
 from fedtopics.integrations.resident_process import ask, end
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.roster import Key
 from tests.helpers.federation import assert_same_bits
-from tests.helpers.flower_federation import (
+from tests.helpers.grpc_federation import Background
+from tests.helpers.ledgers import left
+from tests.helpers.private import open_to_others
+from tests.integrations.flower_federation import (
     METHODS,
     NAMES,
     FakeGrid,
@@ -36,9 +38,6 @@ from tests.helpers.flower_federation import (
     study_text,
     write_documents,
 )
-from tests.helpers.grpc_federation import Background
-from tests.helpers.ledgers import left
-from tests.helpers.private import open_to_others
 
 GONE = 75.0  # seconds after which Flower has noticed that a SuperNode died
 REQUIRED = os.environ.get("FEDTOPICS_ENGINE") == "flower"
@@ -66,7 +65,6 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]:
-    """Node configurations."""
     same = {"text": "text", "embedding": "embedding", "insecure_seed": True}
     same["policy"] = str(documents / "open.toml")
     return {
@@ -79,7 +77,6 @@ def nodes(documents: Path, out: Path, **given: Any) -> dict[int, dict[str, Any]]
 
 
 def run(study: Path, grid: FakeGrid, out: Path) -> None:
-    """Run the ServerApp of a study."""
     from flwr.app import Context, RecordDict
 
     server_app(study)(grid, Context(7, 0, {}, RecordDict(), {"out": str(out)}, 7))
@@ -125,9 +122,7 @@ def test_resident_processes_end_with_the_bits_of_one(
 
 
 @pytest.mark.parametrize("aggregation", ["plain", pytest.param("secure", marks=pytest.mark.quick)])
-def test_a_killed_resident_process_goes_on(
-    aggregation: str, documents: Path, tmp_path: Path
-) -> None:
+def test_killed_resident_processes_go_on(aggregation: str, documents: Path, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     text = study_text("lda", "killed", aggregation, documents)
     path.write_text(text.replace("max_rounds = 2", "max_rounds = 8"))
@@ -268,7 +263,6 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """The federation of docs/flower.md, after its walk-through."""
     machine = Machine(tmp_path_factory.mktemp("flower"))
     write_documents(machine.folder)
     (machine.folder / "flwr").mkdir()

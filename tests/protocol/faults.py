@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def happen(world: World, kind: str, name: str) -> None:
-    """Let a fault happen to a member, the relay or the network."""
     if kind in ("kill", "power", "late", "powers"):
         _crashes(world, kind, name)
     elif kind in ("older", "wipe"):

@@ -51,7 +51,6 @@ def run() -> Run:
 
 
 def invented(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
-    """Make a total up, with the group key of a member."""
     whole, member = np.array([7, 7, 7]), run.members[name]
     group, (_, bound) = member.record.group, member._bound()
     tag = masks.tag_of(group, bound, whole) + masks._tag_pad(group, bound)

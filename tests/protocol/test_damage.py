@@ -22,7 +22,6 @@ def run() -> Run:
 
 
 def damaged(content: bytes) -> Iterator[bytes]:
-    """Cut a message at every byte, and turn over a bit of every byte."""
     r = random.Random(1)  # noqa: S311
     for place in range(len(content)):
         yield content[:place]

@@ -16,8 +16,6 @@ AWAY = "cannot reach host:1: Connection refused"
 
 
 class Clock:
-    """Time that passes only by sleeping."""
-
     def __init__(self) -> None:
         self.now = 0.0
 

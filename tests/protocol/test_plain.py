@@ -21,7 +21,8 @@ from fedtopics.protocol.plain_log import Log
 from fedtopics.protocol.plain_rounds import Rounds, Rules
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.values import dumps, loads
-from tests.helpers.plain_scene import NAMES, ROUNDS, Scene, here
+from tests.helpers.background import until
+from tests.protocol.plain_scene import NAMES, ROUNDS, Scene, here
 
 LATE = "it was away, or too late"
 
@@ -138,7 +139,7 @@ def test_clients_that_compute_are_not_away(scene: Scene, monkeypatch: pytest.Mon
 def test_a_client_says_for_whom_it_waits(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_client, "QUIET", 0.3)
     running = [scene.serve(), scene.join("east")]
-    scene.until(lambda: "waits for" in scene.kinds())
+    until(lambda: "waits for" in scene.kinds())
     event = next(e for e in map(vars, scene.events) if "seconds" in e and "clients" in e)
     assert event["clients"] == {"north": -1.0, "south": -1.0}
     assert event["seconds"] > 0.3
@@ -167,7 +168,7 @@ def test_a_client_with_bad_replies_is_excluded(scene: Scene) -> None:
     [(PolicyError("The policy says no."), "its policy refuses", "The policy says no"),
      (ValueError("a text"), "its software has a defect", r"a defect \(ValueError in round 0\)")],
 )  # fmt: skip
-def test_others_need_not_wait_for_a_client_that_ends(
+def test_nobody_waits_for_who_ends(
     scene: Scene, failure: Exception, reason: str, error: str
 ) -> None:
     scene.rules = Rules(2, 20, 20, 20)
@@ -205,9 +206,7 @@ def test_another_study_is_refused(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("step", "run"), [(0, b"another"), (3, b""), (99, None)])
-def test_another_run_and_an_older_server_are_noticed(
-    scene: Scene, step: int, run: bytes | None
-) -> None:
+def test_another_or_older_run_is_noticed(scene: Scene, step: int, run: bytes | None) -> None:
     scene.serve()
     assert scene.service is not None
     with pytest.raises(FederationError, match="folder is not that of the run"):
@@ -218,7 +217,7 @@ def test_two_different_updates_are_refused(scene: Scene) -> None:
     running = [scene.serve(), *map(scene.join, NAMES[:2])]
     run = ask(scene).run
     scene.doors["north"].change = slowly(0.1)
-    scene.until(lambda: ask(scene, 1, run, "reply").what == "reply")
+    until(lambda: ask(scene, 1, run, "reply").what == "reply")
     assert scene.service is not None
     for _ in range(2):  # the same bytes again change nothing
         scene.service.say("south", encode(PlainReply(1, dumps({"documents": 50}))))
@@ -263,17 +262,15 @@ def test_a_client_that_was_away_for_long_gets_the_checkpoint(scene: Scene) -> No
         may_end.wait(20) if len(scene.doors["east"].calls) == 10 else None, reply
     )[1]  # fmt: skip
     running = [scene.serve(), *map(scene.join, NAMES[:2])]
-    scene.until(lambda: len(scene.doors["east"].calls) == 10)  # in the last round
+    until(lambda: len(scene.doors["east"].calls) == 10)  # in the last round
     running.append(scene.join("south"))
-    scene.until(lambda: scene.saved["south"].round == 4)
+    until(lambda: scene.saved["south"].round == 4)
     may_end.set()
     assert_bits([each.result(20) for each in running], here(NAMES[:2]))
     assert not scene.doors["south"].calls
 
 
-def test_a_server_that_lost_its_log_is_refused(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_lost_a_log_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.kill_at = {8: 0}
     server = scene.server
 

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from fedtopics import Study
 from fedtopics.errors import IdentityError, StudyError
-from fedtopics.federation.study import Study
 from fedtopics.protocol.roster import Key, Roster, fingerprint, host_of, name_of, read_certificate
 
 CONTENT = b"part 7 of a run"
@@ -132,9 +132,7 @@ def encrypted(folder: Path) -> None:
     ],
     ids=["no key", "no certificate", "damaged", "encrypted", "another's certificate"],
 )
-def test_folders_that_are_no_key(
-    change: Callable[[Path], None], message: str, north: Key, tmp_path: Path
-) -> None:
+def test_no_keys(change: Callable[[Path], None], message: str, north: Key, tmp_path: Path) -> None:
     change(tmp_path / "north")
     with pytest.raises(IdentityError, match=message) as error:
         Key.load(tmp_path / "north")

@@ -41,9 +41,7 @@ class Trace:
             self.functions.add((name.removeprefix(PACKAGE), frame.f_code.co_qualname))
 
 
-def test_a_masked_update_passes_few_functions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_masked_updates_take_few_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traces: list[Trace] = []
     plain: Callable[..., Any] = SecureClients.sum
 

@@ -156,7 +156,6 @@ def array(dtype: str, *shape: int, code: int = ARRAY) -> Ext:
 
 
 def beside(*parts: bytes) -> bytes:
-    """Pieces as they follow a structure."""
     return b"".join(part + bytes(-len(part) % ALIGNMENT) for part in parts)
 
 

@@ -44,7 +44,7 @@ words = st.dictionaries(
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(words, min_size=2, max_size=5), st.integers(1, 3), st.integers(2, 60))
-def test_the_words_are_those_of_a_plain_sum(
+def test_words_of_a_plain_sum(
     counts: list[dict[str, tuple[int, int]]], fewest: int, most: int
 ) -> None:
     limits = VocabularyLimits(min_clients_per_word=fewest, max_words=most, max_document_share=0.5)

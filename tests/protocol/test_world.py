@@ -64,9 +64,7 @@ def test_the_smallest_case_in_all_orders() -> None:
         }  # fmt: skip
 
 
-def test_a_folder_is_written_in_the_order_of_the_world(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_written_in_that_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, order = Folder(tmp_path), list[str]()
     real = record.write_durably
 

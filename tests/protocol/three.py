@@ -38,7 +38,6 @@ def member_of(name: str, record: Record | None = None, content: bytes = b"") -> 
 
 
 def honest(run: Run, name: str, bodies: dict[str, bytes]) -> bytes:
-    """Return the total as an honest relay has it."""
     if run.kind == "call":
         return encode([bodies[n] for n in NAMES])
     total = None
@@ -60,7 +59,6 @@ class Run:
         self.step("group key", "call", NOTHING)
 
     def give(self, function: str, kind: Kind, contents: dict[str, bytes]) -> None:
-        """Let all members begin a step."""
         self.kind = kind
         for name, member in self.members.items():
             (self.parts[name],) = member.give(function, kind, b"3", contents[name])
@@ -78,7 +76,6 @@ class Run:
     def step(
         self, function: str, kind: Kind, contents: dict[str, bytes], total: Total = honest
     ) -> dict[str, list[bytes]]:
-        """Do a step; return what each member opened."""
         self.give(function, kind, contents)
         self.show_list()
         if len(self.bodies) < len(NAMES):

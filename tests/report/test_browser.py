@@ -17,10 +17,10 @@ import pytest
 from markdown import Markdown
 from markdown_it import MarkdownIt
 
+from fedtopics import TopicModel
 from fedtopics.harmless import visible
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_markdown
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import summarise, write_report
 from fedtopics.report.render import markdown
 from tests.helpers.browser import BOTH, PHONE, WIDE, Browser, Open, expect
@@ -271,9 +271,7 @@ def test_a_figure_in_a_notebook(opening: Open, tmp_path: Path, name: str) -> Non
         assert sum(each.is_visible() for each in shown.all()) >= 1
 
 
-def test_a_script_of_another_is_not_executed(
-    browser: Browser, demo: Reported, tmp_path: Path
-) -> None:
+def test_a_script_of_others_is_not_run(browser: Browser, demo: Reported, tmp_path: Path) -> None:
     """Even if one were in the page: the browser executes the one with the right digest."""
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(0.0)
@@ -351,9 +349,7 @@ DOCS = Markdown(extensions=["tables", "attr_list", "md_in_html", "fenced_code", 
 
 @pytest.mark.parametrize("render", [COMMON.render, DOCS.convert], ids=["GitHub's", "MkDocs'"])
 @pytest.mark.parametrize("model", [hostile(), unchecked()], ids=["hostile", "unchecked"])
-def test_markdown_becomes_a_page_without_anothers_tag(
-    model: TopicModel, render: Callable[[str], str]
-) -> None:
+def test_markdown_makes_no_tag_of_others(model: TopicModel, render: Callable[[str], str]) -> None:
     tables = as_markdown(model.get_topic_info())
     for text in (card(model), tables, markdown(summarise(model, wicked_run()))):
         page = render(text)

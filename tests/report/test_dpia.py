@@ -10,21 +10,18 @@ from typing import Any
 
 import pytest
 
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.cli.news import show_offer
 from fedtopics.errors import RunError
 from fedtopics.federation.audit import Audit
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.federation.verify import verify
 from fedtopics.methods.registry import METHODS
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.report import find_run, summarise
 from fedtopics.report.dpia import assess
 from fedtopics.report.dpia_document import Document, Gap, Statement, Table, html, markdown
 from fedtopics.report.dpia_records import CONTROL, TABLES, Records
 from fedtopics.report.render import markdown as report_markdown
-from fedtopics.text.corpus import Corpus
 from tests.helpers.grpc_federation import Outcome, federated
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.recipes import PUBLIC, planned, themed
@@ -59,7 +56,6 @@ def corpora() -> dict[str, Corpus]:
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
-    """A server and three clients with certificates; their folders."""
     folder = tmp_path_factory.mktemp("federation")
     plan = study(vocabulary={"max_document_share": 1.0})
     return folder, federated(plan, corpora(), folder)

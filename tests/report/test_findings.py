@@ -17,13 +17,12 @@ import numpy as np
 import pytest
 import torch
 
+from fedtopics import Policy, TopicModel
 from fedtopics.errors import FedTopicsError
-from fedtopics.federation.policy import Policy
 from fedtopics.inference.clusters import Centres, ClusterShape
 from fedtopics.model.card import card, table
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.over_time import changes
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import TOGETHER, Periods
 from fedtopics.report import render, summarise
 from fedtopics.report.render import html, markdown
@@ -215,7 +214,6 @@ def places(content: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def shown(folder: Path) -> None:
-    """Do with a model what people do."""
     model = TopicModel.from_pretrained(folder)
     rows = model.get_topic_info()
     summary = summarise(model)
@@ -228,9 +226,7 @@ def shown(folder: Path) -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", MODELS)
-def test_anything_in_place_of_anything(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_anything_for_anything(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "environment", cache(render.environment))  # for templates
     MODELS[kind]().save_pretrained(tmp_path)
     edit_config(tmp_path)

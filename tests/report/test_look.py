@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtopics.model.topic_model import TopicModel
+from fedtopics import TopicModel
 from fedtopics.report import find_run, over_time, summarise, write_report
 from tests.helpers.browser import Open, Opened
 from tests.helpers.command_line import Typed
@@ -195,9 +195,7 @@ def test_a_topic_lights_up_wherever_it_is(letters: Reported, opening: Open) -> N
         assert lit() == set()
 
 
-def test_names_are_edited_kept_and_saved(
-    letters: Reported, opening: Open, typed: Typed, tmp_path: Path
-) -> None:
+def test_names_are_edited(letters: Reported, opening: Open, typed: Typed, tmp_path: Path) -> None:
     opened = opening(letters.page, 1280)
     topic = letters.summary["topics"][-1]["topic"]
     card, name = opened.topic(topic), "Häfen & <b>Möwen</b>"
@@ -231,7 +229,7 @@ def test_names_are_edited_kept_and_saved(
     assert "Häfen &amp; &lt;b&gt;" in page
 
 
-def test_a_suggested_name_says_so_until_somebody_has_looked(
+def test_suggested_names_say_so_until_looked_at(
     letters: Reported, opening: Open, tmp_path: Path
 ) -> None:
     summary = json.loads(json.dumps(letters.summary, default=str))

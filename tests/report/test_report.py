@@ -12,15 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, TopicModel
 from fedtopics.errors import RunError
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.recipe import leaves
 from fedtopics.report import find_run, summarise, write_report
 from fedtopics.report.render import html, markdown
 from fedtopics.report.run import RunFacts
 from fedtopics.report.summary import Summary, client_similarity
-from fedtopics.text.corpus import Corpus
 from tests.helpers.command_line import Refused, Typed
 from tests.helpers.ledgers import lines_that_left
 from tests.helpers.models import made
@@ -43,7 +42,6 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def copied(demo: Reported, tmp_path: Path) -> Path:
-    """The demo's folder, to be damaged."""
     return Path(shutil.copytree(demo.folder, tmp_path / "run"))
 
 
@@ -131,7 +129,6 @@ def test_a_score_that_is_none_is_left_out(tmp_path: Path) -> None:
 
 
 def hidden_in(summary: Summary) -> set[tuple[int, str]]:
-    """Topics and clients whose shares are left out."""
     return {
         (topic["topic"], name)
         for topic in summary["topics"]
@@ -236,7 +233,7 @@ def test_rounds_are_those_of_events_and_ledgers(run: Reported) -> None:
     assert ("loss" in drawn) == ("loss" in run.summary["rounds"][0])
 
 
-def test_topics_over_rounds_are_those_of_the_history(
+def test_topics_over_rounds_are_the_historys(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     run = reported("flda", tmp_path_factory)
@@ -289,7 +286,6 @@ def test_a_rare_word_is_in_no_report(run: Reported) -> None:
 
 
 def texts_of(corpus: Corpus) -> list[str]:
-    """Each document as a text."""
     return [text for batch in corpus.texts() for text in batch]
 
 

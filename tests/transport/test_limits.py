@@ -107,9 +107,7 @@ def test_another_version_gets_both_numbers() -> None:
         assert code is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_member_sees_that_the_server_has_another_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_sees_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with process(tmp_path) as server, linked(server.port) as link:
         monkeypatch.setattr("fedtopics.transport.grpc.VERSION", 2)
         with pytest.raises(LinkError, match=r"speaks another protocol: .* version 3, .* version 2"):

@@ -11,10 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.model.topic_model import TopicModel
+from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.protocol.roster import Key
 from fedtopics.text.embeddings import PACKAGED
 from tests.helpers.federation import DIMENSION, assert_same_bits, subjects, tokens_of

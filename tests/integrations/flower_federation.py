@@ -21,11 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.federation.study_tables import ClientData
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.roster import Key
 from tests.helpers.grpc_federation import federated
 from tests.helpers.services import free_port

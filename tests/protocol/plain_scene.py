@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,14 +23,11 @@ from fedtopics.protocol.plain_log import Log
 from fedtopics.protocol.plain_rounds import Rounds, Rules
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.values import dumps, loads
+from tests.helpers.background import KilledError, until
 
 NAMES = ("east", "north", "south")
 ROUNDS = 5
 TEMPLATE = {"documents": Announced({}), "x": Field((3,))}
-
-
-class KilledError(BaseException):
-    """A process ends here."""
 
 
 class TinyDoor:
@@ -68,8 +64,6 @@ class TinyDoor:
 
 @dataclass
 class Saved:
-    """What a participant has on disk."""
-
     w: Any = field(default_factory=lambda: np.zeros(3))
     round: int = 0
     step: int = 0
@@ -168,7 +162,7 @@ class Scene:
 
     def serve(self) -> Any:
         started = self._pool.submit(self._again, self.server)
-        self.until(lambda: self.service is not None or started.done())
+        until(lambda: self.service is not None or started.done())
         return started
 
     def join(self, name: str, software: str = "tiny") -> Any:
@@ -181,7 +175,6 @@ class Scene:
         return None
 
     def server(self) -> Any:
-        """Run the program as the server."""
         saved, notify = self.saved["server"], self.events.append
         log = Log(self.folder / "log", saved.step)
         append = log.append
@@ -223,9 +216,3 @@ class Scene:
             return self._client(name, software)
         clients.done()
         return model
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        ends = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < ends
-            time.sleep(0.005)
