@@ -205,13 +205,6 @@ def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
     assert (path.read_bytes() if path.exists() else b"") == before
 
 
-def test_a_ledger_that_is_gone_with_its_head(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
-    Ledger("gfedntm", "0123abcd", path).close()
-    with pytest.raises(RunError, match="it is empty"):
-        Ledger("gfedntm", "0123abcd", path, begun=True)
-
-
 def signed(path: Path, name: bytes = b"north") -> Ledger:
     return Ledger(
         "gfedntm", "f00d", path, sign=lambda content: name + content,

@@ -29,10 +29,7 @@ from tests.helpers.studies import read
     ("[method.stop_when]\nlos = 0.5", "no stop rule 'los'; did you mean 'loss'"),
     ("[method]\nlearning_rate = inf", "'method.learning_rate' is inf"),
     ("[method]\nn_components = 1", "'method.n_components' is 1: .* greater than or equal to 2"),
-    (
-        "[method]\npreset = 'best'",
-        "'method.preset' is 'best': .* 'default', 'paper', 'avitm' or 'mixtures'",
-    ),
+    ("[method]\npreset = 'best'", "'method.preset' is 'best': .* 'paper', 'avitm' or 'mixtures'"),
     ("[method]\npreset = ['paper']", "'method.preset': Input should"),
     ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
     ("[text]\nversion = 1", "text.version = 1, and this fedtopics makes words by version 2"),
@@ -43,10 +40,7 @@ from tests.helpers.studies import read
     ("[method]\nname = 'lda'\nalpha = -1", "'method.alpha' is -1"),
     ("[method]\ncoherence = 'sentences'", "'windows', 'documents' or 'nothing'"),
     ("[method.embedding]\nmodel = ''", "'method.embedding.model' is ''"),
-    (
-        "[method]\nname = 'fstc'\nnetwork.hiden = 3",
-        "there is no key 'method.network.hiden'; did you mean 'hidden'",
-    ),
+    ("[method]\nname = 'fstc'\nnetwork.hiden = 3", "'method.network.hiden'; did you mean 'hidden'"),
     ("[method]\nname = 'kmeans'\nstart.tries = 0", "'method.start.tries' is 0"),
     ("clients = 3", "'clients' is 3"),
     ("[clients]\na = 'a.csv'", r"each of the clients is a table \[clients\.NAME\]"),
@@ -138,16 +132,11 @@ def test_how_often_which_function_is_called() -> None:
 
     assert schedule() == {
         "size": "once instead of vocabulary, if a model's own words are kept",
-        "vocabulary": "once",
-        "counted": "once",
-        "forward": "twice a round",
-        "loss": "each round",
-        "backward": "twice a round",
+        "vocabulary": "once", "counted": "once", "forward": "twice a round", "loss": "each round",
+        "backward": "twice a round", "shares": "once, at the end", "word_sums": "once, at the end",
         "gradients": "each round instead, in a study with a single client",
-        "shares": "once, at the end",
-        "word_sums": "once, at the end",
         "pairs": "twice, at the end",
-    }
+    }  # fmt: skip
     neurallda = schedule(network="neurallda", coherence="nothing")
     assert (neurallda["forward"], neurallda["backward"]) == ("each round", "each round")
     assert "pairs" not in neurallda
@@ -269,11 +258,7 @@ def test_a_member_hosts_the_server(tmp_path: Path, keys: dict[str, Key]) -> None
     ('"server.pem"', '"server.pem"\nhost = "west"', "server.host = 'west' is not a member"),
     ("[clients.south]", "[observers.north]", "'north' is a client and an observer; it can be"),
     ("[clients.south]", "[observers]\nsouth = 3", r"each of the observers is a table \[observ"),
-    (
-        '[server]\naddress = "topics.example.org:7557"',
-        "[serv]",
-        "no key 'serv'; did you mean 's",
-    ),
+    ('[server]\naddress = "topics.example.org:7557"', "[serv]", "no key 'serv'; did you mean 's"),
 ])  # fmt: skip
 def test_certificates_that_a_study_lacks(
     before: str, after: str, message: str, tmp_path: Path, keys: dict[str, Key]
@@ -289,11 +274,7 @@ def test_certificates_that_a_study_lacks(
     {"text": {"own_stop_words": ["".join(map(chr, range(1, 160)))]}, "seed": 2**63 - 1},
     {"text": {"own_stop_words": ["\u202e\u2028\U000e0041\uffff"]}},
     {"method": {"n_components": 7, "hidden": [5, 6], "max_rounds": 9, "preset": "paper"}},
-    {
-        "method": {
-            "preset": "paper", "relevance": 0.25, "learning_rate": 1e-5, "tolerance": 1e-9,
-        }
-    },
+    {"method": {"preset": "paper", "relevance": 0.25, "learning_rate": 1e-5, "tolerance": 1e-9}},
     {"method": {"optimizer": "fedadam", "local_steps": 3, "norm": "server"}},
     {"method": {"preset": "paper", "relevance": None}},
     {"method": {"network": "combinedtm", "embedding": {"model": "a/b", "dimension": 5}}},
@@ -306,13 +287,11 @@ def test_certificates_that_a_study_lacks(
     },
     {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
     {"vocabulary": {"min_clients_per_word": 2, "max_document_share": 0.125}},
-    {
-        "clients": {
-            "north.1": {"data": "/data/a b.csv", "text": "Body", "policy": "/p.toml"},
-            "2-South_": {"data": "/data", "tokens": "t", "id": "i", "label": "l"},
-            "west": {"data": "/data", "embedding": "e", "embedding_model": "/models/b"},
-        }
-    },
+    {"clients": {
+        "north.1": {"data": "/data/a b.csv", "text": "Body", "policy": "/p.toml"},
+        "2-South_": {"data": "/data", "tokens": "t", "id": "i", "label": "l"},
+        "west": {"data": "/data", "embedding": "e", "embedding_model": "/models/b"},
+    }},
 ])  # fmt: skip
 def test_what_is_written_is_read_again(tmp_path: Path, given: dict[str, Any]) -> None:
     study = Study.make(**given)
@@ -325,9 +304,8 @@ def test_what_is_written_is_read_again(tmp_path: Path, given: dict[str, Any]) ->
 
 def test_the_example_is_the_default(tmp_path: Path) -> None:
     example = read(tmp_path, example_study())
-    clients = {
-        name: {"data": tmp_path / f"{name}.csv", "text": "text"} for name in ("north", "south")
-    }
+    names = ("north", "south")
+    clients = {name: {"data": tmp_path / f"{name}.csv", "text": "text"} for name in names}
     assert example == Study.make(name="example", clients=clients)
     assert example.method == Study().method
 

@@ -15,10 +15,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.utils import (
-    decode_dss_signature,
-    encode_dss_signature,
-)
+from cryptography.hazmat.primitives.asymmetric import utils
 
 from fedtopics.errors import FederationError
 from fedtopics.protocol import keys, masks
@@ -227,9 +224,8 @@ def test_a_one_time_key_that_is_none_stops_the_step(run: Run, key: bytes) -> Non
     run.give("sum", "sum", VECTORS)
     part = decode(run.parts["cat"], Part)
     context = context_of(STUDY, part, NAMES)
-    part = msgspec.structs.replace(
-        part, key=key, signature=signed("cat", "part", context, "cat", key)
-    )
+    signature = signed("cat", "part", context, "cat", key)
+    part = msgspec.structs.replace(part, key=key, signature=signature)
     run.show_list(cat=encode(part))
     assert run.bodies == {}
     ann = run.members["ann"]
@@ -251,9 +247,8 @@ def test_a_forged_stop_is_shown_as_the_relays(run: Run) -> None:
 
 def test_a_relay_that_changes_bytes_puts_no_blame_on_a_member(run: Run) -> None:
     run.give("sum", "sum", VECTORS)
-    forged = msgspec.structs.replace(
-        decode(run.parts["cat"], Part), function="told", transcript=b""
-    )
+    part = decode(run.parts["cat"], Part)
+    forged = msgspec.structs.replace(part, function="told", transcript=b"")
     run.show_list(cat=encode(forged))
     ann = run.members["ann"]
     assert ann.reason.startswith("ann: what came as the part of cat is not signed for this study")
@@ -271,8 +266,8 @@ def test_one_signature_in_two_spellings_is_one_list(tmp_path: Path) -> None:
     ]
     parts = [each.give("group key", "call", b"", b"")[0] for each in members]
     part = decode(parts[2], Part)
-    r, s = decode_dss_signature(part.signature)
-    other = msgspec.structs.replace(part, signature=encode_dss_signature(r, ORDER - s))
+    r, s = utils.decode_dss_signature(part.signature)
+    other = msgspec.structs.replace(part, signature=utils.encode_dss_signature(r, ORDER - s))
     longer = msgspec.msgpack.encode([*msgspec.msgpack.decode(parts[2]), "one field more"])
     bodies = [
         each.answer(List([*parts[:2], last]))[0]

@@ -151,9 +151,8 @@ def test_a_client_says_for_whom_it_waits(scene: Scene, monkeypatch: pytest.Monke
 
 def test_a_client_with_bad_replies_is_excluded(scene: Scene) -> None:
     scene.rules = Rules(2, 20, 20, 20)
-    scene.doors["south"].change = lambda called, reply: (
-        {**reply, "x": np.full(3, math.nan)} if called == "first" else reply
-    )
+    bad = {"x": np.full(3, math.nan)}
+    scene.doors["south"].change = lambda called, reply: reply | bad if "x" in reply else reply
     server, east, _, south = scene.serve(), *map(scene.join, NAMES)
     with pytest.raises(FederationError, match="excluded south: 3 bad replies, the last: sent a ba"):
         south.result(20)
@@ -163,11 +162,10 @@ def test_a_client_with_bad_replies_is_excluded(scene: Scene) -> None:
     assert {"bad reply", "excluded"} < scene.kinds()
 
 
-@pytest.mark.parametrize(
-    ("failure", "reason", "error"),
-    [(PolicyError("The policy says no."), "its policy refuses", "The policy says no"),
-     (ValueError("a text"), "its software has a defect", r"a defect \(ValueError in round 0\)")],
-)  # fmt: skip
+@pytest.mark.parametrize(("failure", "reason", "error"), [
+    (PolicyError("The policy says no."), "its policy refuses", "The policy says no"),
+    (ValueError("a text"), "its software has a defect", r"a defect \(ValueError in round 0\)"),
+])  # fmt: skip
 def test_nobody_waits_for_who_ends(
     scene: Scene, failure: Exception, reason: str, error: str
 ) -> None:

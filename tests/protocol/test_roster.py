@@ -118,20 +118,16 @@ def encrypted(folder: Path) -> None:
     (folder / "key.pem").write_bytes(pem)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda folder: (folder / "key.pem").unlink(), "has no key, or a damaged one; make one"),
-        (lambda folder: (folder / "certificate.pem").unlink(), "has no key, or a damaged one"),
-        (lambda folder: (folder / "key.pem").write_bytes(b"-----BEGIN"), "has no key, or a damag"),
-        (encrypted, "has no key, or a damaged one"),
-        (
-            lambda folder: (folder / "certificate.pem").write_bytes(certificate(p256())),
-            r"The key and the certificate in .*north do not belong together\.",
-        ),
-    ],
-    ids=["no key", "no certificate", "damaged", "encrypted", "another's certificate"],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda folder: (folder / "key.pem").unlink(), "has no key, or a damaged one; make one"),
+    (lambda folder: (folder / "certificate.pem").unlink(), "has no key, or a damaged one"),
+    (lambda folder: (folder / "key.pem").write_bytes(b"-----BEGIN"), "has no key, or a damag"),
+    (encrypted, "has no key, or a damaged one"),
+    (
+        lambda folder: (folder / "certificate.pem").write_bytes(certificate(p256())),
+        r"The key and the certificate in .*north do not belong together\.",
+    ),
+])  # fmt: skip
 def test_no_keys(change: Callable[[Path], None], message: str, north: Key, tmp_path: Path) -> None:
     change(tmp_path / "north")
     with pytest.raises(IdentityError, match=message) as error:
@@ -139,21 +135,14 @@ def test_no_keys(change: Callable[[Path], None], message: str, north: Key, tmp_p
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is damaged, or not a certificate; ask its owner"),
-        (certificate(p256())[:-60], "is damaged, or not a certificate"),
-        (
-            certificate(p256(), begins=-9, ends=-2),
-            r"is valid from \d{4}-\d\d-\d\d to .* make a new",
-        ),
-        (certificate(p256(), begins=2), "is valid from .* this computer's date is .* set the"),
-        (certificate(ec.generate_private_key(ec.SECP384R1())), "has another kind of key; use"),
-        (certificate(ed25519.Ed25519PrivateKey.generate()), "has another kind of key"),
-    ],
-    ids=["empty", "damaged", "expired", "not begun", "another curve", "another kind"],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"", "is damaged, or not a certificate; ask its owner"),
+    (certificate(p256())[:-60], "is damaged, or not a certificate"),
+    (certificate(p256(), begins=-9, ends=-2), r"is valid from \d{4}-\d\d-\d\d to .* make a new"),
+    (certificate(p256(), begins=2), "is valid from .* this computer's date is .* set the"),
+    (certificate(ec.generate_private_key(ec.SECP384R1())), "has another kind of key; use"),
+    (certificate(ed25519.Ed25519PrivateKey.generate()), "has another kind of key"),
+], ids=["empty", "damaged", "expired", "not begun", "another curve", "another kind"])  # fmt: skip
 def test_certificates_that_cannot_be_used(content: bytes, message: str) -> None:
     with pytest.raises(IdentityError, match=f"The certificate of north {message}"):
         read_certificate(content, "of north")

@@ -63,14 +63,11 @@ def test_members_and_relay_have_the_bytes_of_the_vectors() -> None:
 
 
 def test_the_second_implementation_refuses_what_is_false() -> None:
-    bob = second.Second(
-        "bob", second.STUDY, second.PRIVATE["bob"], second.PUBLIC, second.randomness("bob")
-    )
+    private, drawn = second.PRIVATE["bob"], second.randomness("bob")
+    bob = second.Second("bob", second.STUDY, private, second.PUBLIC, drawn)
     ann, cat = member_of("ann"), member_of("cat")
-    (first,), own, (last,) = (
-        ann.give("group key", "call", b"", b""), bob.part("group key", "call", b"", b""),
-        cat.give("group key", "call", b"", b""),
-    )  # fmt: skip
+    step = ("group key", "call", b"", b"")
+    (first,), own, (last,) = ann.give(*step), bob.part(*step), cat.give(*step)
     with pytest.raises(InvalidSignature):
         bob.body([first, own, last[:-1] + bytes([last[-1] ^ 1])])
     with pytest.raises(ValueError, match="the list"):

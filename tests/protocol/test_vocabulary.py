@@ -37,6 +37,14 @@ def agreed(
     return v.named(total, words), lists
 
 
+def plain_sum(replies: list[Named]) -> Named:
+    total = RunningSum()
+    for own in replies:
+        total.add({"words": own})
+    found: Named = total.total()["words"]
+    return found
+
+
 words = st.dictionaries(
     st.integers(0, 400).map("w{}".format), st.tuples(st.integers(1, 30), st.integers(0, 300))
 ).map(lambda found: {word: (n, n + more) for word, (n, more) in found.items()})
@@ -50,15 +58,13 @@ def test_words_of_a_plain_sum(
     limits = VocabularyLimits(min_clients_per_word=fewest, max_words=most, max_document_share=0.5)
     documents = 60
     replies = [reply(each, most // len(counts)) for each in counts]
-    total = RunningSum()
-    for own in replies:
-        total.add({"words": own})
-    whole = total.total()["words"]
-    kept = limits.chosen(whole.values, documents)
+    whole = plain_sum(replies)
     found, _ = agreed(replies, documents, limits, v.buckets_for(documents * len(counts)))
-    assert {found.names[row] for row in limits.chosen(found.values, documents)} == {
-        whole.names[row] for row in kept
-    }
+    chosen, kept = (
+        {each.names[row] for row in limits.chosen(each.values, documents)}
+        for each in (found, whole)
+    )
+    assert chosen == kept
     place = {word: row for row, word in enumerate(whole.names)}
     for word, row in zip(found.names, found.values, strict=True):
         assert row.tolist() == whole.values[place[word]].tolist(), "counts are exact"
@@ -106,11 +112,6 @@ def test_none_of_many_words_is_lost() -> None:
     ]
     limits = VocabularyLimits(max_words=3000)
     replies = [reply(each, 1000) for each in counts]
-    found, _ = agreed(replies, 5000, limits, v.MOST)
-    total = RunningSum()
-    for own in replies:
-        total.add({"words": own})
-    whole = total.total()["words"]
-    assert agree(found.names, found.values, 5000, limits).words == (
-        agree(whole.names, whole.values, 5000, limits).words
-    )
+    found, whole = agreed(replies, 5000, limits, v.MOST)[0], plain_sum(replies)
+    expected = agree(whole.names, whole.values, 5000, limits).words
+    assert agree(found.names, found.values, 5000, limits).words == expected
