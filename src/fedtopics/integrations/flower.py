@@ -1,4 +1,4 @@
-"""Fedtopics as an app of Flower: what the two files of `fedtopics flower init` make of a study.
+"""Fedtopics as an app of Flower: what the two files of `fedtopics init flower` make of a study.
 
 The ServerApp runs where the SuperLink is, a ClientApp where a SuperNode is. Flower starts a
 new process with each message, which passes it on: the client's program runs in a resident process

@@ -51,8 +51,8 @@ def assess(place: Path, audit: Path | None = None) -> Document:
             "of its documentation and tests.",
             *(
                 f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
-                f"{facts.head}. That it still is that ledger: fedtopics verify RUN --head with "
-                "this digest, and --certificate."
+                f"{facts.head}. That it still is that ledger: fedtopics audit verify RUN --head "
+                "with this digest, and --certificate."
                 for facts in records.ledgers
                 if facts.head
             ),

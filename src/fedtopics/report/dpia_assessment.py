@@ -142,7 +142,7 @@ def _necessity(records: Records) -> Parts:
         Section("3.2", "Necessity of the processing"),
         Statement(
             "A less intrusive way that the program has: each participant trains alone, and nothing "
-            "leaves (fedtopics run with one client). A more intrusive one: texts in one place."
+            "leaves (fedtopics train with one client). A more intrusive one: texts in one place."
         ),
         Gap(
             CONTROLLER, "Does the purpose need a common model? Which alternatives were considered?"

@@ -81,7 +81,7 @@ def _policy(run: RunFacts) -> Fact:
         return _fact(name, where, KEPT)
     broken = sorted(set(_broken(run)))
     if broken:
-        return _fact(name, "No", f"{' '.join(broken)} See fedtopics verify.", False)
+        return _fact(name, "No", f"{' '.join(broken)} See fedtopics audit verify.", False)
     replies = (row for rows in run.ledgers.values() for row in _replies(rows))
     fewest = min((row["documents"] for row in replies), default=0)
     asked = max(policy.min_documents for policy in run.policies.values())

@@ -164,7 +164,7 @@ def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
     if corpus.times is None:
         raise DataError(
             f"The study sums topics by {over_time.period}, and nothing says when documents are "
-            "of; name the column with --time, or as time in the client's table."
+            "of; name it with --columns time=NAME, or as time in the client's table."
         )
     over_time.places(corpus)
 
