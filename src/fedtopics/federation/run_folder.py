@@ -73,7 +73,7 @@ def has_run(folder: Path) -> bool:
         return bool(file.readline().endswith(b"\n"))
 
 
-class Position(Protocol):
+class StepCounts(Protocol):
     """How far a member's program has come."""
 
     @property
@@ -314,7 +314,7 @@ class MemberRun(RunFolder):
     What was agreed before the first checkpoint is not read again: the steps before it are replayed.
     """
 
-    clients: Position  # whose steps these are
+    clients: StepCounts  # whose steps these are
     before_checkpoint: Callable[[], None] = staticmethod(lambda: None)
     after_checkpoint: Callable[[], None] = staticmethod(lambda: None)
 
