@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple
 
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
-from fedtopics.files import FILE, cut_half_line, make_folder, open_file, open_private, read_bytes
+from fedtopics.files import FILE, cut_torn_line, make_folder, open_file, open_private, read_bytes
 from fedtopics.methods.core.aggregation import Payload, describe, flat_fields
 from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.corpus import Corpus
@@ -161,7 +161,7 @@ class Ledger:
         """Take up the chain, if it is as it was left."""
         make_folder(path.parent)
         if path.exists():
-            cut_half_line(path)
+            cut_torn_line(path)
             read_ledger(path, self._recall)
         (digests, broken), head = chain_of(lines_of(path)), Head.read(path)
         self._lines, self._before = len(digests) - 1, digests[-1]

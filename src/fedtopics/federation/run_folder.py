@@ -24,7 +24,7 @@ from safetensors.numpy import load, save
 from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.study import Study
 from fedtopics.files import (
-    cut_half_line,
+    cut_torn_line,
     make_folder,
     open_file,
     open_private,
@@ -126,7 +126,7 @@ class RunFolder:
         make_folder(folder / "checkpoints")
         if self._resume:
             started = self._check_study(events)
-            cut_half_line(events)
+            cut_torn_line(events)
             self._write_to(events)
             self.event(Resumed(self._study, started))
         else:

@@ -181,7 +181,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     news, offers = MemberNews(name), list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:
-        from fedtopics.cli.records import write_beside
+        from fedtopics.cli.records import write_run_report
 
         kind = event["event"]
         if kind == "offer":
@@ -191,7 +191,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
             news(offers[0])
         news(event)
         if kind == "model":
-            write_beside(out)
+            write_run_report(out)
 
     return write
 

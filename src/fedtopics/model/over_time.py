@@ -236,8 +236,8 @@ def _halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         years = [[p for p in periods if p.year == year] for year in (last - 1, last)]
         if all(years):
             return years[0], years[1]
-    half = len(periods) // 2
-    return list(periods[:half]), list(periods[half:])
+    middle = len(periods) // 2
+    return list(periods[:middle]), list(periods[middle:])
 
 
 def _when(period: Any) -> float:

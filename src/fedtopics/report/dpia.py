@@ -244,9 +244,9 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
     left = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
     times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
-    beside = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
+    ratio = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
     source = f"{facts.began} and those above"
-    return [table, Statement(f"{left:,} bytes left {facts.client}{beside}.", source), _clear(facts)]
+    return [table, Statement(f"{left:,} bytes left {facts.client}{ratio}.", source), _clear(facts)]
 
 
 def _clear(facts: LedgerFacts) -> Statement:

@@ -42,7 +42,7 @@ def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDA
         return -1.0
     shown = min(SHOWN, *(len(topic.words) for topic in topics))
     words = [list(topic.words)[:shown] for topic in topics]
-    ask = partial(count_pairs, adopt_words(clients, topics), half=ALL)
+    ask = partial(count_pairs, adopt_words(clients, topics), part=ALL)
     within = cast(Literal["windows", "documents"], settings.coherence)
     return float(federated_coherence(ask, words, within)["c_v"].mean())
 
