@@ -30,7 +30,7 @@ def started(folder: Path, documents: int, plan: Study = PLAN) -> Iterator[Any]:
     policy = Policy.read(folder / "policy.toml")
     part = Participation(key_of("north"), themed(documents), policy, folder / "out")
     try:
-        part.look(plan)
+        part.review(plan)
         yield part.consider(plan)[0]
     finally:
         part.close()

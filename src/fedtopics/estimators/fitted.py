@@ -315,10 +315,10 @@ def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     return frame
 
 
-def _kind(asked: type[SavedEstimator], name: Any) -> Any:
-    """Return the class of a name among ours, or the one that is asked for."""
+def _kind(default: type[SavedEstimator], name: Any) -> Any:
+    """Return the class of a name among ours, or the default."""
     ours = import_module(HERE)
-    return getattr(ours, name) if name in ours.__all__ and name != asked.__name__ else asked
+    return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 
 def _needed(kind: type[SavedEstimator]) -> set[str]:

@@ -230,8 +230,8 @@ class Study(BaseModel):
 
         Numbers, switches and names; no list of words, and not where documents are.
         """
-        told = ("seed", "aggregation", "privacy", "method", "text", "vocabulary")
-        plain = {key: self.agreed[key] for key in told if key in self.agreed}
+        keys = ("seed", "aggregation", "privacy", "method", "text", "vocabulary")
+        plain = {key: self.agreed[key] for key in keys if key in self.agreed}
         settings = dict(dotted(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
 

@@ -91,10 +91,10 @@ def client_app(study: str | Path) -> ClientApp:
     def reply(message: Message, context: Context) -> Message:
         content = b""
         with suppress(Exception), _logged_failures():
-            config, asked = context.node_config, unwrapped(message)
+            config, request = context.node_config, unwrapped(message)
             simulated = PARTITION in config and "name" not in config
             node = _simulated(study, context) if simulated else _node(config, study)
-            content = node.ask(str(context.run_id), asked)
+            content = node.ask(str(context.run_id), request)
         return answer(message, content) if content else failure(message, FAILED)
 
     app = ClientApp()

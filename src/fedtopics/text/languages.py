@@ -278,5 +278,5 @@ def language_sentence(event: Mapping[str, Any]) -> str:
     if event["event"] != "languages":
         return ""
     shares = (f"{name.title()} ({share:.0%})" for name, share in event["languages"].items())
-    said = f"documents of {event['client']} are in {', '.join(shares)}"
-    return f"{said}; {event['advice']}" if event["advice"] else said
+    text = f"documents of {event['client']} are in {', '.join(shares)}"
+    return f"{text}; {event['advice']}" if event["advice"] else text

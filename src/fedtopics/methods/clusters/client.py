@@ -55,8 +55,8 @@ class ReleasedLabels:
 
         A reply to the same question counts as none: it has not been added up if it is asked again.
         """
-        asked, earlier, last = self._last.get(clustering, ("", labels, labels))
-        before = earlier if asked == question else last
+        last_question, earlier, last = self._last.get(clustering, ("", labels, labels))
+        before = earlier if last_question == question else last
         return before if len(before) == len(labels) else labels
 
     def keep(self, clustering: Clustering, question: str, labels: Labels) -> None:

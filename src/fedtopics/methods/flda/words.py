@@ -57,8 +57,8 @@ def count_topic_words(
     """
     agreement = adopt_words(clients, topics)
     n_words, index = len(agreement.vocabulary), agreement.vocabulary.index
-    asked = {"containing": counts(n_words, each=1), "occurrences": counts(n_words, each=LONGEST)}
-    counted = agreement.sum("word_counts", asked)
+    template = {"containing": counts(n_words, each=1), "occurrences": counts(n_words, each=LONGEST)}
+    counted = agreement.sum("word_counts", template)
     pseudo_counts = np.full((n_words, len(topics)), eta)
     remembered = np.ones(n_words)
     for number, topic in enumerate(topics):

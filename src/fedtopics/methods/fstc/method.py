@@ -131,18 +131,18 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         weights = UpTo("weights", MOST_WEIGHTS)
         template = {"names": [weights], "shapes": counts(weights, DIMENSIONS), "digest": [1]}
         replies = agreement.call("encoder", template)
-        said = {
+        encoders = {
             name: (*reply["digest"], *reply["names"], reply["shapes"].tobytes())
             for name, reply in replies.items()
         }
-        usual, number = Counter(said.values()).most_common(1)[0]
-        different = [name for name in said if said[name] != usual]
+        usual, number = Counter(encoders.values()).most_common(1)[0]
+        different = [name for name in encoders if encoders[name] != usual]
         if different:
-            most = number > len(said) / 2
+            most = number > len(encoders) / 2
             whose = "those of most clients" if most else "those of the other clients"
             raise StudyError(
-                f"The encoders of {', '.join(different if most else said)} have other weights than "
-                f"{whose}; give all clients the same files of the model "
+                f"The encoders of {', '.join(different if most else encoders)} have other weights "
+                f"than {whose}; give all clients the same files of the model "
                 f"{self.settings.embedding.model!r}."
             )
         reply = next(iter(replies.values()))
