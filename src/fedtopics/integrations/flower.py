@@ -131,9 +131,9 @@ class _Node:
 
     def ask(self, run: str, message: bytes) -> bytes:
         """Ask the resident process for a run of Flower's, which others end for."""
-        given = vars(self) | {"out": str(self.out), "data": dict(self.data)}
+        settings = vars(self) | {"out": str(self.out), "data": dict(self.data)}
         folder = self.out / "flower" / run
-        command = [sys.executable, "-m", __spec__.name, json.dumps(given), str(folder)]
+        command = [sys.executable, "-m", __spec__.name, json.dumps(settings), str(folder)]
         return ask(folder, message, command)
 
     def take_part(self, key: Key, study: Study, link: CarriedLink) -> None:
@@ -152,17 +152,17 @@ class _Node:
             join(part, study, link=link)
 
 
-def main(given: str, folder: str) -> None:
+def main(content: str, folder: str) -> None:
     """Be the resident process: answer a run's messages for one client.
 
-    `given` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it may
-    have read other settings, and two cannot write one ledger.
+    `content` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it
+    may have read other settings, and two cannot write one ledger.
     """
     from fedtopics.federation.study import Study
     from fedtopics.integrations.carried import CarriedLink
     from fedtopics.protocol.roster import Key
 
-    settings = json.loads(given)
+    settings = json.loads(content)
     node = _Node(**settings | {"out": Path(settings["out"])})
     for note in Path(folder).parent.glob("*"):
         if note != Path(folder):

@@ -97,7 +97,7 @@ def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[s
     if not corpus.is_tokenised:
         return found
     return [
-        [form for w in words for form in ([w] if w in known else rules.given([w])[0])]
+        [form for w in words for form in ([w] if w in known else rules.forms_of([w])[0])]
         for words in found
     ]
 

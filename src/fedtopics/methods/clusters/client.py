@@ -157,8 +157,8 @@ class PointSums(Exchanges):
         distances, n = np.zeros(len(centres)), centres.shape[1]
         moves = np.zeros((len(centres), n, n), np.int64)
         compute = lambda: [nearest(points, each) for each in centres]  # noqa: E731
-        given = {"sums": "nearest", "origin": origin, "centres": centres, "part": part}
-        found = self.client.guard.once(groups, given, compute)
+        request = {"sums": "nearest", "origin": origin, "centres": centres, "part": part}
+        found = self.client.guard.once(groups, request, compute)
         question = digest_of({"round": round, "origin": origin, "centres": centres})
         for i, (start, (labels, distance)) in enumerate(zip(starts, found, strict=True)):
             before = self.released.before((start, n, part), question, labels)
@@ -271,11 +271,11 @@ class ClusterSums(PointSums):
 
             return {"counts": weights}, summed
 
-        given = {
+        request = {
             "sums": "classes", "origin": origin, "projection": projection,
             "directions": directions, "bias": bias, "part": part,
         }  # fmt: skip
-        reply = self.client.guard.sums(groups, given, as_many, compute)
+        reply = self.client.guard.sums(groups, request, as_many, compute)
         return reply | {"documents": len(points)}
 
     @leaves(
