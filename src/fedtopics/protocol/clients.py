@@ -290,16 +290,16 @@ class SecureClients:
         that they are near the own ones and returns the new fingerprint.
         """
 
-        def expose(what: str, content: bytes) -> bytes:
+        def emit(what: str, content: bytes) -> bytes:
             self.turn += 1
             self._position = Position(self.turn)
             self._leave(what, {"documents": 0, "content": np.frombuffer(content, np.uint8)})
             return content
 
         is_first = self._member.name == self._member.names[0]
-        if len(set(self._step(MODEL, "call", b"", lambda: expose(MODEL, fingerprint)))) == 1:
+        if len(set(self._step(MODEL, "call", b"", lambda: emit(MODEL, fingerprint)))) == 1:
             return
-        own = self._step(ARRAYS, "call", b"", lambda: expose(ARRAYS, arrays()) if is_first else b"")
+        own = self._step(ARRAYS, "call", b"", lambda: emit(ARRAYS, arrays()) if is_first else b"")
         taken = take(own[0])
-        if len(set(self._step(MODEL, "call", b"", lambda: expose(MODEL, taken)))) > 1:
+        if len(set(self._step(MODEL, "call", b"", lambda: emit(MODEL, taken)))) > 1:
             self._exchange.stop("the models of the members differ")
