@@ -217,9 +217,9 @@ def _participation(
     if data is None:
         return Participation(key, None, rules, on_event=on_event, **more)
     kinds = {kind: column for kind, column in columns.items() if kind != "round"}
-    given = Columns(rounds=columns["round"], **kinds)
-    growing = Follow(data, given, lambda reason: on_event(Unreadable(reason).plain()))
-    corpus = growing() if follow else Corpus.read(data, given)
+    column_names = Columns(rounds=columns["round"], **kinds)
+    growing = Follow(data, column_names, lambda reason: on_event(Unreadable(reason).plain()))
+    corpus = growing() if follow else Corpus.read(data, column_names)
     on_event(Documents.of(name, corpus).plain())
     return Participation(
         key, corpus, rules, on_event=on_event, growing=growing if follow else None, **more

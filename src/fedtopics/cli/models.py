@@ -380,19 +380,19 @@ def _print_comparison(comparison: Comparison) -> None:
         f"{len(comparison.pairs)} topics are the same, "
         f"from a cosine of {comparison.threshold:.2f} on"
         + (f"; on average {comparison.similarity:.2f}" if comparison.pairs else "")
-        + f". {len(comparison.new)} are new in B, {len(comparison.gone)} of A are gone.\n"
+        + f". {len(comparison.new)} are new in B, {len(comparison.removed)} of A are gone.\n"
         f"Words: {comparison.words_common:,} of both, {comparison.words_new:,} new, "
-        f"{comparison.words_gone:,} gone.\n"
+        f"{comparison.words_removed:,} gone.\n"
     )
     if comparison.pairs:
         say("  A    B  cosine   share of A   of B  words; + new among the first, - gone", "bold")
     for pair in comparison.pairs:
-        changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.gone]
+        changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.removed]
         say(
             f"{pair.a:>3}  {pair.b:>3}  {pair.similarity:>6.2f}   {pair.share_a:>10.1%} "
             f"{pair.share_b:>6.1%}  {' '.join([*pair.common, *changed])}"
         )
-    for title, topics in (("new in B", comparison.new), ("gone from A", comparison.gone)):
+    for title, topics in (("new in B", comparison.new), ("gone from A", comparison.removed)):
         if topics:
             say(f"\n{title}", "bold")
         for topic in topics:

@@ -199,10 +199,10 @@ def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
     if not quiet:
         print_topics(model, 8)
         say(f"\nThe run is in {folder}, the model in {folder}/model.")
-    write_beside(folder, quiet)
+    write_run_report(folder, quiet)
 
 
-def write_beside(run: Path, quiet: bool = False) -> None:
+def write_run_report(run: Path, quiet: bool = False) -> None:
     """Write the report of a run that is done, into its folder, and say where it is.
 
     The run is not worth less if it cannot be written.

@@ -114,8 +114,8 @@ def _simulate(plan: Study, folder: Path, keys: Path) -> None:
         simulate(job, list(plan.clients), workspace)
     except FederationError as error:
         found = ((name, _read(place / FAILURE)) for name, place in folders.items())
-        said = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in found if s]
-        reason = " ".join(said) or _read(folder / FAILURE)
+        reasons = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in found if s]
+        reason = " ".join(reasons) or _read(folder / FAILURE)
         if not reason:  # FLARE's logs are all that there is
             raise
         shutil.rmtree(workspace, ignore_errors=True)

@@ -100,7 +100,7 @@ class Table:
             )
         return Column(self.parts[self.names.index(name)], f"{_called(name)} of {self.where}")
 
-    def asked(
+    def read_column(
         self, wanted: str | None, usual: Sequence[str], read: Callable[[Column], T]
     ) -> T | None:
         """Return what is read of a column; None without one, and of a usual one that is unfit."""
