@@ -78,13 +78,13 @@ def nearest(name: object, known: Iterable[object]) -> str:
     Examples
     --------
     >>> nearest("South", ["north", "south"]), nearest("elm", ["north", "south"])
-    ("did you mean 'south'?", 'known: north, south.')
+    ("did you mean 'south'?", 'choose from: north, south.')
     """
     names = [*known]
     if close := closest(name, names):
         return f"did you mean {close!r}?"
     shown = ", ".join(map(str, names[:MOST_NAMES]))
-    return f"known: {shown}{', ...' if len(names) > MOST_NAMES else '.'}"
+    return f"choose from: {shown}{', ...' if len(names) > MOST_NAMES else '.'}"
 
 
 def closest(name: object, known: Iterable[Any]) -> Any:

@@ -54,7 +54,7 @@ WRITERS = [  # arguments, and suffixes
     (["transform", "model", "letters.csv", "-o"], [".parquet", ".csv", ".jsonl"]),
     (["topics", "model", "-o"], [".md", ".csv", ".json", ".txt"]),
     (["report", "run", "-o"], [".html"]),
-    (["dpia", "run", "-o"], [".md", ".html"]),
+    (["audit", "dpia", "run", "-o"], [".md", ".html"]),
     (["flda", "threshold", "pairs.csv", "--plot"], [".svg"]),
 ]
 
@@ -93,7 +93,7 @@ def test_an_input_stays(link: Callable[..., None] | None, folder: Path, typed: T
         out = table
     else:
         link(table, out)
-    code, _, err = typed("transform", "model", table, "-o", out, "--text", "text")
+    code, _, err = typed("transform", "model", table, "-o", out, "--columns", "text=text")
     assert (code, table.read_bytes()) == (2, before)
     assert f"{out} is an input of this command; name another file" in err
 
@@ -150,14 +150,14 @@ def test_folders(folder: Path, typed: Typed) -> None:
     made(documents={"east": 40}, shares={"east": np.array([0.5, 0.25, 0.25])}).save_pretrained(
         "east"
     )
-    code, _, err = typed("merge", "model", "east", "-o", "mine")
+    code, _, err = typed("models", "merge", "model", "east", "-o", "mine")
     assert (code, Path("mine/README.md").read_text()) == (2, MINE)
     assert "There is a README.md of no model in mine; name another folder." in err
-    code, _, err = typed("run", "study.toml", "--out", ".")
+    code, _, err = typed("train", "study.toml", "--out", ".")
     assert code == 2
     Path("north.csv").write_text("text\n" + "oak elm\n" * 20)
     Path("south.csv").write_text("text\n" + "oak elm\n" * 20)
-    code, _, err = typed("run", "study.toml", "--out", ".")
+    code, _, err = typed("train", "study.toml", "--out", ".")
     assert (code, Path("study.toml").read_text()) == (2, STUDY)
     assert "There is a study.toml of no run in ." in err
 
@@ -197,7 +197,7 @@ def test_a_folder_or_a_pipe_is_no_file(folder: Path) -> None:
 def test_lost_labels_are_said(folder: Path, typed: Typed) -> None:
     one = made(documents={"east": 40}, shares={"east": np.array([0.5, 0.25, 0.25])})
     one.with_labels({0: "Wood"}).save_pretrained("east")
-    code, out, err = typed("merge", "model", "east", "-o", "merged")
+    code, out, err = typed("models", "merge", "model", "east", "-o", "merged")
     assert (code, err) == (0, "")
     assert "these are lost in merging: Trees | shrubs." in out
     assert "Wood: " in out

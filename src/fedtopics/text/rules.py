@@ -119,7 +119,7 @@ class TextRules(BaseModel):
         if name not in ("none", OF_LANGUAGES, *AVAILABLE_LANGUAGES):
             languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
             raise ValueError(
-                f"there are no stop words for {value!r}; known: {languages}, by name or by code as "
+                f"there are no stop words for {value!r}; choose from: {languages}, by name or by code as "
                 'in "de", "none", or "languages"'
             )
         return name
