@@ -155,7 +155,7 @@ def _find_centres(directions: Numbers, weights: Numbers, n: int) -> Numbers:
 
 
 def _far_apart(directions: Numbers, weights: Numbers, centres: Numbers, n: int) -> Numbers:
-    """Choose directions far from the space of given ones and of each other, well known first."""
+    """Choose directions far from the space of the centres and of each other, well known first."""
     known = np.minimum(1, weights / np.median(weights)) ** 0.5
     axes, _ = np.linalg.qr(centres.T)
     left = (directions - directions @ axes @ axes.T) * known[:, None]
