@@ -123,22 +123,22 @@ def test_every_method_but_those_with_networks_trains_and_is_read(folder: Path) -
 
 TYPED = [
     ["demo", "--clients", "2", "--topics", "3", "--rounds", "1"],
-    ["run", "study.toml", "--out", "run"],
+    ["train", "study.toml", "--out", "run"],
     ["report", "run"],
     ["topics", "run/model"],
     ["transform", "run/model", "north.jsonl", "-o", "theta.parquet"],
     ["evaluate", "run/model", "--data", "north.jsonl"],
-    ["ledger", "run"],
+    ["audit", "log", "run"],
     ["check", "study.toml"],
-    ["audit", "study.toml", "--data", "north.jsonl", "--shadows", "4"],
-    ["budget", "policy.toml"],
-    ["verify", "run"],
-    ["dpia", "run", "-o", "dpia.html"],
-    ["continue", "run/model", "--study", "study.toml", "--rounds", "1"],
-    ["compare", "run/model", "run/model"],
+    ["audit", "attack", "study.toml", "--data", "north.jsonl", "--shadow-models", "4"],
+    ["audit", "budget", "policy.toml"],
+    ["audit", "verify", "run"],
+    ["audit", "dpia", "run", "-o", "dpia.html"],
+    ["train", "study.toml", "--from", "run/model", "--rounds", "1"],
+    ["models", "compare", "run/model", "run/model"],
     ["status", "run"],
-    ["run", "single.toml", "--out", "single"],
-    ["merge", "run", "east=single", "-o", "merged"],
+    ["train", "single.toml", "--out", "single"],
+    ["models", "merge", "run", "east=single", "-o", "merged"],
     ["terms", "run/model", "terms.toml"],
     ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
     ["key", "create", "server", "north", "south", "--out", "keys"],
@@ -210,6 +210,6 @@ def test_what_needs_it_says_what_to_install(folder: Path) -> None:
         )  # fmt: skip
         assert done.returncode == 1
         assert done.stderr == (
-            f"fedtopics: {what} needs the package torch, which is not installed; install it with: "
+            f"error: {what} needs the package torch, which is not installed; install it with: "
             "pip install 'fedtopics[neural]'\n"
         )

@@ -38,7 +38,16 @@ def test_topics_by_column_and_year(
     assert "10 documents without a value, 4 where there are fewer than 10, and 0 with" in out
     assert "few:" not in out
 
-    asked = ("transform", "model", "letters.csv", "--text", "text", "--by", "office", "--json")
+    asked = (
+        "transform",
+        "model",
+        "letters.csv",
+        "--columns",
+        "text=text",
+        "--by",
+        "office",
+        "--json",
+    )
     found = json.loads(typed(*asked, "--by-time", "written", "--period", "year")[1])
     assert [row["class"] for row in found["office"]["rows"]] == ["port"] * 2 + ["wood"] * 2
     assert {key: found["office"][key] for key in ("without", "few", "unknown")} == {

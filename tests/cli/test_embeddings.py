@@ -69,15 +69,15 @@ def edit(folder: Path, old: str, new: str) -> None:
 
 
 def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
-    code, out, err = typed("run", "study.toml", "--out", "out")
+    code, out, err = typed("train", "study.toml", "--out", "out")
     assert (code, err) == (0, "")
     assert "80 documents, 0 of them without an agreed word" in out
 
     unheard = {"words": [["unheard", "of"]] * 40, "text": [""] * 40}
     write(folder / "new.parquet", vectors(0, 40), **unheard)
     code, out, _ = typed(
-        "transform", "out/model", "new.parquet", "-o", "theta.parquet", "--tokens", "words",
-        "--embedding", "vector", "--embedding-model", "/models/tiny",
+        "transform", "out/model", "new.parquet", "-o", "theta.parquet", "--columns", "tokens=words",
+        "--columns", "embedding=vector", "--embedding-model", "/models/tiny",
     )  # fmt: skip
     assert code == 0
     assert out.startswith("40 documents to theta.parquet; 0 have nothing that the model knows")

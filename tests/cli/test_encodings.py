@@ -77,7 +77,7 @@ def test_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words, names and paths, in all that a run and its folder show."""
     monkeypatch.chdir(folder)
     for arguments in (
-        ("run", "study.toml", "--out", "run-ü"),
+        ("train", "study.toml", "--out", "run-ü"),
         ("status", "run-ü", "--json"),
         ("ledger", "run-ü"),
         ("report", "run-ü"),

@@ -56,7 +56,7 @@ def folder(
     return tmp_path
 
 
-DATA = ("--data", "documents.parquet", "--tokens", "words")
+DATA = ("--data", "documents.parquet", "--columns", "tokens=words")
 
 
 def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: Typed) -> None:

@@ -35,7 +35,7 @@ def test_from_a_run_to_its_threshold(folder: Path, typed: Typed) -> None:
     assert typed(*sampling)[1] == (
         "12 pairs, all there are, to pairs.csv; of a cosine from 0.00 to 1.00.\n"
         "Write 1 (the same topic) or 0 (another one) into its last column; then:  "
-        "fedtopics flda threshold pairs.csv\n"
+        "python -m fedtopics.cli.flda threshold pairs.csv\n"
     )
     pairs = read_pairs("pairs.csv")
     write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
@@ -104,7 +104,7 @@ WRONG = {
     "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "notes.csv is there"),
     "no file": (
         ["threshold", "none.csv"],
-        "no file none.csv; make it with: fedtopics flda sample-pairs RUN -o none.csv",
+        "no file none.csv; make it with: python -m fedtopics.cli.flda sample-pairs RUN -o none.csv",
     ),
     "notes": (["threshold", "notes.csv"], "notes.csv is not a table of pairs"),
     "nothing labelled": (
@@ -112,9 +112,9 @@ WRONG = {
         "few.csv: 0 of 3 pairs have a label and a threshold needs 10; write 1 or 0 into",
     ),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
-    "no model": (["rounds", "run"], "There is no model in run; name the folder of a model"),
+    "no model": (["topics", "run", "--history"], "There is no model in run; name the folder of a model"),
     "a model without rounds of topics": (
-        ["rounds", "lda"],
+        ["topics", "lda", "--history"],
         "The model in lda/model is of lda, whose topics do not come and go by rounds; name one of",
     ),
 }  # fmt: skip

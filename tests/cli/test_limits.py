@@ -94,14 +94,14 @@ def test_too_little_memory(folder: Path) -> None:
         "from fedtopics.cli import main\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20), resource.RLIM_INFINITY))\n"
-        "sys.argv = ['fedtopics', 'run', 'study.toml', '--out', 'run']\n"
+        "sys.argv = ['fedtopics', 'train', 'study.toml', '--out', 'run']\n"
         "main()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, f"fedtopics: {cli.NO_MEMORY}\n")
+    assert (done.returncode, one_line(done.stderr)) == (1, f"error: {cli.NO_MEMORY}\n")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -127,5 +127,5 @@ def test_a_signal_is_one_line(number: int, code: int, capsys: pytest.CaptureFixt
             signal.signal(signal.SIGINT, interrupted)
     assert ended.value.code == code
     assert closed == [True]
-    assert capsys.readouterr().err.strip() == f"fedtopics: {cli.INTERRUPTED}"
+    assert one_line(capsys.readouterr().err).strip() == f"error: {cli.INTERRUPTED}"
     assert signal.getsignal(signal.SIGTERM) is before

@@ -11,7 +11,7 @@ from fedtopics import TopicModel
 from fedtopics.methods.core.plan import fingerprint_of
 from tests.helpers.command_line import STUDY, Refused, Typed
 
-CONTINUE = ["continue", "out/model", "--study", "study.toml"]
+CONTINUE = ["train", "study.toml", "--from", "out/model"]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
     assert f"goes on with model {print_[:16]} of gfedntm after 12 rounds, with its words" in out
     assert "topic, its share of all documents, its words" in out
     assert "The run is in runs/study-continued, the model in" in out
-    assert "What changed:  fedtopics compare out/model runs/study-continued/model" in out
+    assert "What changed:  fedtopics models compare out/model runs/study-continued/model" in out
     more = TopicModel.from_pretrained("runs/study-continued/model")
     assert more.info["rounds"] == 17
     assert more.vocabulary.words == known.vocabulary.words
@@ -82,8 +82,8 @@ def test_merge(typed: Typed, refused: Refused) -> None:
     for name, other in (("north", "south"), ("south", "north")):
         alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
         Path("alone.toml").write_text(alone.replace("[method]", '[method]\nname = "nmf"'))
-        assert typed("run", "alone.toml", "--out", name)[0] == 0
-    code, out, _ = typed("merge", "north", "south/model", "-o", "both", "--topics", 4)
+        assert typed("train", "alone.toml", "--out", name)[0] == 0
+    code, out, _ = typed("models", "merge", "north", "south/model", "-o", "both", "--topics", 4)
     assert code == 0
     assert "4 of 6 topics of 2 models are in both." in out
     assert TopicModel.from_pretrained("both").documents.keys() == {"north", "south"}

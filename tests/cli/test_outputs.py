@@ -50,7 +50,7 @@ WRITERS = [  # arguments, and suffixes
     (["transform", "model", "letters.csv", "-o"], [".parquet", ".csv", ".jsonl"]),
     (["topics", "model", "-o"], [".md", ".csv", ".json", ".txt"]),
     (["report", "run", "-o"], [".html"]),
-    (["dpia", "run", "-o"], [".md", ".html"]),
+    (["audit", "dpia", "run", "-o"], [".md", ".html"]),
     (["flda", "threshold", "pairs.csv", "--plot"], [".svg"]),
 ]
 
@@ -88,7 +88,7 @@ def test_an_input_stays(link: Callable[..., None] | None, folder: Path, typed: T
         out = table
     else:
         link(table, out)
-    code, _, err = typed("transform", "model", table, "-o", out, "--text", "text")
+    code, _, err = typed("transform", "model", table, "-o", out, "--columns", "text=text")
     assert (code, table.read_bytes()) == (2, before)
     assert f"{out} is an input of this command; name another file" in err
 

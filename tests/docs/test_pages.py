@@ -45,7 +45,7 @@ NOT_TYPED = {
     ("docs/flda.md", "python -m experiments"): "data that are not here",
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
     ("docs/deployment.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
-    ("docs/models.md", "fedtopics merge"): "folders of the reader: cli/test_models.py",
+    ("docs/models.md", "fedtopics models merge"): "folders of the reader: cli/test_models.py",
     ("docs/for-data-protection-officers.md", "fedtopics"): "folders of the reader",
     ("docs/estimators.md", "fedtopics"): "folders of the reader: cli/test_documents.py",
     ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
@@ -152,7 +152,7 @@ def parse(words: list[str], program: click.Command = app) -> None:
 
 def test_parsing_finds_what_is_wrong() -> None:
     parse(["sweep", "study.toml", "--topics", "5,10"])
-    for wrong in (["sweep", "study.toml", "--topics", "ten"], ["topics"], ["run", "a", "--no"]):
+    for wrong in (["sweep", "study.toml", "--topics", "ten"], ["topics"], ["train", "a", "--no"]):
         with pytest.raises(click.UsageError):
             parse(wrong)
 

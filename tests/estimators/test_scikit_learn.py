@@ -23,7 +23,7 @@ from fedtopics import (
     TopicEstimator,
     ZeroShotTM,
 )
-from fedtopics.estimators.inputs import Given
+from fedtopics.estimators.inputs import Inputs
 from fedtopics.text.corpus import Corpus
 
 
@@ -34,7 +34,7 @@ class OnNumbers(TopicEstimator):
     in whatever order documents come, to more digits than float32's sums have on every processor.
     """
 
-    def _alone(self, documents: Any, words: Any, text: str | None = None) -> Given:
+    def _alone(self, documents: Any, words: Any, text: str | None = None) -> Inputs:
         return super()._alone(_as_documents(documents), words, text)
 
     def _corpus(self, documents: Any, words: Any = None, text: str | None = None) -> Corpus:

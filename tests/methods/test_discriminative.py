@@ -134,7 +134,7 @@ def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
         projection=np.eye(5)[None],
         directions=np.zeros((1, 4, 5)),
         bias=np.array([bias]),
-        half=ALL,
+        part=ALL,
     )
     return found
 
@@ -196,7 +196,7 @@ def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: in
     }  # fmt: skip
 
     def replies(of: int) -> list[dict[str, Any]]:
-        given: dict[str, Any] = {"round": 0, "origin": origin, "half": of}
+        given: dict[str, Any] = {"round": 0, "origin": origin, "part": of}
         return [
             client.function("moments")(vocabulary, origin, of),
             client.function("cluster_sums")(vocabulary, centres=clusters, starts=[0], **given),

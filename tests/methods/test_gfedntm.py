@@ -18,7 +18,7 @@ from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.auto.client import AutoSettings
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm.gradients import Gradients
@@ -176,7 +176,7 @@ def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
         for name, corpus in corpora.items()
     }
     model = program_of(plan).train(LocalClients(doors), RunFolder(None, ""))
-    told = doors["a"].call(Call("vocabulary", {"places": 9}, Moment(99)))["words"].values
+    told = doors["a"].call(Call("vocabulary", {"places": 9}, Position(99)))["words"].values
     assert told.tobytes() in left, "the search finds what left"
     for corpus in corpora.values():
         for row in (*corpus.embeddings, *model.transform(corpus)):

@@ -138,7 +138,7 @@ def asked(
 ) -> dict[str, Any]:
     origin = np.zeros(centres.shape[2])
     starts = starts or list(range(len(centres)))
-    given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "half": ALL}
+    given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": ALL}
     found: dict[str, Any] = client.function("cluster_sums")(vocabulary, **given)
     return found
 

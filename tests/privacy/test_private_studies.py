@@ -263,19 +263,19 @@ def test_a_client_goes_by_its_policy_and_its_account(
     (tmp_path / "policy.toml").write_text("max_epsilon = 4\n")
     policy = Policy.read(tmp_path / "policy.toml")
     part = Participation(key_of("north"), themed(100), policy, tmp_path / "out")
-    part.look(plan)
+    part.review(plan)
     part.consider(plan)
     part.close()
     assert Account(tmp_path / "policy.account.jsonl").epsilon == 3
     again = planned("lda", 3).with_clients(["east", "north", "west"])
     with pytest.raises(PolicyError, match=r"1 before had 3, and with this one it would be 4\.42"):
-        Participation(key_of("north"), themed(100), policy, tmp_path / "more").look(again)
+        Participation(key_of("north"), themed(100), policy, tmp_path / "more").review(again)
     of_sums = Policy(min_documents_in_sum=200)
     with pytest.raises(PolicyError, match="Leave min_documents_in_sum out"):
-        Participation(key_of("north"), themed(100), of_sums, tmp_path / "sums").look(plan)
+        Participation(key_of("north"), themed(100), of_sums, tmp_path / "sums").review(plan)
     alone = Policy(methods=("lda",))
     with pytest.raises(PolicyError, match="nmf"):
-        Participation(key_of("north"), themed(100), alone, tmp_path / "other").look(plan)
+        Participation(key_of("north"), themed(100), alone, tmp_path / "other").review(plan)
 
 
 def test_a_study_between_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def test_own_stop_words_come_on_top() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ({"stop_words": "klingon"}, "no stop words for 'klingon'; known: arabic, bulgarian"),
+        ({"stop_words": "klingon"}, "no stop words for 'klingon'; choose from: arabic, bulgarian"),
         ({"ngrams": (2, 1)}, "1 <= shortest <= longest"),
         ({"ngrams": (0, 1)}, "1 <= shortest <= longest"),
         ({"pattern": "x"}, "no key 'text.pattern'"),

@@ -272,15 +272,15 @@ class SavedEstimator(FittedTopics):
         made = {"method": model.info.get("method"), "network": model.inference.name}
         usual = made | {"n_components": model.n_topics, "n_clusters": model.n_topics}
         known = set(kind._get_param_names()) - {*NOT_SAVED, *kind._fixed}
-        given = saved.get("parameters", usual)
-        given = {key: given[key] for key in known & given.keys()} | parameters
+        arguments = saved.get("parameters", usual)
+        arguments = {key: arguments[key] for key in known & arguments.keys()} | parameters
         fits = all(made.get(key, value) == value for key, value in kind._fixed.items())
-        if not issubclass(kind, cls) or not fits or _needed(kind) - given.keys():
+        if not issubclass(kind, cls) or not fits or _needed(kind) - arguments.keys():
             raise ModelError(
                 f"The model in {folder} is none of {cls.__name__}, but one of {made['method']}; "
                 "load it by TopicEstimator.load."
             )
-        estimator: Self = kind(**given)
+        estimator: Self = kind(**arguments)
         if parameters.keys() - {*kind._get_param_names()}:
             estimator._as_study(0)  # refuses what is no setting
         estimator.model_ = model
@@ -315,10 +315,10 @@ def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     return frame
 
 
-def _kind(asked: type[SavedEstimator], name: Any) -> Any:
-    """Return the class of a name among ours, or the one that is asked for."""
+def _kind(default: type[SavedEstimator], name: Any) -> Any:
+    """Return the class of a name among ours, or the default."""
     ours = import_module(HERE)
-    return getattr(ours, name) if name in ours.__all__ and name != asked.__name__ else asked
+    return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 
 def _needed(kind: type[SavedEstimator]) -> set[str]:

@@ -47,7 +47,7 @@ class Progress:
         console = console or Console(stderr=True)
         self._lines = not console.is_terminal
         self._say = say or partial(print, file=sys.stderr, flush=True)
-        self._said, self._when = "", time.monotonic()
+        self._last_line, self._when = "", time.monotonic()
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
             progress.MofNCompleteColumn(),
@@ -100,9 +100,9 @@ class Progress:
 
     def _say_line(self) -> None:
         self._when = time.monotonic()
-        if self._lines and self._task.description and self._said != str(self):
-            self._said = str(self)
-            self._say(self._said)
+        if self._lines and self._task.description and self._last_line != str(self):
+            self._last_line = str(self)
+            self._say(self._last_line)
 
     def __str__(self) -> str:
         task, left = self._task, self._task.time_remaining

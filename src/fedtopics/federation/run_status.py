@@ -36,7 +36,7 @@ DAMAGES = (
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
 NONE_HELD = "What {} has between rounds are no topics of words; they come with the model."
 State = Literal["waiting", "training", "finished"]
-GONE = ("lost", "declined", "excluded")  # events of clients that are away then
+AWAY = ("lost", "declined", "excluded")  # events of clients that are away then
 WHERE = {
     "waiting": "before the first round",
     "training": "training",
@@ -144,9 +144,9 @@ class RunStatus:
             self.trouble = str(reason)
         elif client in self.clients and kind in ("bad reply", "excluded"):
             self.clients[client].bad += 1
-        if kind in GONE:
-            gone = "not connected" if kind == "lost" else kind
-            self._set(client, False, f"{gone}: {reason}" if reason else gone)
+        if kind in AWAY:
+            state = "not connected" if kind == "lost" else kind
+            self._set(client, False, f"{state}: {reason}" if reason else state)
         elif kind == "joined":
             self._set(client, True, "connected")
             if client in self.awaited & self.clients.keys():

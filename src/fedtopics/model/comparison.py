@@ -28,7 +28,7 @@ class Pair:
     """Of the first words, those of both."""
     new: list[str]
     """Those of B alone."""
-    gone: list[str]
+    removed: list[str]
     """Those of A alone."""
 
 
@@ -53,11 +53,11 @@ class Comparison:
     """The largest topics of B first."""
     new: list[Single]
     """Topics of B alone, the largest first."""
-    gone: list[Single]
+    removed: list[Single]
     """Topics of A alone."""
     words_common: int
     words_new: int
-    words_gone: int
+    words_removed: int
 
 
 def compare(
@@ -90,7 +90,7 @@ def compare(
     >>> both = compare(before, after, n_words=2)
     >>> [sorted(pair.common) for pair in both.pairs]
     [['elm', 'fir']]
-    >>> both.new[0].words[0], both.gone[0].words[0]
+    >>> both.new[0].words[0], both.removed[0].words[0]
     ('rice', 'yawl')
     """
     topics_a, topics_b = word_weights(a), word_weights(b)

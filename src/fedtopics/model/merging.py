@@ -146,12 +146,12 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     weights = model.weights if isinstance(model.inference, Merged) else {**model.weights, **parts}
     members = [np.flatnonzero(places == place) for place in range(len(kept))]
     largest_first = [sorted(map(int, topics), key=lambda k: -model.share[k]) for topics in members]
-    given = given_labels(model)
-    found = [next((given[k] for k in each if k in given), "") for each in largest_first]
+    manual = manual_labels(model)
+    found = [next((manual[k] for k in each if k in manual), "") for each in largest_first]
     labels = {k: label for k, label in enumerate(found) if label}
     alone = {int(k): place for place, (k, *others) in enumerate(members) if not others}
     suggested = {alone[k]: model.labels[k] for k in model.suggested if k in alone}
-    if lost := sorted({*given.values()} - {*found}):
+    if lost := sorted({*manual.values()} - {*found}):
         warnings.warn(
             f"Topics have one label each, and these are lost in merging: {', '.join(lost)}.",
             stacklevel=3,
@@ -167,7 +167,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     )  # fmt: skip
 
 
-def given_labels(model: Topics) -> dict[int, str]:
+def manual_labels(model: Topics) -> dict[int, str]:
     """Return the labels that people gave, without those that rules suggested."""
     return {k: label for k, label in model.labels.items() if k not in model.suggested}
 

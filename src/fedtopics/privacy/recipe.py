@@ -133,7 +133,7 @@ class Recipe:
         StudyError if the study names none, and its embedding model is not here or has other pieces.
         """
         if words:
-            return text.given(words)[0]
+            return text.forms_of(words)[0]
         name = (settings.needed_embedding or EmbeddingSettings()).model
         try:
             encoder = sentence_encoder(name)

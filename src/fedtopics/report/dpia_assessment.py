@@ -15,7 +15,7 @@ from fedtopics.report.dpia_records import (
     TABLES,
     Parts,
     Records,
-    said_or_asked,
+    answer_or_gap,
 )
 from fedtopics.report.run import LedgerFacts
 
@@ -44,7 +44,7 @@ def _lawfulness(records: Records) -> Parts:
         Gap(EACH, "For special categories: which ground of Article 9(2) lifts the prohibition?"),
         Section("2.2", "Data minimisation, retention and quality"),
         Section("2.2.a", "Data minimisation and retention periods"),
-        said_or_asked(
+        answer_or_gap(
             records, "recipients", CONTROLLER, "Who gets the model, besides the participants; why?"
         ),
         Statement(
@@ -63,7 +63,7 @@ def _lawfulness(records: Records) -> Parts:
             [[*row] for facts in records.ledgers for row in facts.kept.items()],
             ", ".join(facts.name for facts in records.ledgers),
         ),
-        said_or_asked(
+        answer_or_gap(
             records, "retention", CONTROLLER, "How long is each file kept, and why so long?"
         ),
         Gap(CONTROLLER, "Who deletes which of these files, when, and how is it shown?"),
@@ -142,7 +142,7 @@ def _necessity(records: Records) -> Parts:
         Section("3.2", "Necessity of the processing"),
         Statement(
             "A less intrusive way that the program has: each participant trains alone, and nothing "
-            "leaves (fedtopics run with one client). A more intrusive one: texts in one place."
+            "leaves (fedtopics train with one client). A more intrusive one: texts in one place."
         ),
         Gap(
             CONTROLLER, "Does the purpose need a common model? Which alternatives were considered?"

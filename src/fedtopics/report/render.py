@@ -54,9 +54,9 @@ def write_report(
     InputError
         If that file ends otherwise, or one of the two is there already and is not ours.
     """
-    page, beside = Path(path), Path(path).with_suffix(".md")
+    page, text_path = Path(path), Path(path).with_suffix(".md")
     check_output(page, [".html"], inputs)
-    write_output(beside, markdown(summary).encode(), [".md"], inputs)
+    write_output(text_path, markdown(summary).encode(), [".md"], inputs)
     return write_output(page, html(summary).encode(), [".html"], inputs)
 
 

@@ -272,7 +272,7 @@ def over_time(
         if time:
             raise DataError(
                 f"There are no documents whose column {time!r} could be read; name their file with "
-                "--with-documents."
+                "--examples-from."
             )
         return None
     times = {name: as_array(corpus.times) for name, corpus in corpora.items()}

@@ -93,9 +93,9 @@ def fill_from(
     return filled(settings, presets.get(str(settings.get("preset")), {}) | (implied or {}))
 
 
-def filled(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+def filled(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
     """Fill missing settings, and those of groups; None is missing, as a study cannot say it."""
-    found = {**given, **{key: each for key, each in usual.items() if given.get(key) is None}}
+    found = {**settings, **{key: each for key, each in usual.items() if settings.get(key) is None}}
     for key, each in usual.items():
         if isinstance(each, Mapping) and isinstance(found[key], Mapping):
             found[key] = {**each, **found[key]}
@@ -119,12 +119,12 @@ def seeds_in(
     """Return the words of seed_topics as texts have them; StudyError if a topic has none left."""
     found = []
     for number, words in enumerate(seeds):
-        given, left_out = text.given(words)
-        found.append(tuple(word for word in given if word not in left_out))
+        forms, left_out = text.forms_of(words)
+        found.append(tuple(word for word in forms if word not in left_out))
         if not found[-1]:
             raise StudyError(
                 f"All words of topic {number} of seed_topics are stop words, which no document "
-                f"keeps: {', '.join(given)}. Give others, or set stop_words."
+                f"keeps: {', '.join(forms)}. Give others, or set stop_words."
             )
     try:
         check_seeds(found, n_topics)

@@ -26,7 +26,7 @@ from fedtopics.methods.flda.topic_lists import group_topics
 from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import word_weights
 from fedtopics.model.folder import model_folder
-from fedtopics.model.merging import given_labels
+from fedtopics.model.merging import manual_labels
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
@@ -122,7 +122,7 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
         labels={
             first + topic: label
             for model, first in zip(models, _firsts(models), strict=True)
-            for topic, label in given_labels(model).items()
+            for topic, label in manual_labels(model).items()
         },
         info={"method": "merged", "merged": [_described(model) for model in models]},
     )

@@ -42,7 +42,7 @@ def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDA
         return -1.0
     shown = min(SHOWN, *(len(topic.words) for topic in topics))
     words = [list(topic.words)[:shown] for topic in topics]
-    ask = partial(count_pairs, adopt_words(clients, topics), half=ALL)
+    ask = partial(count_pairs, adopt_words(clients, topics), part=ALL)
     within = cast(Literal["windows", "documents"], settings.coherence)
     return float(federated_coherence(ask, words, within)["c_v"].mean())
 
@@ -57,8 +57,8 @@ def count_topic_words(
     """
     agreement = adopt_words(clients, topics)
     n_words, index = len(agreement.vocabulary), agreement.vocabulary.index
-    asked = {"containing": counts(n_words, each=1), "occurrences": counts(n_words, each=LONGEST)}
-    counted = agreement.sum("word_counts", asked)
+    template = {"containing": counts(n_words, each=1), "occurrences": counts(n_words, each=LONGEST)}
+    counted = agreement.sum("word_counts", template)
     pseudo_counts = np.full((n_words, len(topics)), eta)
     remembered = np.ones(n_words)
     for number, topic in enumerate(topics):
