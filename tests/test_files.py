@@ -38,7 +38,7 @@ def pipe(tmp_path: Path) -> Path:
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "text": files.read_text, "bytes": files.read_bytes, "toml": files.read_toml,
-    "lines": files.cut_half_line, "rows": files.RowFile, "open": files.open_file,
+    "lines": files.cut_torn_line, "rows": files.RowFile, "open": files.open_file,
     "use": files.is_used, "study": Study.read, "policy": Policy.read,
     "rules": read_rules, "documents": Corpus.read, "terms": read_terms, "pairs": read_pairs,
     "labels": lambda path: read_labels(path, 2),
@@ -90,7 +90,7 @@ def test_the_package_opens_files_by_one_module() -> None:
 def test_a_half_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None:
     path = tmp_path / "lines"
     path.write_bytes(before)
-    files.cut_half_line(path)
+    files.cut_torn_line(path)
     assert path.read_bytes() == after
 
 

@@ -103,9 +103,7 @@ def test_without_registering_nothing_is_known() -> None:
     assert "enough" not in STOP_RULES.names
     assert "longest_word" not in METRICS.names
     assert ".bars" not in FORMATS.names
-    with pytest.raises(
-        StudyError, match="There is no method 'unigrams'; choose from: auto, gfedntm"
-    ):
+    with pytest.raises(StudyError, match="no method 'unigrams'; choose from: auto, gfedntm"):
         Study.make(method=METHOD)
 
 
@@ -146,13 +144,13 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
     topics = pq.read_table("theta.parquet")["topic"].to_pylist()
     assert sorted([set(topics[:40]) == {0}, set(topics[40:]) == {0}]) == [False, True]
 
-    evaluate = ("evaluate", "out/model", "--data", "everything.csv", "--label", "kind", "--json")
-    assert json.loads(fedtopics(*evaluate).stdout)["purity"] == 1.0
+    evaluate = ("evaluate", "out/model", "--data", "everything.csv", "--columns", "label=kind")
+    assert json.loads(fedtopics(*evaluate, "--json").stdout)["purity"] == 1.0
 
 
 def test_a_method_in_ledger_and_report(folder: Path) -> None:
-    fedtopics("run", "study.toml", "--out", "out")
-    ledgers = json.loads(fedtopics("ledger", "out", "--json").stdout)
+    fedtopics("train", "study.toml", "--out", "out")
+    ledgers = json.loads(fedtopics("audit", "log", "out", "--json").stdout)
     assert {row["function"]: row["replies"] for row in ledgers["forest"]} == {
         "vocabulary": 1, "counted": 1, "count_words": 3, "shares": 1, "word_sums": 1, "pairs": 2,
     }  # fmt: skip

@@ -139,12 +139,10 @@ TYPED = [
     ["status", "run"],
     ["train", "single.toml", "--out", "single"],
     ["models", "merge", "run", "east=single", "-o", "merged"],
-    ["terms", "run/model", "terms.toml"],
+    ["topics", "run/model", "--match", "terms.toml"],
     ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
     ["key", "create", "server", "north", "south", "--out", "keys"],
-    ["flda", "--help"],
-    ["flare", "--help"],
-    ["flower", "--help"],
+    ["init", "study", "new.toml"],
 ]
 WITH_OTHERS = {"serve", "join"}
 
@@ -194,7 +192,7 @@ def test_server_and_members_train_without_it(kind: str, folder: Path) -> None:
 
 def test_what_needs_it_says_what_to_install(folder: Path) -> None:
     typed = [
-        (["run", "network.toml"], "The method 'gfedntm'"),
+        (["train", "network.toml"], "The method 'gfedntm'"),
         (["demo", "--method", "prodlda"], "The method 'gfedntm'"),
         (["topics", "network"], "The network 'prodlda'"),
     ]

@@ -22,7 +22,7 @@ from tests.helpers.command_line import CANARY, STUDY, Refused, Typed
 
 
 def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
-    code, out, err = typed("run", "study.toml", "--out", "out")
+    code, out, err = typed("train", "study.toml", "--out", "out")
     assert (code, err) == (0, "")
     assert "agreed on 52 words; 100 documents" in out
     assert (folder / "out/report.html").exists()
@@ -46,7 +46,7 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
     assert typed(*transform, "--rules", "own.toml")[0] == 0
     assert pq.read_table("theta.parquet")["known_words"].to_pylist() == [1, 0, 0]
 
-    ledger = json.loads(typed("ledger", "out", "--json")[1])
+    ledger = json.loads(typed("audit", "log", "out", "--json")[1])
     assert set(ledger) == {"north", "south"}
     replies = {row["function"]: row["replies"] for row in ledger["north"]}
     assert replies == {
@@ -57,8 +57,8 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
 
 
 def test_a_rare_word_is_found_nowhere(folder: Path, typed: Typed) -> None:
-    said = str(typed("run", "study.toml", "--out", "out"))
-    said += str(typed("ledger", "out")) + str(typed("topics", "out/model", "--words", 52))
+    said = str(typed("train", "study.toml", "--out", "out"))
+    said += str(typed("audit", "log", "out")) + str(typed("topics", "out/model", "--words", 52))
     files = [path for path in (folder / "out").rglob("*") if path.is_file()]
     assert len(files) > 8
     everything = b"".join(path.read_bytes() for path in files)
@@ -88,15 +88,15 @@ def test_wrong_studies(case: str, folder: Path, typed: Typed, refused: Refused) 
     old, new, message = WRONG[case]
     assert old in STUDY
     (folder / "study.toml").write_text(STUDY.replace(old, new))
-    assert message in refused("run", "study.toml", "--out", "out")
+    assert message in refused("train", "study.toml", "--out", "out")
     if case == "rare words":
         (folder / "study.toml").write_text(STUDY)
-        assert typed("run", "study.toml", "--out", "out")[0] == 0, "the retry works"
+        assert typed("train", "study.toml", "--out", "out")[0] == 0, "the retry works"
 
 
 def test_damaged_models_and_checkpoints(folder: Path, typed: Typed, refused: Refused) -> None:
     (folder / "study.toml").write_text("checkpoint_every = 5\n" + STUDY)
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     config = folder / "out/model/config.json"
     config.write_text(config.read_text().replace('"format": 3', '"format": 99'))
     assert "has format 99" in refused("topics", "out/model")
@@ -106,7 +106,7 @@ def test_damaged_models_and_checkpoints(folder: Path, typed: Typed, refused: Ref
     data = bytearray(newest.read_bytes())
     data[-1] ^= 1
     newest.write_bytes(data)
-    resume = ["run", "study.toml", "--out", "out", "--resume"]
+    resume = ["train", "study.toml", "--out", "out", "--resume"]
     assert "00000010.safetensors is damaged" in refused(*resume)
     newest.unlink()
     newest.with_suffix(".sha256").unlink()
@@ -115,13 +115,13 @@ def test_damaged_models_and_checkpoints(folder: Path, typed: Typed, refused: Ref
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["nope"], "There is no command 'nope'; known: demo, run, "),
-    (["run"], "Name a study file, or print one with --example."),
-    (["run", "nowhere.toml"], "No such file or directory."),
-    (["run", "study.toml", "--resume"], "no run in runs/study to resume"),
+    (["nope"], "There is no command 'nope'; choose from: demo, init, "),
+    (["train"], "Missing argument 'STUDY'."),
+    (["train", "nowhere.toml"], "No such file or directory."),
+    (["train", "study.toml", "--resume"], "no run in runs/study to resume"),
     (["demo", "--clients", "1"], "Invalid value for '--clients'"),
     (["topics", "nowhere"], "There is no model in nowhere"),
-    (["ledger", "nowhere"], "There is no ledger in nowhere"),
+    (["audit", "log", "nowhere"], "There is no ledger in nowhere"),
     (["transform", "nowhere", "north.csv"], "Name what to write with --out, or what to show with"),
 ])  # fmt: skip
 def test_wrong_arguments(arguments: list[str], message: str, refused: Refused) -> None:
@@ -136,12 +136,12 @@ def test_every_method_has_an_example() -> None:
 
 
 def test_the_example_is_a_study(folder: Path, typed: Typed) -> None:
-    example = typed("run", "--example")[1]
+    example = typed("init", "study", "-", "--all")[1]
     Study.make(**tomllib.loads(example))
     short, changed = re.subn(r"^# max_rounds = \d+", "max_rounds = 3", example, flags=re.MULTILINE)
     assert changed == 1
     (folder / "study.toml").write_text(short)
-    assert typed("run", "study.toml")[0] == 0
+    assert typed("train", "study.toml")[0] == 0
 
 
 def test_every_command_and_option_has_help() -> None:
@@ -169,8 +169,8 @@ except SystemExit as ended:
 
 @pytest.mark.parametrize(("arguments", "code"), [
     (["--help"], 0),
-    (["ledger", "out", "--json"], 0),
-    (["run", "nowhere.toml"], 2),
+    (["audit", "log", "out", "--json"], 0),
+    (["train", "nowhere.toml"], 2),
     (["serve", "study.toml", "--key", "nowhere"], 2),
     (["join", "study.toml", "--key", "nowhere", "--data", "study.toml"], 2),
 ])  # fmt: skip
@@ -191,9 +191,9 @@ def test_a_defect_is_one_line(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> 
         raise KeyError(CANARY)
 
     monkeypatch.setattr("fedtopics.federation.simulation.train", broken)
-    code, _, said = typed("run", "study.toml")
+    code, _, said = typed("train", "study.toml")
     assert code == 70
-    assert said.startswith("fedtopics: A defect of fedtopics: KeyError.")
+    assert said.startswith("error: A defect of fedtopics: KeyError.")
     assert CANARY not in said
 
 

@@ -31,24 +31,16 @@ def test_topics_by_column_and_year(
     place: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     monkeypatch.chdir(place)
-    code, out, _ = typed("transform", "model", "letters.csv", "--by", "office", "--text", "text")
+    transform = ("transform", "model", "letters.csv", "--columns", "text=text", "--by", "office")
+    code, out, _ = typed(*transform)
     assert code == 0
     assert "port: 36 documents\n" in out
     assert "Boats\n" in out.partition("port: ")[2].partition("%")[2].splitlines()[0] + "\n"
     assert "10 documents without a value, 4 where there are fewer than 10, and 0 with" in out
     assert "few:" not in out
 
-    asked = (
-        "transform",
-        "model",
-        "letters.csv",
-        "--columns",
-        "text=text",
-        "--by",
-        "office",
-        "--json",
-    )
-    found = json.loads(typed(*asked, "--by-time", "written", "--period", "year")[1])
+    times = ("--by-time", "written", "--period", "year")
+    found = json.loads(typed(*transform, "--json", *times)[1])
     assert [row["class"] for row in found["office"]["rows"]] == ["port"] * 2 + ["wood"] * 2
     assert {key: found["office"][key] for key in ("without", "few", "unknown")} == {
         "without": 10, "few": 4, "unknown": 0,

@@ -118,8 +118,8 @@ def test_wrong_embeddings_in_a_simulation(
     given = {"data": "north.parquet", "embedding": "vector"} | changes
     lines = [f'{key} = "{value}"' for key, value in given.items() if value]
     edit(folder, 'data = "north.parquet"\nembedding = "vector"', "\n".join(lines))
-    err = refused("run", "study.toml", "--out", "out")
-    assert err.startswith("fedtopics: Client 'north': ")
+    err = refused("train", "study.toml", "--out", "out")
+    assert err.startswith("error: Client 'north': ")
     assert message in err
     if (folder / "out").exists():  # opened before the embeddings are looked at
         assert not (folder / "out/clients/north/ledger.jsonl").read_text()
@@ -127,10 +127,11 @@ def test_wrong_embeddings_in_a_simulation(
 
 @pytest.mark.parametrize("case", ["another dimension", "another model"])
 def test_wrong_ones_to_transform(case: str, folder: Path, typed: Typed, refused: Refused) -> None:
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     changes, message = WRONG[case]
     given = {"data": "north.parquet", "embedding": "vector", "embedding_model": "tiny"} | changes
-    options = ["--embedding", given["embedding"], "--embedding-model", given["embedding_model"]]
+    columns = f"embedding={given['embedding']}"
+    options = ["--columns", columns, "--embedding-model", given["embedding_model"]]
     assert message in refused("transform", "out/model", given["data"], "-o", "t.parquet", *options)
     assert not (folder / "t.parquet").exists()
 
@@ -138,10 +139,10 @@ def test_wrong_ones_to_transform(case: str, folder: Path, typed: Typed, refused:
 def test_without_the_extra(folder: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     said = (
-        "fedtopics: Embeddings of the model 'tiny' need the package sentence-transformers, which "
+        "error: Embeddings of the model 'tiny' need the package sentence-transformers, which "
         "is not installed; install it with: pip install 'fedtopics[embeddings]'\n"
     )
-    assert typed("run", "study.toml", "--out", "out")[0] == 0, "embeddings of one's own do"
+    assert typed("train", "study.toml", "--out", "out")[0] == 0, "embeddings of one's own do"
     assert typed("transform", "out/model", "without.parquet", "-o", "t.parquet") == (1, "", said)
     edit(folder, 'data = "north.parquet"\nembedding = "vector"', 'data = "without.parquet"')
-    assert typed("run", "study.toml", "--out", "other")[::2] == (1, said)
+    assert typed("train", "study.toml", "--out", "other")[::2] == (1, said)

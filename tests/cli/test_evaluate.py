@@ -60,7 +60,7 @@ DATA = ("--data", "documents.parquet", "--columns", "tokens=words")
 
 
 def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: Typed) -> None:
-    printed = typed("evaluate", "model", *DATA, "--label", "owner")[1]
+    printed = typed("evaluate", "model", *DATA, "--columns", "label=owner")[1]
     assert "model: 3 topics, read with lambda" in printed
     assert "purity of the largest topics" in printed
     assert "Labels: 120 documents count; left out are 0 without a label and 0 of" in printed
@@ -73,9 +73,9 @@ def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: 
 @pytest.mark.parametrize(("arguments", "message"), [
     (("nowhere", *DATA), "There is no model in nowhere"),
     (("model", "--data", "nowhere.csv"), "There is no file or folder nowhere.csv"),
-    (("model", *DATA, "--label", "field"), "There is no column 'field' in documents.parquet"),
-    (("model", "--data", "texts", "--label", "a"), "texts has no columns, so no labels 'a'"),
-    (("model", *DATA, "--lambda", "2"), "Invalid value for '--lambda'"),
+    (("model", *DATA, "--columns", "label=field"), "There is no column 'field' in documents.parq"),
+    (("model", "--data", "texts", "--columns", "label=a"), "texts has no columns, so no labels"),
+    (("model", *DATA, "--relevance", "2"), "Invalid value for '--relevance'"),
     (("model",), "Missing option '--data'"),
 ])  # fmt: skip
 def test_wrong_arguments(arguments: tuple[str, ...], message: str, refused: Refused) -> None:

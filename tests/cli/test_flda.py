@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fedtopics.cli import app, flda
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from tests.helpers.command_line import Typed
 from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
@@ -31,15 +32,15 @@ def test_from_a_run_to_its_threshold(folder: Path, typed: Typed) -> None:
     rounds = [{"north": [{f"w{k}": 1.0}], "south": [{f"w{k}": 1.0}]} for k in range(6)]
     rounds += [{"north": [{"oak": 1.0}], "south": [{f"v{k}": 1.0}]} for k in range(6)]
     write_run(folder / "run", rounds)
-    sampling = ["flda", "sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3]
-    assert typed(*sampling)[1] == (
+    sampling = ["sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3]
+    assert typed(*sampling, command=flda.group)[1] == (
         "12 pairs, all there are, to pairs.csv; of a cosine from 0.00 to 1.00.\n"
         "Write 1 (the same topic) or 0 (another one) into its last column; then:  "
         "python -m fedtopics.cli.flda threshold pairs.csv\n"
     )
     pairs = read_pairs("pairs.csv")
     write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
-    found = json.loads(typed("flda", "threshold", "pairs.csv", "--json")[1])
+    found = json.loads(typed("threshold", "pairs.csv", "--json", command=flda.group)[1])
     assert found.pop("threshold") == pytest.approx(0.5, abs=1e-3)
     assert found == {"pairs": 12, "labelled": 12, "same": 6, "decided_alike": 12}
 
@@ -73,7 +74,7 @@ def save_model(folder: Path, **info: Any) -> Path:
 
 def test_topics_over_rounds(folder: Path, typed: Typed) -> None:
     save_model(folder / "run" / "model", method="flda", history=HISTORY)
-    shown = typed("flda", "rounds", "run")[1]
+    shown = typed("topics", "run", "--history")[1]
     assert shown.splitlines()[1:] == [
         "            1       2       3",
         "    0   75.0%   40.0%    0.0%  elm oak",
@@ -89,7 +90,7 @@ def test_topics_over_rounds(folder: Path, typed: Typed) -> None:
         "",
         "round 3: 0 documents (north 0, south 0), threshold 0.450",
     ]
-    assert typed("flda", "rounds", "run/model")[1] == shown
+    assert typed("topics", "run/model", "--history")[1] == shown
 
 
 WRONG = {
@@ -112,7 +113,7 @@ WRONG = {
         "few.csv: 0 of 3 pairs have a label and a threshold needs 10; write 1 or 0 into",
     ),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
-    "no model": (["topics", "run", "--history"], "There is no model in run; name the folder of a model"),
+    "no model": (["topics", "run", "--history"], "There is no model in run; name the folder"),
     "a model without rounds of topics": (
         ["topics", "lda", "--history"],
         "The model in lda/model is of lda, whose topics do not come and go by rounds; name one of",
@@ -130,7 +131,8 @@ def test_wrong_arguments(case: str, folder: Path, typed: Typed) -> None:
     (folder / "notes.csv").write_text("mine\n")
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
     arguments, message = WRONG[case]
-    code, out, err = typed("flda", *arguments)
+    command = app if arguments[0] == "topics" else flda.group
+    code, out, err = typed(*arguments, command=command)
     assert (code, out) == (2, "")
     assert message in err
     assert {path: path.read_bytes() for path in folder.glob("*.csv")} == before

@@ -16,7 +16,7 @@ import click
 import pytest
 
 from fedtopics import cli
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Typed, one_line
 
 STUDY = """
 checkpoint_every = 2
@@ -57,11 +57,11 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("size", [0, 200, 2500])
 def test_without_room_the_run_ends_and_goes_on_later(size: int, folder: Path, typed: Typed) -> None:
-    run = ("run", "study.toml", "--out", "run")
+    run = ("train", "study.toml", "--out", "run")
     with files_of_at_most(size):
         code, _, said = typed(*run)
     assert code == 1
-    assert said.startswith("fedtopics: File too large")
+    assert said.startswith("error: File too large")
     assert not list(folder.rglob("*.tmp"))
     for path in (folder / "run").rglob("*.jsonl"):
         whole = path.read_text().rpartition("\n")[0]
@@ -79,7 +79,7 @@ def test_without_room_the_run_ends_and_goes_on_later(size: int, folder: Path, ty
 @pytest.mark.usefixtures("folder")
 def test_a_folder_that_nobody_can_write_to(typed: Typed) -> None:
     for place in ("/proc/fedtopics", "north.jsonl/run"):
-        code, _, said = typed("run", "study.toml", "--out", place)
+        code, _, said = typed("train", "study.toml", "--out", place)
         assert code in (1, 2)
         assert place.partition("/run")[0] in said
 

@@ -16,7 +16,7 @@ CONTINUE = ["train", "study.toml", "--from", "out/model"]
 
 @pytest.fixture
 def trained(folder: Path, typed: Typed) -> Path:
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     return Path("out/model")
 
 
@@ -46,7 +46,7 @@ def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
 def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     Path("study.toml").write_text(STUDY.replace("max_rounds = 12", 'name = "lda"\nmax_rounds = 3'))
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     code, _, err = typed(*CONTINUE, "--rounds", 2, "--vocabulary", vocabulary)
     assert (code, err) == (0, "")
     found = TopicModel.from_pretrained("runs/study-continued/model")
@@ -55,9 +55,11 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "change", "message"), [
-    (["continue", "out/model"], "", "Missing option '--study'."),
-    (["continue", "nowhere", "--study", "study.toml"], "", "There is no model in nowhere"),
-    (["continue", "out/model", "--study", "x.toml"], "", "x.toml cannot be used: No such file"),
+    (["train", "--from", "out/model"], "", "Missing argument 'STUDY'."),
+    (["train", "study.toml", "--rounds", "3"], "", "--rounds and --vocabulary go with --from"),
+    (["train", "study.toml", "--keys", "x"], "", "go with --engine flare."),
+    (["train", "study.toml", "--from", "nowhere"], "", "There is no model in nowhere"),
+    (["train", "x.toml", "--from", "out/model"], "", "x.toml cannot be used: No such file"),
     (CONTINUE, "n_components = 4", "There are 3 topics to begin with, the study asks for 4;"),
     (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot go"),
     ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
@@ -92,7 +94,7 @@ def test_merge(typed: Typed, refused: Refused) -> None:
     assert typed("report", "both")[0] == 0
     page = " ".join(Path("both/report.md").read_text().split())
     assert "Merged from 2 models that were trained apart, by how similar their 6 topics" in page
-    merge = ("merge", "north")
+    merge = ("models", "merge", "north")
     assert "There is a model in both already" in refused(*merge, "south", "-o", "both")
     assert "Two models have a client 'north'" in refused(*merge, "north", "-o", "other")
     assert typed(*merge, "a=north", "-o", "other")[0] == 0

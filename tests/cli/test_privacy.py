@@ -55,9 +55,8 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
 def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
     written = study.parent / "audit.json"
     data = study.parent / "documents"
-    code, out, _ = typed(
-        "audit", "attack", study, "--data", data, "--shadow-models", 4, "-o", written
-    )
+    attack = ("audit", "attack", study, "--data", data, "--shadow-models", 4)
+    code, out, _ = typed(*attack, "-o", written)
     assert code == 0
     found = json.loads(written.read_text())
     assert (found["shadows"], found["documents"]) == (4, 4 * 140)
@@ -69,8 +68,8 @@ def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:
     corpus = Corpus.read(study.parent / "documents")
     train(plan, dict.fromkeys(plan.clients, corpus), out=study.parent / "run")
     code, out, _ = typed(
-        "audit", "attack", study.parent / "run", "--data", study.parent / "documents", "--shadow-models", 4,
-        "--json",
+        "audit", "attack", study.parent / "run", "--data", study.parent / "documents",
+        "--shadow-models", 4, "--json",
     )  # fmt: skip
     assert code == 0
     assert json.loads(out)["study"] == plan.fingerprint

@@ -14,7 +14,7 @@ from tests.helpers.records import written
 
 @pytest.fixture
 def run(folder: Path, typed: Typed) -> Path:
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     return Path("out")
 
 
@@ -46,7 +46,7 @@ def test_the_status_of_no_run_and_of_half_of_one(run: Path, typed: Typed) -> Non
 
 @pytest.mark.usefixtures("recorded")
 def test_verify(typed: Typed) -> None:
-    code, out, _ = typed("verify", "run")
+    code, out, _ = typed("audit", "verify", "run")
     assert code == 0
     assert [line.split()[:2] for line in out.splitlines()] == [
         ["ok", "lines"], ["ok", "end"], ["--", "signature"], ["ok", "study"], ["ok", "file"],
@@ -54,19 +54,19 @@ def test_verify(typed: Typed) -> None:
     ]  # fmt: skip
     ledger = Path("run/ledger.jsonl")
     ledger.write_bytes(ledger.read_bytes().replace(b'"turn"', b'"turm"').replace(b"20,", b"21,", 1))
-    code, out, err = typed("verify", "run")
+    code, out, err = typed("audit", "verify", "run")
     assert code == 2
     assert "FAIL lines      Line 4 of run/ledger.jsonl does not follow the one before" in out
-    assert err == "fedtopics: What is in run is not what was written there; see the lines above.\n"
-    code, out, _ = typed("verify", "run", "--json", "--head", "5ha")
+    assert err == "error: What is in run is not what was written there; see the lines above.\n"
+    code, out, _ = typed("audit", "verify", "run", "--json", "--head", "5ha")
     assert code == 2
     assert [row["what"] for row in json.loads(out) if row["holds"] is False] == ["lines", "kept"]
 
 
 @pytest.mark.usefixtures("recorded")
 def test_dpia(typed: Typed, refused: Refused) -> None:
-    code, out, _ = typed("dpia", "run", "-o", "papers/dpia.html")
+    code, out, _ = typed("audit", "dpia", "run", "-o", "papers/dpia.html")
     assert code == 0
     assert out.startswith("The form is papers/dpia.html; ")
-    err = refused("dpia", "run", "-o", "dpia.docx")
-    assert err == "fedtopics: dpia.docx has to end in .md or .html; name another file.\n"
+    err = refused("audit", "dpia", "run", "-o", "dpia.docx")
+    assert err == "error: dpia.docx has to end in .md or .html; name another file.\n"

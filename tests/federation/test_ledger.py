@@ -147,7 +147,7 @@ def test_summary(tmp_path: Path) -> None:
     guarded.ask("echo", {"round": 1})
     half.reply = {"x": np.zeros((4, 3), np.float32), "loss": 0.5, "documents": 8}
     guarded.ask("echo", {"round": 2})
-    guarded._ledger.came(Moment(2), "echo", "5ha", 77)
+    guarded._ledger.write_total(Position(2), "echo", "5ha", 77)
     fewest_documents, most_values = 8, 14
     assert summarise_ledger(path) == [{
         "function": "echo", "method": "gfedntm", "fields": ["documents", "loss", "x"], "replies": 2,

@@ -41,8 +41,8 @@ def fedtopics(
 def typist(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
     """What types a command and returns its exit code and what it said."""
 
-    def type_in(*arguments: object) -> tuple[int, str, str]:
-        code = fedtopics(monkeypatch, *arguments)
+    def type_in(*arguments: object, **how: click.Command) -> tuple[int, str, str]:
+        code = fedtopics(monkeypatch, *arguments, **how)
         out, err = capsys.readouterr()
         assert "Traceback" not in out + err
         assert not code or err.startswith("error: ")

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedtopics import Corpus, Policy, Study
 from fedtopics.federation.ledger import Ledger, Sign
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 
 STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})
 
@@ -24,9 +24,9 @@ def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = 
 
 
 def answered(ledger: Ledger, turn: int) -> None:
-    moment, reply = Moment(turn), {"x": np.arange(turn), "documents": 20}
-    ledger.write("north", Call("gradients", {"round": turn}, moment, f"{turn:x}"), reply)
-    ledger.came(moment, "gradients", f"{turn:x}", 1000)
+    position, reply = Position(turn), {"x": np.arange(turn), "documents": 20}
+    ledger.write("north", Call("gradients", {"round": turn}, position, f"{turn:x}"), reply)
+    ledger.write_total(position, "gradients", f"{turn:x}", 1000)
 
 
 def written(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = b"") -> Path:

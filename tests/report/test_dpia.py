@@ -341,9 +341,8 @@ def test_verify_finds_an_account_beyond_the_policy(private_north: Path) -> None:
 
 
 def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
-    assert "fedtopics audit attack STUDY --data FILE -o audit.json" in asked(
-        assess(private_north), "3.1"
-    )
+    command = "fedtopics audit attack STUDY --data FILE -o audit.json"
+    assert command in asked(assess(private_north), "3.1")
     study_ = Study.read(private_north / "study.toml").fingerprint
     path = audit(private_north, study_)
     digest = Audit.read(path, study_).sha256
@@ -371,9 +370,7 @@ def test_an_audit_of_another_study(private_north: Path) -> None:
         assess(private_north)
     assert checked(private_north)["audit"] is False
     path.write_text("{}")
-    with pytest.raises(
-        RunError, match="is not an audit; write one with: fedtopics audit attack STUDY"
-    ):
+    with pytest.raises(RunError, match="is not an audit; write one with: fedtopics audit attack S"):
         assess(private_north)
 
 

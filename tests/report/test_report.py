@@ -345,7 +345,7 @@ def test_examples_are_of_their_topic(run: Reported, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_run_and_report(typed: Typed) -> None:
-    code, out, _ = typed("run", "study.toml", "--out", "out")
+    code, out, _ = typed("train", "study.toml", "--out", "out")
     assert (code, out.count("The report:")) == (0, 1)
     assert "out/report.html\n" in out
     first = Path("out/report.html").read_text()
@@ -367,8 +367,8 @@ def test_run_and_report(typed: Typed) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
-    typed("run", "study.toml", "--out", "out")
-    code, out, _ = typed("report", "out", "--with-documents", "north.csv")
+    typed("train", "study.toml", "--out", "out")
+    code, out, _ = typed("report", "out", "--examples-from", "north.csv")
     assert code == 0
     assert out.endswith("It has beginnings of documents: do not share it.\n")
     page = Path("out/report-with-documents.html").read_text()
@@ -380,21 +380,21 @@ def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
     assert own.count("<circle") == len(texts)
     titles = re.findall("<title>.*?</title>", page)
     assert not any(text in each for text in texts for each in titles)
-    typed("report", "out", "--with-documents", "north.csv", "--with-text")
+    typed("report", "out", "--examples-from", "north.csv", "--with-text")
     page = Path("out/report-with-documents.html").read_text()
     assert sum(text in each for text in texts for each in re.findall("<title>.*?</title>", page))
     assert 'id="own"' not in Path("out/report.html").read_text()
-    said = "fedtopics: --with-text goes with --with-documents FILE.\n"
+    said = "error: --with-text goes with --examples-from FILE.\n"
     assert typed("report", "out", "--with-text")[2] == said
-    with_documents = ("report", "out", "--with-documents", "north.csv")
-    assert "no column 'abstract'" in refused(*with_documents, "--text", "abstract")
+    with_documents = ("report", "out", "--examples-from", "north.csv")
+    assert "no column 'abstract'" in refused(*with_documents, "--columns", "text=abstract")
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("arguments", "message"), [
     (["report", "nowhere"], "There is no model in nowhere; name the folder of a model, or of a"),
     (["report", "out", "--min-documents", "0"], "Invalid value for '--min-documents'"),
-    (["report", "out", "--with-documents", "nowhere.csv"], "no file or folder nowhere.csv"),
+    (["report", "out", "--examples-from", "nowhere.csv"], "no file or folder nowhere.csv"),
     (["report", "out", "-o", "page.md"], "page.md has to end in .html"),
 ])  # fmt: skip
 def test_wrong_reports(arguments: list[str], message: str, refused: Refused) -> None:
