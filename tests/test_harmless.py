@@ -18,16 +18,11 @@ from tests.helpers.hostile import HOSTILE_WORDS, NO_WORDS
 
 ALL = (*HOSTILE_WORDS, *NO_WORDS, "".join(NO_WORDS), "\n".join(HOSTILE_WORDS))
 OUTPUTS: dict[str, Callable[[str], str]] = {
-    "visible": harmless.visible,
-    "sentence": harmless.sentence,
-    "html": harmless.for_html,
-    "scripts": harmless.for_scripts,
-    "markdown": harmless.for_markdown,
-    "csv": harmless.for_csv,
+    "visible": harmless.visible, "sentence": harmless.sentence, "html": harmless.for_html,
+    "scripts": harmless.for_scripts, "markdown": harmless.for_markdown, "csv": harmless.for_csv,
     "terminal": lambda text: harmless.for_terminal(text).replace("\n", ""),
-    "json": lambda text: harmless.as_json([text]),
-    "file": harmless.file_name,
-}
+    "json": lambda text: harmless.as_json([text]), "file": harmless.file_name,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OUTPUTS)

@@ -14,7 +14,7 @@ from experiments.commands import group
 from experiments.gfedntm import figure3 as experiment
 from experiments.gfedntm import figure3_runs as runs
 from experiments.gfedntm.figure3 import RECIPES, Settings
-from experiments.gfedntm.figure3_results import sentences
+from experiments.gfedntm.figure3_results import Scores, sentences
 from experiments.gfedntm.figure3_runs import CLIENTS, Case, Task, reference
 from fedtopics.errors import StudyError
 from fedtopics.metrics import document_similarity, topic_similarity
@@ -133,6 +133,13 @@ def test_verdicts() -> None:
     assert "(LDA, alpha = 0.1): does not hold; DSS falls by 100 in common" in fourth
     _, second, *_ = sentences(*hand_made([9, 7, 8, 3, 1]))
     assert "does not hold throughout" in second
+
+
+def test_clients_alone_count_when_all_are_there() -> None:
+    case = Case()
+    rows = [row(case, "lda", name, 10 + i, 0) for i, name in enumerate(CLIENTS)]
+    assert Scores(rows).of(case, "lda", "alone", "tss") == [12.0]
+    assert Scores(rows[:-1]).of(case, "lda", "alone", "tss") == []
 
 
 def test_documents_that_are_closer_alone_where_most_topics_are_shared() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
 from experiments.fstc.runs import damaged, mistakes
 from experiments.gfedntm.word_mover import WordVectors, amwmd, word_mover_distances
+from fedtopics.errors import FedTopicsError
 
 WORDS = ["tea", "milk", "sand", "sea", "grün", "new_york"]
 
@@ -48,6 +51,12 @@ def test_amwmd() -> None:
     assert result.mean == pytest.approx(np.sqrt(2) / 2)
     assert amwmd([["a"], ["b"]], [["b"], ["a"]], vectors) == (0, 0)
     assert np.isnan(amwmd([["a"], ["unknown"]], [["b"]], vectors)).all()
+
+
+def test_the_optional_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ot", None)
+    with pytest.raises(FedTopicsError, match=r"pip install '\.\[experiments\]'"):
+        word_mover_distances([["a"]], [["a"]], of({"a": [1.0]}))
 
 
 TEXTS = ["oaks and beeches along the river", "a ketch of two masts"] * 500

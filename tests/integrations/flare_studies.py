@@ -76,12 +76,9 @@ def make_study(
         }
     vocabulary = {"min_document_frequency": 1}
     given = {
-        "name": "tried",
-        "checkpoint_every": 2,
-        "vocabulary": vocabulary,
-        "aggregation": "plain",
+        "name": "tried", "checkpoint_every": 2, "vocabulary": vocabulary, "aggregation": "plain",
         "federation": {"outliers": "none"} if more.get("aggregation") != "secure" else {},
-    }
+    }  # fmt: skip
     return Study.make(method=method, clients=clients, **{**given, **more})
 
 

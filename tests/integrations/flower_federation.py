@@ -140,17 +140,13 @@ class Machine:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports = {port: str(free_port()) for port in ("8000", "9094", "9095", "9096")}
         self.environment = os.environ | {
-            "FLWR_HOME": str(folder / "flwr"),
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(free_port()),
-            "FLWR_LOCAL_CONTROL_API_PORT": str(free_port()),
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-            "COLUMNS": "200",
+            "FLWR_LOCAL_CONTROL_API_PORT": str(free_port()), "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1", "COLUMNS": "200",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        }
+        }  # fmt: skip
 
     def adapted(self, text: str) -> str:
         """A command or a file with ports that are free here, on this machine alone."""
