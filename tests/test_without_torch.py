@@ -140,12 +140,10 @@ TYPED = [
     ["status", "run"],
     ["train", "single.toml", "--out", "single"],
     ["models", "merge", "run", "east=single", "-o", "merged"],
-    ["terms", "run/model", "terms.toml"],
+    ["topics", "run/model", "--match", "terms.toml"],
     ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
     ["key", "create", "server", "north", "south", "--out", "keys"],
-    ["flda", "--help"],
-    ["flare", "--help"],
-    ["flower", "--help"],
+    ["init", "study", "new.toml"],
 ]
 WITH_OTHERS = {"serve", "join"}
 

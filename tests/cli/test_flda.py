@@ -143,7 +143,7 @@ WRONG = {
         "few.csv: 0 of 3 pairs have a label and a threshold needs 10; write 1 or 0 into",
     ),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
-    "no model": (["topics", "run", "--history"], "There is no model in run; name the folder of a model"),
+    "no model": (["topics", "run", "--history"], "There is no model in run; name the folder"),
     "a model without rounds of topics": (
         ["topics", "lda", "--history"],
         "The model in lda/model is of lda, whose topics do not come and go by rounds; name one of",

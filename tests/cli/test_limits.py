@@ -16,6 +16,7 @@ import click
 import pytest
 
 from fedtopics import cli
+from tests.helpers.command_line import one_line
 
 STUDY = """
 checkpoint_every = 2

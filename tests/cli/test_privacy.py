@@ -74,8 +74,8 @@ def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:
     corpus = Corpus.read(study.parent / "documents")
     train(plan, dict.fromkeys(plan.clients, corpus), out=study.parent / "run")
     code, out, _ = typed(
-        "audit", "attack", study.parent / "run", "--data", study.parent / "documents", "--shadow-models", 4,
-        "--json",
+        "audit", "attack", study.parent / "run", "--data", study.parent / "documents",
+        "--shadow-models", 4, "--json",
     )  # fmt: skip
     assert code == 0
     assert json.loads(out)["study"] == plan.fingerprint
