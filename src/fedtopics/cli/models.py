@@ -26,6 +26,7 @@ from fedtopics.cli.display import (
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 from fedtopics.files import check_output, write_output
+from fedtopics.model.shown_words import WORDS_SHOWN
 
 if TYPE_CHECKING:
     from fedtopics.model.comparison import Comparison
@@ -368,7 +369,7 @@ def merge(
         warnings.simplefilter("always")
         merged = merge_models(parts, n_topics, threshold)
     merged.save_pretrained(out)
-    print_topics(merged, 10)
+    print_topics(merged, WORDS_SHOWN)
     for warning in caught:
         say(f"\n{warning.message}")
     before = sum(part.n_topics for part in parts)

@@ -119,8 +119,8 @@ class TextRules(BaseModel):
         if name not in ("none", OF_LANGUAGES, *AVAILABLE_LANGUAGES):
             languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
             raise ValueError(
-                f"there are no stop words for {value!r}; choose from: {languages}, by name or by code as "
-                'in "de", "none", or "languages"'
+                f"there are no stop words for {value!r}; choose from: {languages}, by name or by "
+                'code as in "de", "none", or "languages"'
             )
         return name
 
