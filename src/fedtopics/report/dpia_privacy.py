@@ -94,7 +94,8 @@ def attacked(records: Records) -> list[Part]:
             Gap(
                 EACH,
                 "How well do attacks tell which of one's own documents were there? Run fedtopics "
-                "audit attack STUDY --data FILE -o audit.json, and write this form again with --audit.",
+                "audit attack STUDY --data FILE -o audit.json, and write this form again with "
+                "--audit.",
             )
         ]
     found = [("membership, by the model", (audit.auc, audit.found), f"{audit.documents:,}")]
