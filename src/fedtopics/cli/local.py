@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
     "nmf": {"name": "nmf"},
     "auto": {"name": "auto"},
 }  # fmt: skip
+FLARE = "fedtopics.integrations.flare_command"
 DEMO = {
     "purpose": "To show what the documentation of Python packages is about, each package a client",
     "operator": "whoever typed fedtopics demo",
@@ -133,11 +135,11 @@ def train(
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}{'-continued' if start else ''}"
     if engine == "flare":
-        from fedtopics.integrations.flare_command import run
-
         if start is not None:
             raise click.UsageError("--from goes with --engine local; FLARE starts without a model.")
-        return run(plan, folder.absolute(), resume, (keys or study.parent).absolute(), kit)
+        run = import_module(FLARE).run  # integrations are above this room
+        run(plan, folder.absolute(), resume, (keys or study.parent).absolute(), kit)
+        return
     plan = plan if rounds is None else plan.with_rounds(rounds)
     begin: dict[str, Any] = {}
     if start is not None:
@@ -147,7 +149,8 @@ def train(
     with RoundProgress() as display:
         model = train_here(plan, out=folder, resume=resume, on_event=display, **begin)
     show_run(model, folder)
-    return say(f"What changed:  fedtopics models compare {start} {folder}/model") if start else None
+    if start is not None:
+        say(f"What changed:  fedtopics models compare {start} {folder}/model")
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:

@@ -231,6 +231,6 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
         part = SCORED
     model = replace(model, reading=chosen)
     scored = partial(ask, part=part)
-    words = model.topics(WORDS_SHOWN)
-    scores = coherence.federated_coherence(scored, words, within, known_alone=True)
+    shown = model.topics(WORDS_SHOWN)
+    scores = coherence.federated_coherence(scored, shown, within, known_alone=True)
     return replace(model, coherence=scores)
