@@ -49,10 +49,9 @@ DEMO = {
 @options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="How many.")
 @options.with_default("--topics", type=click.IntRange(2), default=20, help="How many.")
 @click.option(
-    "--method",
-    type=click.Choice(DEMONSTRATED),
+    "--method", type=click.Choice(DEMONSTRATED),
     help="What to train: a network, or a method.  [default: neurallda; nmf without torch]",
-)
+)  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1), help="Of training.  [default: the method's]")
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
 def demo(
@@ -169,11 +168,9 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
     "--topics", callback=_numbers, default="5,10,20,50", help="Numbers of topics, with commas."
 )
 @options.with_default(
-    "--seeds",
-    type=click.IntRange(1),
-    default=3,
+    "--seeds", type=click.IntRange(1), default=3,
     help="Trainings of each number, which differ in their seed.",
-)
+)  # fmt: skip
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
 @options.as_json
 def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:

@@ -153,9 +153,8 @@ class TextRules(BaseModel):
                 f"The model was trained with version {self.version} of the rules by which texts "
                 f"become words, and this fedtopics has version {RULES}: words with apostrophes, "
                 "hyphens, marks or invisible characters may not be found. Train it again to be "
-                "sure.",
-                stacklevel=2,
-            )
+                "sure.", stacklevel=2,
+            )  # fmt: skip
         clean, words = cleaner(self.html, self.addresses), self._words(tokeniser)
         return lambda text: words(clean(text))
 
