@@ -42,7 +42,7 @@ NOT_TYPED = {
     ("docs/paper-flda.md", "python -m experiments"): "data that are not here",
     ("experiments/README.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/flda.md", "fedtopics join"): "waits for documents: methods/test_flda_federation.py",
-    ("docs/flda.md", "fedtopics flda"): "asks a person: cli/test_flda.py",
+    ("docs/flda.md", "python -m fedtopics.cli.flda"): "asks a person: cli/test_flda.py",
     ("docs/flda.md", "python -m experiments"): "data that are not here",
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
     ("docs/deployment.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
@@ -50,10 +50,6 @@ NOT_TYPED = {
     ("docs/for-data-protection-officers.md", "fedtopics"): "folders of the reader",
     ("docs/estimators.md", "fedtopics"): "folders of the reader: cli/test_documents.py",
     ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
-    ("docs/for-analysts.md", "fedtopics"): "the reader's files; tutorial-analyst.md has its own",
-    ("docs/for-operators.md", "fedtopics"): "several machines; tutorial-operator.md has one",
-    ("docs/for-researchers.md", "python -m experiments"): "experiments/README.md has its minutes",
-    ("docs/for-stewards.md", "fedtopics"): "the reader's files; tutorial-steward.md has its own",
 }
 
 # Typed from begin to end by tests of their own, in environments with those engines.
