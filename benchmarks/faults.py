@@ -177,7 +177,7 @@ def play(kind: str, seed: int, faults: int, rounds: int, resets: float) -> dict[
 def main() -> None:
     given, version = arguments(__doc__), sources()
     kinds = ("secure",) if given.quick else ("secure", "plain")
-    faults, rounds, resets = (2, 60, 3.0) if given.quick else (20, 3000, 25.0)
+    faults, rounds, resets = (2, 60, 1.0) if given.quick else (20, 3000, 25.0)
     tasks = [
         {"kind": kind, "seed": seed, "faults": number, "rounds": rounds, "resets": resets}
         for kind in kinds

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,8 @@ def run(job: Job, data: Path, work: Path, python: str, rounds: int | None) -> di
             result = apart(peers.trained, *given, python=python, threads=threads)
         else:
             given = job.name, str(documents), job.topics, job.seed, job.clients, within, rounds
-            result = apart(ours, *given, threads=threads)
+            how = partial(apart, ours, threads=threads) if rounds is None else ours
+            result = how(*given)
     except SystemExit as error:
         result = {"failed": str(error)}
     if "failed" in result:
