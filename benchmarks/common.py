@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from itertools import product
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -165,19 +165,14 @@ IMPORTED = ["fedtopics.cli.records", "fedtopics.federation.serve", "fedtopics.fe
 IMPORTED += ["fedtopics.cli.federation", "fedtopics.federation.simulation", "torch"]
 
 
-class Forked(ForkServerProcess):
-    """A process that begins with much imported."""
-
-    def wait(self) -> int | None:
-        self.join()
-        return self.exitcode
-
-
-def forked(folder: Path, log: Path, words: Sequence[str], also: Sequence[str] = ()) -> Forked:
+def forked(folder: Path, log: Path, words: Sequence[str], also: Sequence[str] = ()) -> Any:
     """Do what words after ``python`` say in a process, adding all that it prints to a file."""
-    ForkServerContext().set_forkserver_preload([*IMPORTED, *also])
-    process = Forked(target=_do, args=(folder, log, words))
+    context = get_context("forkserver")
+    context.set_forkserver_preload([*IMPORTED, *also])
+    process: Any = context.Process(target=_do, args=(folder, log, words))
     process.start()
+    process.poll = lambda: process.exitcode
+    process.wait = lambda: process.join() or process.exitcode
     return process
 
 

@@ -73,8 +73,7 @@ def start(folder: Path, *words: str) -> Any:
     command, own = [sys.executable, "-m", "fedtopics", *words], {"OMP_NUM_THREADS": "1"}
     if "--quick" in sys.argv:  # what it prints is this process's
         return common.forked(folder, Path(f"/proc/{os.getpid()}/fd/2"), command[1:])
-    environment = os.environ | own
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command, cwd=folder, env=os.environ | own, stdout=subprocess.DEVNULL)
 
 
 def run(folder: Path, study: str, delayed: bool = False, names: Sequence[str] = NAMES) -> Path:

@@ -165,8 +165,6 @@ def cells_of(row: Found) -> tuple[str, ...]:
 def main() -> None:
     given = arguments(__doc__, sizes=SIZES, methods=(*OURS, *PEERS))
     threads = int(os.environ["OMP_NUM_THREADS"])
-    if given.quick:
-        OURS.update({name: method | {"max_rounds": 3} for name, method in OURS.items()})
     for size in QUICK if given.quick else given.sizes:
         with tempfile.TemporaryDirectory() as folder:
 

@@ -77,8 +77,7 @@ def test_a_failure_is_a_line_and_what_went_well_is_not_run_again(
     monkeypatch.setattr(entry, "commands", lambda: commands)
     assert entry.run_all() == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
-    assert "badly FAILED: There is no benchmark 'badly'; " in line
-    assert line.endswith(" names all. (badly.log)")
+    assert "badly FAILED: There is no benchmark 'badly'" in line and line.endswith("(badly.log)")
     commands["badly"] = ["-m", "keyword"]
     assert entry.run_all() == 0
     assert "1 of 1 ran; 1 had before" in capsys.readouterr().out

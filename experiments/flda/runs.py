@@ -235,7 +235,6 @@ def local_topics(settings: Settings, data: DataSet, seed: int = 0) -> dict[str, 
 
 # How F-LDA's default threshold decides pairs of topics that a person has labelled
 
-
 SEED = 50
 
 
