@@ -69,7 +69,7 @@ class Settings(FileSettings):
             return Study.make(seed=task.seed, method=method)
         # Views would be embedded.
         views = {"network": {"deletion": 0.0}} if method["name"] == "fsccl" else {}
-        quick = {"start": {"tries": 2, "rounds": 3}, **QUICK[method["name"]]}
+        quick = {"start": {"tries": 4, "rounds": 10}, **QUICK[method["name"]]}
         method = filled(quick, filled(method, views))
         # Few documents of a client have few words in common.
         return Study.make(seed=task.seed, method=method, vocabulary={"min_document_frequency": 1})
