@@ -104,7 +104,7 @@ def main() -> None:
     from fedtopics.metrics import topic_similarity
 
     given = arguments(__doc__, peers=True, turns=3, documents=20_000)
-    turns, documents = (1, 200) if given.quick else (given.turns, given.documents)
+    turns, documents = (1, 1000) if given.quick else (given.turns, given.documents)
     drawn = synthetic_lda(n_documents=documents // N_CLIENTS, n_validation=1, seed=7)
     counts = sparse.vstack([docs.counts for docs in drawn.training.values()], format="csr")
     peers = None if given.quick else given.peers
