@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+
+from benchmarks.common import forked
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -20,6 +21,7 @@ AT_ONCE = 2
 FIRST = ("same-bits", "cost", "faults", "federated", "secure-rounds")  # the longest
 ALONE = {"threads"}  # keeps all cores busy on purpose
 COMMON = {"__init__", "__main__", "common", "worker"}
+IMPORTED = ["torch._dynamo", "sentence_transformers", "matplotlib.pyplot"]  # by many
 EXPERIMENTS = {
     "gfedntm-figure3": ["--model", "lda"], "gfedntm-amwmd": ["--network", "prodlda"],
     "flda": [], "flda-thresholds": [], "fstc": ["--only", "table2"],
@@ -69,11 +71,10 @@ def run_all() -> int:
 
     def run(name: str) -> bool:
         started, log = time.monotonic(), BUILD / f"{name.replace(' ', '-')}.log"
-        with log.open("w", encoding="utf-8") as output:
-            command = [sys.executable, *todo[name]]
-            code = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, check=False)
+        log.unlink(missing_ok=True)
+        code = forked(ROOT, log, todo[name], IMPORTED).wait()
         seconds = f"{time.monotonic() - started:6.1f} s  {name}"
-        if code.returncode:
+        if code:
             last = (log.read_text("utf-8").splitlines() or ["nothing printed"])[-1]
             print(f"{seconds} FAILED: {last} ({log.relative_to(ROOT)})", flush=True)
             return False

@@ -208,6 +208,6 @@ def test_what_needs_it_says_what_to_install(folder: Path) -> None:
         )  # fmt: skip
         assert done.returncode == 1
         assert done.stderr == (
-            f"error: {what} needs the package torch, which is not installed; install it with: "
-            "pip install 'fedtopics[neural]'\n"
+            f"error: {what} needs the package torch, which is not installed.\n"
+            "hint: install it with: pip install 'fedtopics[neural]'\n"
         )

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.gfedntm.amwmd_claims import ALL_OTHERS, FEDERATED_TOPICS, OTHER_SEED, Scores
 from experiments.gfedntm.word_mover import WordVectors, amwmd
 from fedtopics.errors import DataError
-from fedtopics.model.shown_words import SHOWN
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.text.corpus import Corpus
 
 DRAWS = 10  # random models, and draws from the other clients' topics, that are averaged
@@ -30,7 +30,7 @@ class Trained:
 
 def score(
     name: str, clients: Mapping[str, Corpus], trained: Mapping[tuple[str, int], Trained],
-    seeds: Sequence[int], vectors_of: Callable[[Sequence[str]], WordVectors],
+    seeds: Sequence[int], vectors_of: Callable[[Sequence[str]], WordVectors], draws: int = DRAWS,
 ) -> Scores:  # fmt: skip
     """Compare each client's own topics with the topics of every model, seed by seed.
 
@@ -38,7 +38,7 @@ def score(
     DataError says that the vectors know no word of a client's topic.
     """
     models = [
-        [_models(client, list(clients), trained, seed) for client in clients] for seed in seeds
+        [_models(one, list(clients), trained, seed, draws) for one in clients] for seed in seeds
     ]
     every = (topic for row in models for one in row for topic in _topics_of(one))
     vectors = vectors_of(sorted({word for topic in every for word in topic}))
@@ -58,8 +58,9 @@ def score(
 
 
 def _models(
-    client: str, clients: Sequence[str], trained: Mapping[tuple[str, int], Trained], seed: int
-) -> dict[str, list[Topics]]:
+    client: str, clients: Sequence[str], trained: Mapping[tuple[str, int], Trained], seed: int,
+    n_draws: int,
+) -> dict[str, list[Topics]]:  # fmt: skip
     """Return the topics of every model that a client's topics are held against.
 
     A model that is drawn is drawn several times; the others are there once.
@@ -72,7 +73,7 @@ def _models(
             models[f"{kind} {n}"] = [trained[f"{kind} {n}", seed].topics]
     words = trained[f"federated {FEDERATED_TOPICS[0]}", seed]
     for n in FEDERATED_TOPICS:
-        draws = [np.random.default_rng([seed, n, draw]) for draw in range(DRAWS)]
+        draws = [np.random.default_rng([seed, n, draw]) for draw in range(n_draws)]
         models[f"random {n}"] = [_random_topics(words, n, rng) for rng in draws]
         models[f"{n} of others"] = [_some(others, n, rng) for rng in draws]
     models[ALL_OTHERS] = [others]
@@ -83,7 +84,7 @@ def _models(
 def _random_topics(model: Trained, n_topics: int, rng: np.random.Generator) -> Topics:
     """Draw topics of different words, each word as often as it occurs."""
     share = np.array(model.occurrences) / sum(model.occurrences)
-    n_words = min(SHOWN, len(model.words))
+    n_words = min(WORDS_SHOWN, len(model.words))
     drawn = [rng.choice(len(share), n_words, replace=False, p=share) for _ in range(n_topics)]
     return [[model.words[i] for i in topic] for topic in drawn]
 

@@ -24,7 +24,7 @@ import fedtopics
 from benchmarks.__main__ import benchmarks
 from experiments.commands import group as experiments
 from fedtopics import Policy, Study
-from fedtopics.cli import app
+from fedtopics.cli import app, flda
 from fedtopics.methods.registry import METHODS, find_method
 from fedtopics.privacy.recipe import leaves
 from tests.helpers import pages
@@ -41,7 +41,7 @@ NOT_TYPED = {
     ("docs/paper-flda.md", "python -m experiments"): "data that are not here",
     ("experiments/README.md", "python -m experiments"): "hours, and data that are not here",
     ("docs/flda.md", "fedtopics join"): "waits for documents: methods/test_flda_federation.py",
-    ("docs/flda.md", "fedtopics flda"): "asks a person: cli/test_flda.py",
+    ("docs/flda.md", "python -m fedtopics.cli.flda"): "asks a person: cli/test_flda.py",
     ("docs/flda.md", "python -m experiments"): "data that are not here",
     ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
     ("docs/deployment.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
@@ -49,10 +49,6 @@ NOT_TYPED = {
     ("docs/for-data-protection-officers.md", "fedtopics"): "folders of the reader",
     ("docs/estimators.md", "fedtopics"): "folders of the reader: cli/test_documents.py",
     ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
-    ("docs/for-analysts.md", "fedtopics"): "the reader's files; tutorial-analyst.md has its own",
-    ("docs/for-operators.md", "fedtopics"): "several machines; tutorial-operator.md has one",
-    ("docs/for-researchers.md", "python -m experiments"): "experiments/README.md has its minutes",
-    ("docs/for-stewards.md", "fedtopics"): "the reader's files; tutorial-steward.md has its own",
 }
 
 # Typed from begin to end by tests of their own, in environments with those engines.
@@ -107,6 +103,8 @@ def test_a_command_is_one_that_the_program_takes(page: str, command: str) -> Non
         assert set((extras[1] or "neural").split(",")) <= set(EXTRAS)
     elif arguments[:2] == ["-m", "experiments"]:
         parse(arguments[2:], experiments)
+    elif arguments[:2] == ["-m", "fedtopics.cli.flda"]:
+        parse(arguments[2:], flda.group)
     else:
         assert program in EXTRAS
 

@@ -122,9 +122,7 @@ CASES = METHODS | {
         "initialisation": "mixture", "network": "combinedtm", "max_rounds": 3,
     },
     "gfedntm, validated": {"validation_share": 0.2, "validate_every": 1, "max_rounds": 3},
-    "k-fed": {
-        "name": "kmeans", "n_components": 3, "algorithm": "k-fed", "representation": "tfidf",
-    },
+    "k-fed": {"name": "kmeans", "n_components": 3, "algorithm": "k-fed", "representation": "tfidf"},
     "kmeans of words": {
         "name": "kmeans", "n_components": 3, "representation": "bow", "max_rounds": 4,
     },

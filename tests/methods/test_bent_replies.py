@@ -69,9 +69,7 @@ BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
     "words in all documents": (
         LDA, "pairs", all_windows("0"), "'0' holds numbers of windows that cannot be",
     ),
-    "windows of no document": (
-        LDA, "pairs", many_windows, f"'0.windows' {CANNOT}",
-    ),
+    "windows of no document": (LDA, "pairs", many_windows, f"'0.windows' {CANNOT}"),
     "bound": (LDA, "expected_counts", as_many("bound", -1e9), f"'bound' {CANNOT}"),
     "loss": (NETWORK, "loss", as_many("loss", 1e9), f"'loss' {CANNOT}"),
     "validation": (NETWORK, "validate", as_many("loss", -1e9), f"'loss' {CANNOT}"),
@@ -93,13 +91,8 @@ BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
     "clusterings": (
         CHOSEN, "agreeing_pairs", no_chance, "'pairs' holds numbers of pairs that cannot be",
     ),
-    "words of documents": (
-        AUTO, "extent", as_many("words", 1 << 52), f"'words' {CANNOT}",
-    ),
-    "documents of all": (
-        AUTO, "extent", as_many("documents", 1 << 52),
-        f"'documents' {CANNOT}",
-    ),
+    "words of documents": (AUTO, "extent", as_many("words", 1 << 52), f"'words' {CANNOT}"),
+    "documents of all": (AUTO, "extent", as_many("documents", 1 << 52), f"'documents' {CANNOT}"),
 }  # fmt: skip
 
 

@@ -96,10 +96,7 @@ def test_the_papers_preset_read_pair_by_pair() -> None:
             {"n_components": 2, "seed_topics": [["a"], ["b"], ["c"]]},
             "there are 3 seed_topics, more than n_components = 2.",
         ),
-        (
-            {"seed_topics": [["a"], []]},
-            "topic 1 of seed_topics needs at least one word.",
-        ),
+        ({"seed_topics": [["a"], []]}, "topic 1 of seed_topics needs at least one word."),
         (
             {"stop": "coherence", "coherence": "nothing"},
             'stop = "coherence" needs a coherence that is not "nothing".',

@@ -43,27 +43,24 @@ class Commands(click.Group):
 
 INIT = Commands(
     {
-        "study": "fedtopics.cli.init:study",
-        "policy": "fedtopics.cli.init:policy",
+        "study": "fedtopics.cli.init:study", "policy": "fedtopics.cli.init:policy",
         "flower": "fedtopics.integrations.flower_command:init",
         "flare-site": "fedtopics.integrations.flare_command:allow",
     },
     help="Write a study, a policy, or settings to begin with.",
-)
+)  # fmt: skip
 MODELS = Commands(
     {"compare": "fedtopics.cli.models:compare", "merge": "fedtopics.cli.models:merge"},
     help="Compare models, or merge them.",
 )
 AUDIT = Commands(
     {
-        "log": "fedtopics.cli.records:log",
-        "verify": "fedtopics.cli.records:verify",
-        "attack": "fedtopics.cli.privacy:attack",
-        "budget": "fedtopics.cli.privacy:budget",
+        "log": "fedtopics.cli.records:log", "verify": "fedtopics.cli.records:verify",
+        "attack": "fedtopics.cli.privacy:attack", "budget": "fedtopics.cli.privacy:budget",
         "dpia": "fedtopics.cli.records:dpia",
     },
     help="Check what a client has shared, and what follows from it.",
-)
+)  # fmt: skip
 COMMANDS: dict[str, str | click.Command] = {
     "demo": "fedtopics.cli.local:demo",
     "init": INIT,

@@ -180,7 +180,7 @@ def join(
     from fedtopics.federation.join import join as take_part
     from fedtopics.protocol.roster import Key
 
-    plan, key = Study.read(study), Key.load(key_folder)
+    key, plan = Key.load(key_folder), Study.read(study)
     check_key(plan, key)
     news = MemberNews(key.name)
     on_event: OnEvent = print_event if as_json else news

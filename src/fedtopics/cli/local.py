@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
     "nmf": {"name": "nmf"},
     "auto": {"name": "auto"},
 }  # fmt: skip
+FLARE = "fedtopics.integrations.flare_command"
 DEMO = {
     "purpose": "To show what the documentation of Python packages is about, each package a client",
     "operator": "whoever typed fedtopics demo",
@@ -47,10 +49,9 @@ DEMO = {
 @options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="How many.")
 @options.with_default("--topics", type=click.IntRange(2), default=20, help="How many.")
 @click.option(
-    "--method",
-    type=click.Choice(DEMONSTRATED),
+    "--method", type=click.Choice(DEMONSTRATED),
     help="What to train: a network, or a method.  [default: neurallda; nmf without torch]",
-)
+)  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1), help="Of training.  [default: the method's]")
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
 def demo(
@@ -133,11 +134,11 @@ def train(
     plan = Study.read(study)
     folder = out or Path("runs") / f"{file_name(plan.name)}{'-continued' if start else ''}"
     if engine == "flare":
-        from fedtopics.integrations.flare_command import run
-
         if start is not None:
             raise click.UsageError("--from goes with --engine local; FLARE starts without a model.")
-        return run(plan, folder.absolute(), resume, (keys or study.parent).absolute(), kit)
+        run = import_module(FLARE).run  # integrations are above this room
+        run(plan, folder.absolute(), resume, (keys or study.parent).absolute(), kit)
+        return
     plan = plan if rounds is None else plan.with_rounds(rounds)
     begin: dict[str, Any] = {}
     if start is not None:
@@ -147,7 +148,8 @@ def train(
     with RoundProgress() as display:
         model = train_here(plan, out=folder, resume=resume, on_event=display, **begin)
     show_run(model, folder)
-    return say(f"What changed:  fedtopics models compare {start} {folder}/model") if start else None
+    if start is not None:
+        say(f"What changed:  fedtopics models compare {start} {folder}/model")
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
@@ -166,11 +168,9 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
     "--topics", callback=_numbers, default="5,10,20,50", help="Numbers of topics, with commas."
 )
 @options.with_default(
-    "--seeds",
-    type=click.IntRange(1),
-    default=3,
+    "--seeds", type=click.IntRange(1), default=3,
     help="Trainings of each number, which differ in their seed.",
-)
+)  # fmt: skip
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
 @options.as_json
 def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:

@@ -26,6 +26,7 @@ from fedtopics.cli.display import (
 from fedtopics.cli.options import FOLDER
 from fedtopics.errors import DataError, ModelError
 from fedtopics.files import check_output, write_output
+from fedtopics.model.shown_words import WORDS_SHOWN
 
 if TYPE_CHECKING:
     from fedtopics.model.comparison import Comparison
@@ -55,11 +56,9 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix; with how a file 
 @options.words
 @options.lambda_
 @click.option(
-    "--format",
-    "format_",
-    type=click.Choice([name for name, _ in FORMATS.values()]),
+    "--format", "format_", type=click.Choice([name for name, _ in FORMATS.values()]),
     help="By default as the name of FILE ends, else a table.",
-)
+)  # fmt: skip
 @options.output("--out", "-o", help="Write there instead: .md, .csv, .json or .txt.")
 @click.option("--suggest", is_flag=True, help="Suggest labels first, and keep them in MODEL.")
 @click.option(
@@ -153,11 +152,9 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
 @click.option("--by-time", help="Column of times, by which topics are shown by period.")
 @click.option("--period", type=click.Choice(PERIODS), help="Of --by-time.  [default: month]")
 @options.with_default(
-    "--min-documents",
-    type=click.IntRange(1),
-    default=10,
+    "--min-documents", type=click.IntRange(1), default=10,
     help="Leave out values and periods of fewer documents.",
-)
+)  # fmt: skip
 @options.as_json
 @options.columns("text", "tokens", "embedding")
 @options.embedding_model
@@ -245,11 +242,9 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 @options.embedding_model
 @options.lambda_
 @options.with_default(
-    "--by",
-    type=click.Choice(["windows", "documents"]),
-    default="windows",
+    "--by", type=click.Choice(["windows", "documents"]), default="windows",
     help="Where words occur together; documents if the order of words is lost.",
-)
+)  # fmt: skip
 @options.as_json
 def evaluate(
     model: Path, data: Path, columns: dict[str, Any], embedding_model: str | None,
@@ -276,13 +271,9 @@ def evaluate(
         )
     with embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(
-            loaded,
-            corpus,
-            by=by,
-            lambda_=lambda_,
-            embedding_model=embedding_model,
+            loaded, corpus, by=by, lambda_=lambda_, embedding_model=embedding_model,
             on_progress=on_progress,
-        )
+        )  # fmt: skip
     if as_json:
         print_json(scores)
     else:
@@ -342,11 +333,9 @@ def compare(
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 @click.option("--out", "-o", type=FOLDER, required=True, help="Folder of the merged model.")
 @click.option(
-    "--topics",
-    "n_topics",
-    type=click.IntRange(1),
+    "--topics", "n_topics", type=click.IntRange(1),
     help="Put the nearest together until so many are left.  [default: as many as differ]",
-)
+)  # fmt: skip
 @options.threshold
 def merge(
     models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
@@ -368,7 +357,7 @@ def merge(
         warnings.simplefilter("always")
         merged = merge_models(parts, n_topics, threshold)
     merged.save_pretrained(out)
-    print_topics(merged, 10)
+    print_topics(merged, WORDS_SHOWN)
     for warning in caught:
         say(f"\n{warning.message}")
     before = sum(part.n_topics for part in parts)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from fedtopics.errors import nearest
+from fedtopics.model.shown_words import WORDS_SHOWN
 
 FOLDER = click.Path(path_type=Path)
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)  # as click's
@@ -49,7 +50,7 @@ lambda_ = click.option(
     "--relevance", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
 )
 words = with_default(
-    "--words", type=click.IntRange(1), default=10, help="First words of each topic that are shown."
+    "--words", type=click.IntRange(1), default=WORDS_SHOWN, help="How many words of each topic."
 )
 from_model = click.option(
     "--from", "start", type=FOLDER, metavar="MODEL", help="The model that training starts from."

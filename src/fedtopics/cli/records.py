@@ -150,24 +150,19 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
 @click.argument("run", type=FOLDER)
 @options.output("--out", "-o", help="HTML file to write.  [default: RUN/report.html]")
 @options.with_default(
-    "--min-documents",
-    type=click.IntRange(1),
-    default=10,
+    "--min-documents", type=click.IntRange(1), default=10,
     help="Leave out a client's share of a topic if it stands for fewer documents.",
-)
+)  # fmt: skip
 @click.option(
-    "--examples-from",
-    "examples",
-    type=FOLDER,
+    "--examples-from", "examples", type=FOLDER,
     help="Your own documents, for examples and a map; do not share that report.",
-)
+)  # fmt: skip
 @click.option("--with-text", is_flag=True, help="The map shows how they begin.")
 @options.columns("text", "time", rules=False)
 @click.option(
-    "--labels",
-    type=FOLDER,
+    "--labels", type=FOLDER,
     help="File of names of topics, as the report's page saves it: the model's become these.",
-)
+)  # fmt: skip
 def report(
     run: Path, out: Path | None, min_documents: int, examples: Path | None, with_text: bool,
     columns: dict[str, Any], labels: Path | None,

@@ -29,6 +29,7 @@ from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.finding import BEST
 from fedtopics.model.folder import model_folder
 from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -65,19 +66,19 @@ class FittedTopics:
         """Words, the most frequent first."""
         return self.model_.vocabulary.words
 
-    def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
+    def topics(self, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> list[list[str]]:
         """Return words of each topic, as `TopicModel.topics` does; ten of them are `topics_`."""
         return self._fitted().topics(n_words, lambda_)
 
-    def get_topics(self, n_words: int = 10) -> dict[int, list[tuple[str, float]]]:
+    def get_topics(self, n_words: int = WORDS_SHOWN) -> dict[int, list[tuple[str, float]]]:
         """Return words of each topic with their p(word | topic), by its number."""
         return self._fitted().get_topics(n_words)
 
-    def get_topic(self, topic: int, n_words: int = 10) -> list[tuple[str, float]]:
+    def get_topic(self, topic: int, n_words: int = WORDS_SHOWN) -> list[tuple[str, float]]:
         """Return words of a topic with their p(word | topic)."""
         return self._fitted().get_topic(topic, n_words)
 
-    def get_topic_info(self, topic: int | None = None, n_words: int = 10) -> Any:
+    def get_topic_info(self, topic: int | None = None, n_words: int = WORDS_SHOWN) -> Any:
         """Return a DataFrame, a row a topic, largest first: see `TopicModel.to_pandas`.
 
         With `topic`, the row of that one alone.
@@ -88,7 +89,7 @@ class FittedTopics:
         return info if topic is None else info[info["Topic"] == topic].reset_index(drop=True)
 
     def get_document_info(
-        self, documents: Any, n_words: int = 10, *, words: Sequence[str] | None = None
+        self, documents: Any, n_words: int = WORDS_SHOWN, *, words: Sequence[str] | None = None
     ) -> Any:
         """Return a DataFrame, a row a document: see `TopicModel.get_document_info`."""
         info = self._fitted().get_document_info(self._corpus(documents, words), n_words)

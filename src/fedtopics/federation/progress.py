@@ -49,15 +49,11 @@ class Progress:
         self._say = say or partial(print, file=sys.stderr, flush=True)
         self._last_line, self._when = "", time.monotonic()
         self._bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False),
-            progress.MofNCompleteColumn(),
-            progress.BarColumn(),
-            progress.TextColumn("{task.fields[loss]}"),
-            progress.TimeRemainingColumn(),
-            console=console,
-            disable=self._lines or not bar,
+            progress.TextColumn("{task.description}", markup=False), progress.MofNCompleteColumn(),
+            progress.BarColumn(), progress.TextColumn("{task.fields[loss]}"),
+            progress.TimeRemainingColumn(), console=console, disable=self._lines or not bar,
             speed_estimate_period=60 * MINUTE,  # a round may take minutes
-        )
+        )  # fmt: skip
         self._bar.add_task("", total=None, loss="")
         (self._task,) = self._bar.tasks
 

@@ -28,7 +28,7 @@ from fedtopics.model.shown_words import USUAL
 from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
 
-SHOWN = 8  # words of a topic
+STATUS_WORDS = 8  # words of a topic
 DAMAGES = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
     SafetensorError,
@@ -271,11 +271,11 @@ def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None
     status = found.status
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
-        found.topics = [[str(word) for word in row["words"][:SHOWN]] for row in rows]
+        found.topics = [[str(word) for word in row["words"][:STATUS_WORDS]] for row in rows]
         found.no_topics = ""
         return
     if status.topics is not None:
-        found.topics = [words[:SHOWN] for words in status.topics]
+        found.topics = [words[:STATUS_WORDS] for words in status.topics]
         found.topics_of_round, found.no_topics = status.round, ""
         return
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
@@ -295,6 +295,6 @@ def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None
     vocabulary = Vocabulary.of(agreed)
     masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
-    columns = USUAL.order(shares, vocabulary.frequency, SHOWN)
+    columns = USUAL.order(shares, vocabulary.frequency, STATUS_WORDS)
     found.topics = [[vocabulary.words[i] for i in row] for row in columns]
     found.topics_of_round, found.no_topics = int(path.stem), ""

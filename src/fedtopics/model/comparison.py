@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from fedtopics.errors import StudyError
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
 
 
@@ -61,7 +62,7 @@ class Comparison:
 
 
 def compare(
-    a: TopicModel, b: TopicModel, n_words: int = 10, threshold: float | None = None
+    a: TopicModel, b: TopicModel, n_words: int = WORDS_SHOWN, threshold: float | None = None
 ) -> Comparison:
     """Match the topics of two models one to one, and say what is new and what is gone.
 

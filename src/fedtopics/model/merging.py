@@ -21,13 +21,14 @@ from scipy.special import xlogy
 
 from fedtopics.errors import StudyError, check_number
 from fedtopics.inference.merged import PARTS, Merged
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import NAME_WORDS, Topics
 
 SMALLEST = 1e-12  # p(topic)
 Model = TypeVar("Model", bound=Topics)
 
 
-def hierarchy(model: Topics, n_words: int = 10) -> list[dict[str, Any]]:
+def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]:
     """Return how topics become fewer, a row a merger, the nearest two first, until one is left.
 
     Returns

@@ -159,13 +159,11 @@ class Recipe:
 
 
 RECIPES: Registry[Recipe] = Registry(
-    "recipe of differential privacy",
-    "fedtopics.privacy",
-    {
-        name: f"fedtopics.privacy.{name}:RECIPE"
-        for name in ("lda", "nmf", "kmeans", "discriminative")
+    "recipe of differential privacy", "fedtopics.privacy", {
+    name: f"fedtopics.privacy.{name}:RECIPE"
+    for name in ("lda", "nmf", "kmeans", "discriminative")
     },
-)
+)  # fmt: skip
 """Recipes by the names of their methods."""
 WITHOUT = {
     "auto": "it chooses by exact numbers of documents and words",

@@ -40,25 +40,21 @@ def assess(place: Path, audit: Path | None = None) -> Document:
         elif not isinstance(part, Table) or part.rows:
             sections[-1].parts.append(part)
     return Document(
-        f"Data protection impact assessment: {study.name}",
-        [
-            "The headings are those of the template of the European Data Protection Board, version "
-            "1.0 of 10 March 2026, as it was published for consultation; its final version may "
-            "differ.",
-            f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
-            "Each statement names the record that it comes from. What no record says is marked, "
-            "and left to people, whose assessment this is. Statements about the program are those "
-            "of its documentation and tests.",
-            *(
-                f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
-                f"{facts.head}. That it still is that ledger: fedtopics audit verify RUN --head "
-                "with this digest, and --certificate."
-                for facts in records.ledgers
-                if facts.head
-            ),
-        ],
-        sections,
-    )
+        f"Data protection impact assessment: {study.name}", [
+        "The headings are those of the template of the European Data Protection Board, version "
+        "1.0 of 10 March 2026, as it was published for consultation; its final version may "
+        "differ.",
+        f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
+        "Each statement names the record that it comes from. What no record says is marked, "
+        "and left to people, whose assessment this is. Statements about the program are those "
+        "of its documentation and tests.", *(
+        f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
+        f"{facts.head}. That it still is that ledger: fedtopics audit verify RUN --head "
+        "with this digest, and --certificate."
+        for facts in records.ledgers
+        if facts.head
+        ), ], sections,
+    )  # fmt: skip
 
 
 DERIVED = {

@@ -71,8 +71,7 @@ def html(summary: Summary) -> str:
     script = "".join(figures.resource(made, name) for name in SCRIPTS)
     style = "".join(figures.resource(made, name) for name in STYLES)
     return made.get_template("report.html.j2").render(
-        s=summary,
-        **figures.drawn(summary),
+        s=summary, **figures.drawn(summary),
         tree=layout.tree(summary["tree"], len(summary["topics"])),
         curves=[(name, CURVES[name], curve) for name, curve in curves.items() if curve],
         style=Markup(style),  # noqa: S704 - ours, as the next
@@ -80,7 +79,7 @@ def html(summary: Summary) -> str:
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=_for_script({t["topic"]: _list(t) for t in summary["topics"]}),
         csv=f"data:text/csv;base64,{table}",
-    )
+    )  # fmt: skip
 
 
 def markdown(summary: Summary) -> str:

@@ -56,8 +56,8 @@ def language_name(value: str) -> str:
     name = CODES.get(value, value)
     if name not in NAMES:
         raise ValueError(
-            f"the language {value!r} is not known; choose from: {', '.join(sorted(NAMES))}, by name or "
-            'by code as in "de", or "detect"'
+            f"the language {value!r} is not known; choose from: {', '.join(sorted(NAMES))}, by "
+            'name or by code as in "de", or "detect"'
         )
     return name
 

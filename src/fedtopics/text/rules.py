@@ -119,8 +119,8 @@ class TextRules(BaseModel):
         if name not in ("none", OF_LANGUAGES, *AVAILABLE_LANGUAGES):
             languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
             raise ValueError(
-                f"there are no stop words for {value!r}; choose from: {languages}, by name or by code as "
-                'in "de", "none", or "languages"'
+                f"there are no stop words for {value!r}; choose from: {languages}, by name or by "
+                'code as in "de", "none", or "languages"'
             )
         return name
 
@@ -153,9 +153,8 @@ class TextRules(BaseModel):
                 f"The model was trained with version {self.version} of the rules by which texts "
                 f"become words, and this fedtopics has version {RULES}: words with apostrophes, "
                 "hyphens, marks or invisible characters may not be found. Train it again to be "
-                "sure.",
-                stacklevel=2,
-            )
+                "sure.", stacklevel=2,
+            )  # fmt: skip
         clean, words = cleaner(self.html, self.addresses), self._words(tokeniser)
         return lambda text: words(clean(text))
 

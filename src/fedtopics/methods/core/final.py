@@ -29,7 +29,7 @@ from fedtopics.methods.core.plan import Secret, WarmStart
 from fedtopics.methods.core.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model import coherence
-from fedtopics.model.shown_words import SHOWN, USUAL
+from fedtopics.model.shown_words import USUAL, WORDS_SHOWN
 from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topics import TOGETHER, Periods, Topics
 
@@ -231,5 +231,6 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
         part = SCORED
     model = replace(model, reading=chosen)
     scored = partial(ask, part=part)
-    scores = coherence.federated_coherence(scored, model.topics(SHOWN), within, known_alone=True)
+    shown = model.topics(WORDS_SHOWN)
+    scores = coherence.federated_coherence(scored, shown, within, known_alone=True)
     return replace(model, coherence=scores)

@@ -14,7 +14,7 @@ from fedtopics.extras import Registry
 from fedtopics.methods.core.groups import OverTime
 from fedtopics.methods.core.interfaces import Draw
 from fedtopics.model.coherence import Within
-from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
+from fedtopics.model.shown_words import CANDIDATES, READINGS, WORDS_SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
@@ -164,7 +164,7 @@ class TopicSettings(BaseModel):
         "coherent way in which nine of ten words differ",
     )  # fmt: skip
     candidate_words: int | None = Field(
-        None, ge=SHOWN, le=50,
+        None, ge=WORDS_SHOWN, le=50,
         description="of so many first words of a topic the ten that are most coherent together are "
         "shown first; 10 leaves them as they are; by default 15, or 10 if relevance says how "
         "topics are read",
@@ -255,12 +255,12 @@ class TopicSettings(BaseModel):
     @property
     def n_candidate_words(self) -> int:
         """The first words of a topic of which the most coherent are shown first."""
-        return self.candidate_words or (CANDIDATES if self.relevance is None else SHOWN)
+        return self.candidate_words or (CANDIDATES if self.relevance is None else WORDS_SHOWN)
 
     @property
     def chooses_words(self) -> bool:
         """Whether documents choose which words of topics are shown."""
-        return len(self.readings) > 1 or self.n_candidate_words > SHOWN
+        return len(self.readings) > 1 or self.n_candidate_words > WORDS_SHOWN
 
 
 class MinibatchSettings(TopicSettings):

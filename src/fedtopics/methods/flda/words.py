@@ -17,7 +17,7 @@ from fedtopics.methods.core.replies import LONGEST, counts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import GlobalTopic
 from fedtopics.model.coherence import federated_coherence
-from fedtopics.model.shown_words import SHOWN
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.text.vocabulary import Vocabulary
 
 
@@ -40,7 +40,7 @@ def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDA
     """Return the mean coherence (C_V) of topics in all clients' documents; -1 of no topics."""
     if not topics:
         return -1.0
-    shown = min(SHOWN, *(len(topic.words) for topic in topics))
+    shown = min(WORDS_SHOWN, *(len(topic.words) for topic in topics))
     words = [list(topic.words)[:shown] for topic in topics]
     ask = partial(count_pairs, adopt_words(clients, topics), part=ALL)
     within = cast(Literal["windows", "documents"], settings.coherence)
