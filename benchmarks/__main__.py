@@ -18,6 +18,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILD = ROOT / "build" / "quick"
 AT_ONCE = 2
+LONGEST = 300.0  # seconds of a quick run: one that hangs has failed
 FIRST = ("same-bits", "cost", "faults", "federated", "secure-rounds")  # the longest
 ALONE = {"threads"}  # keeps all cores busy on purpose
 COMMON = {"__init__", "__main__", "common", "worker"}
@@ -72,9 +73,12 @@ def run_all() -> int:
     def run(name: str) -> bool:
         started, log = time.monotonic(), BUILD / f"{name.replace(' ', '-')}.log"
         log.unlink(missing_ok=True)
-        code = forked(ROOT, log, todo[name], IMPORTED).wait()
+        process = forked(ROOT, log, todo[name], IMPORTED)
+        process.join(LONGEST)
+        if process.exitcode is None:
+            process.kill()
         seconds = f"{time.monotonic() - started:6.1f} s  {name}"
-        if code:
+        if process.exitcode != 0:
             last = (log.read_text("utf-8").splitlines() or ["nothing printed"])[-1]
             print(f"{seconds} FAILED: {last} ({log.relative_to(ROOT)})", flush=True)
             return False
