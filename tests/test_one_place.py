@@ -92,7 +92,6 @@ def fedtopics(*arguments: str) -> Result:
 
 
 def subjects(page: dict[str, Any], topics: list[list[str]]) -> list[str]:
-    """Whose words each topic's are, all of them."""
     return [n for topic in topics for n, own in page["words"].items() if set(topic) <= set(own)]
 
 

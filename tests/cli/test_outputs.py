@@ -25,9 +25,8 @@ MINE = "what nobody else has\n"
 RUN = {"name": "nmf", "n_components": 2, "max_rounds": 2}
 TEXTS = ["oak and beech and fir grow here", "a ketch and a sloop and a yawl sail"] * 10
 OF_EAST: dict[str, Any] = {
-    "documents": {"east": 40},
-    "shares": {"east": np.array([0.5, 0.25, 0.25])},
-}
+    "documents": {"east": 40}, "shares": {"east": np.array([0.5, 0.25, 0.25])},
+}  # fmt: skip
 PAIRS = "".join(f"oak,elm,0.{10 + i},{i // 10}\n" for i in range(20))
 
 
