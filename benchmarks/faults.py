@@ -68,7 +68,7 @@ class Stage:
         """Start the server or a member; the same command again goes on."""
         words = ["serve", "study.toml", "--listen", f"127.0.0.1:{self.port}"]
         if name != "server":
-            words = ["join", "study.toml", "--data", f"{name}.parquet", "--tokens", "words",
+            words = ["join", "study.toml", "--data", f"{name}.parquet", "--columns", "tokens=words",
                      "--policy", "policy.toml", "--insecure-seed"]  # fmt: skip
         words += ["--key", f"keys/{name}", "--out", f"out/{name}"]
         words, path = ["-m", "fedtopics", *words], self.folder / f"{name}.log"

@@ -89,7 +89,7 @@ def run(folder: Path, study: str, delayed: bool = False, names: Sequence[str] = 
     processes += [
         start(
             folder, "join", "study.toml", "--key", f"keys/{name}", "--data", f"{name}.parquet",
-            "--tokens", "words", "--policy", "policy.toml", "--out", f"{out}/{name}",
+            "--columns", "tokens=words", "--policy", "policy.toml", "--out", f"{out}/{name}",
             "--insecure-seed", "--timeout", "60",
         )
         for name in names

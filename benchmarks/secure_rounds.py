@@ -55,8 +55,8 @@ def alone(folder: Path, study: str, names: Sequence[str]) -> Path:
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
     text = study + "".join(ALONE.format(name=name) for name in names)
     (folder / "alone.toml").write_text(text)
-    if code := start(folder, "run", "alone.toml", "--out", str(out)).wait():
-        raise SystemExit(f"fedtopics run ended with {code}.")
+    if code := start(folder, "train", "alone.toml", "--out", str(out)).wait():
+        raise SystemExit(f"fedtopics train ended with {code}.")
     return out
 
 
