@@ -15,6 +15,7 @@ from fedtopics import (
     FLDA,
     LDA,
     CombinedTM,
+    Corpus,
     MixtureTM,
     NeuralLDA,
     ProdLDA,
@@ -26,7 +27,6 @@ from fedtopics import (
 from fedtopics.errors import StudyError
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.metrics import purity
-from fedtopics.text.corpus import Corpus
 from tests.helpers.clients import ALL, BOATS, TEXTS, TREES, documents
 
 UNIFORM = np.full(2, 0.5, np.float32)

@@ -15,6 +15,7 @@ from fedtopics import (
     LDA,
     NMF,
     CombinedTM,
+    Corpus,
     GuidedLDA,
     MixtureTM,
     NeuralLDA,
@@ -24,7 +25,6 @@ from fedtopics import (
     ZeroShotTM,
 )
 from fedtopics.estimators.inputs import Given
-from fedtopics.text.corpus import Corpus
 
 
 class OnNumbers(TopicEstimator):

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from fedtopics import Corpus, Study, train
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Site
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.lda.first_topics import WIDTH, first_topics, project
-from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import assert_same, embedded, study, subjects, tokens_of
 from tests.helpers.methods import METHODS
 

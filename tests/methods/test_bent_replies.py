@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics import Study, train
 from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.federation import DIMENSION, embedded, subjects
 

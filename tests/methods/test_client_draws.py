@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.local import LocalClients
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Draw
 from fedtopics.methods.core.training import iterate
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.bent import bend_replies, nothing
 from tests.helpers.federation import assert_same_bits, embedded, subjects, train_until_killed

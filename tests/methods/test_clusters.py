@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Study, train
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.settings import filled
 from fedtopics.methods.mixture import method as mixture_method
@@ -304,9 +303,6 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
     nothing = reply | {name: np.zeros_like(before[name]) for name in ("directions", "words")}
     with pytest.raises(StudyError, match="No cluster has as many documents as a policy"):
         EMRounds(plan).step(Everybody(), before, nothing, 1)  # type: ignore[arg-type]
-
-
-# What it begins with, and what begins with it
 
 
 def started(network: str, **more: Any) -> Study:

@@ -11,23 +11,20 @@ import numpy as np
 import pytest
 import torch
 
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, PolicyError, RunError, StudyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import Plan, WarmStart, Words, fingerprint_of
 from fedtopics.methods.gfedntm.method import GFedNTM
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks import register
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.topic_networks import NeuralLDA
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
 from tests.helpers.federation import (

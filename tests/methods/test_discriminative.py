@@ -9,9 +9,8 @@ import pytest
 import scipy.linalg
 from numpy.typing import NDArray
 
+from fedtopics import Policy, Study
 from fedtopics.errors import StudyError
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.discriminative import method as discriminative

@@ -12,16 +12,14 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.settings import filled
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import (
     Adapter,
     EncoderNetwork,
@@ -29,7 +27,6 @@ from fedtopics.networks.trained_encoder import (
     represent,
     score,
 )
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import SentenceEncoder
 from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.federation import train_until_killed
@@ -148,9 +145,6 @@ def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]
         yield Run(folder, tmp_path_factory.mktemp("run"))
 
 
-# The encoder as a function of its weights
-
-
 def test_with_its_own_weights_it_is_the_model(
     folder: Path, network: EncoderNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,9 +154,6 @@ def test_with_its_own_weights_it_is_the_model(
     found = network.embed(network.first, network.tokens(texts)).numpy()
     np.testing.assert_allclose(found, SentenceEncoder(str(folder))(texts), atol=1e-5)
     assert network.dimension == DIMENSION
-
-
-# One step
 
 
 def by_hand(folder: Path, texts: list[str], seed: int, origin: NDArray[Any]) -> Any:
@@ -241,9 +232,6 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     assert torch.equal(network.first["encoder.0.model.embeddings.LayerNorm.bias"], torch.zeros(24))
 
 
-# All of it
-
-
 def test_the_model_has_the_weighted_mean_of_the_clients_encoders(
     run: Run, network: EncoderNetwork
 ) -> None:
@@ -275,16 +263,10 @@ def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
     np.testing.assert_allclose(run.model.transform(texts), theta, atol=1e-6)
 
 
-# What is asked of clients
-
-
 def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) -> None:
     train_until_killed(2, planned(folder), run=trained, out=tmp_path / "run")
     model = trained(planned(folder), out=tmp_path / "run", resume=True)
     assert all(np.array_equal(run.model.weights[name], w) for name, w in model.weights.items())
-
-
-# What cannot be
 
 
 def test_a_model_of_another_dimension_is_refused(folder: Path) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.gibbs import Sampled, sample_topics
 from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods.core.interfaces import Call
@@ -22,8 +21,6 @@ from fedtopics.methods.core.plan import Site, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.federation import tokens_of, train_until_killed
 from tests.helpers.streams import ABC, DRIFT, SIZE, STEADY, THEMES, coming, documents, flda, stream
@@ -153,9 +150,6 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     assert again.info == whole.info
 
 
-# Documents as they come
-
-
 def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
     corpora = stream(STEADY, clients="ab")
     corpora["c"] = coming({1: (SIZE, ABC), 2: (10, ABC), 3: (15, ABC)})
@@ -187,9 +181,6 @@ def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
     idle = of("round", events)[-1]
     assert (idle["documents"], idle["new"], idle["vanished"]) == (0, [], [])
     assert len(idle["topics"]) == 3
-
-
-# What changes
 
 
 def test_a_topic_that_appears_and_one_that_vanishes() -> None:
@@ -263,9 +254,6 @@ def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -
     assert same(model, before)
     assert (model.info["rounds"], model.info["ids"]) == (3, before.info["ids"])
     assert set(final(model)) == {"apple", "bread", "cloud"}
-
-
-# What does not leave a client
 
 
 def with_canaries() -> dict[str, Corpus]:
@@ -356,9 +344,6 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     assert few.counted(fingerprint(THEMES["apple"])) == nothing
 
 
-# Going on with a model
-
-
 def further(model: TopicModel) -> WarmStart:
     return WarmStart.of(model, "keep", once=True)
 
@@ -419,9 +404,6 @@ def test_each_client_is_guided_by_its_own_topics(monkeypatch: pytest.MonkeyPatch
     assert [{theme(guide) for guide in each} for each in guides[2:]] == [
         {"apple", "bread"}, {"bread", "cloud"},
     ]  # fmt: skip
-
-
-# The model
 
 
 def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path) -> None:

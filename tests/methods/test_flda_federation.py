@@ -11,17 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.federation.ledger import summarise_ledger
-from fedtopics.federation.policy import Policy
 from fedtopics.federation.serve import lead
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import FederationSettings
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.link import Service
 from fedtopics.text.arrivals import Follow
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import Columns
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.federation import assert_same_bits
 from tests.helpers.grpc_federation import (

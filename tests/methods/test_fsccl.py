@@ -12,9 +12,9 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
+from fedtopics import Corpus, Study, TopicModel
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.inference.trained_clusters import LENGTH, log_student_t
 from fedtopics.methods.clusters.settings import NetworkTraining
@@ -28,9 +28,7 @@ from fedtopics.methods.fsccl.client import (
     contrastive_adapter,
     contrastive_loss,
 )
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import represent
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from tests.helpers.clusters import DIMENSION, accuracy, blobs, half, planned, spread, trained
 
@@ -238,9 +236,6 @@ def test_blobs_are_found(tmp_path: Path) -> None:
     again = TopicModel.from_pretrained(tmp_path)
     corpus = next(iter(corpora.values()))
     np.testing.assert_array_equal(again.transform(corpus), model.transform(corpus))
-
-
-# Odd corpora, what leaves, and what is refused
 
 
 @pytest.mark.parametrize(

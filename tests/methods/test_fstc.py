@@ -12,10 +12,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.clusters.client import ClusterSums
 from fedtopics.methods.core.final import ALL
@@ -28,7 +27,6 @@ from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.networks.trained_encoder import Adapter, represent, score
-from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -47,9 +45,6 @@ from tests.helpers.clusters import (
 from tests.helpers.federation import assert_same
 
 CENTRES = np.eye(CLUSTERS, DIMENSION)
-
-
-# Settings
 
 
 def test_the_papers_presets() -> None:
@@ -78,9 +73,6 @@ def test_the_papers_presets() -> None:
     assert method("default", network={"hidden": 9}).network.local_steps == 40, "FSTC's own"
     with pytest.raises(StudyError, match="representation 'bow' is for the method kmeans"):
         method("paper", representation="bow")
-
-
-# Networks
 
 
 def test_an_adapter_and_a_head_by_hand() -> None:
@@ -357,9 +349,6 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
     assert max(sizes) >= 5
 
 
-# Results
-
-
 @pytest.mark.parametrize("preset", ["default", "paper", "rstc", "stc"])
 def test_clusters_are_found(preset: str) -> None:
     corpus = blobs(400, spread=0.8)
@@ -372,9 +361,6 @@ def test_clusters_are_found(preset: str) -> None:
     assert {event["documents"] for event in rounds} == {400}
     assert rounds[-1]["loss"] < 0.7 * rounds[0]["loss"]
     assert model.info["rounds"] == 6
-
-
-# A server that is interrupted
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import DataError, FederationError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
@@ -15,8 +16,6 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of, exchanges, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.auto.client import AutoSettings
 from fedtopics.methods.core.interfaces import Call, Moment
 from fedtopics.methods.core.minibatches import Minibatches
@@ -24,7 +23,6 @@ from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm.gradients import Gradients
 from fedtopics.methods.registry import find_method
 from fedtopics.protocol.values import dumps
-from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import DIMENSION, embedded, study, subjects, tokens_of
 
 SIZES = {"a": 120, "b": 60, "c": 20}

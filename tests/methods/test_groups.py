@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedtopics.federation.policy import Policy
+from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.groups import Guard, as_many, enough_have
 from fedtopics.methods.core.plan import Site
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clusters import blobs, corpus_of, overheard, planned, spread
 
 LEAST = 10

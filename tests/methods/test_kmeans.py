@@ -92,9 +92,6 @@ def test_labels_do_not_depend_on_where_documents_are(
     np.testing.assert_array_equal(model.main_topics(CORPUS), at_one)
 
 
-# k-FED
-
-
 def reply(centres: list[list[float]], counts: list[float]) -> dict[str, Any]:
     return {"centres": np.array(centres).reshape(-1, 2), "counts": np.array(counts)}
 

@@ -11,16 +11,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import digamma
 
+from fedtopics import LDA, Corpus, Study, TopicModel, train
 from fedtopics.errors import StudyError
-from fedtopics.estimators import LDA
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import Site, WarmStart
 from fedtopics.methods.lda.client import LENGTH_CAP, LDAClient
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.federation import subjects, tokens_of
 from tests.helpers.lda import e_step

@@ -10,17 +10,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
+from fedtopics import NMF, Corpus, Study, TopicModel, train
 from fedtopics.errors import StudyError
-from fedtopics.estimators import NMF
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.nmf import rarities, weigh
 from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.nmf.client import NMFClient
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import subjects, tokens_of
 
 TOPICS = 4

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from fedtopics import Study, train
 from fedtopics.errors import RunError
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Rows
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.outliers import ABSURD, FAR, Robust, Rule, weight

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fedtopics
+from fedtopics import Study, TopicModel, train
 from fedtopics.errors import RunError
 from fedtopics.federation import simulation
 from fedtopics.federation.door import Door
@@ -23,11 +24,8 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.settings import filled
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 from tests.helpers.methods import CLUSTERS, METHODS
 

@@ -56,9 +56,6 @@ def groups(
     return group_topics(local, threshold, linkage, together)
 
 
-# How they travel
-
-
 def test_what_is_packed_is_unpacked() -> None:
     topics = [{"pear": 0.5, "apple": 0.25, "fig": 0.125}, {"fig": 1.0}, {"car": 0.5, "apple": 0.5}]
     packed = pack_topics(topics)
@@ -101,9 +98,6 @@ def test_what_cannot_be_topics(spoil: dict[str, Any]) -> None:
     assert unpack_topics(packed | spoil) is None
 
 
-# How alike they are
-
-
 def test_cosines() -> None:
     rows = [{"a": 0.6, "b": 0.8}, {"b": 2.0}, {}]
     columns = [{"a": 1.0}, {"b": 0.5, "a": 0.0}, {"c": 1.0}, {"b": 4.0, "c": 3.0}]
@@ -119,9 +113,6 @@ def test_the_usual_threshold_is_what_few_pairs_of_one_client_reach() -> None:
     expected = 0.6 + 0.97 * (0.8 - 0.6)  # of four sorted pairs, the place 0.99 * 3
     assert usual_threshold({"a": a, "b": b}) == pytest.approx(expected)
     assert usual_threshold({"b": b, "a": a}) == usual_threshold({"a": a, "b": b})
-
-
-# Which belong together
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
@@ -210,9 +201,6 @@ def test_what_belongs_together_anyway(linkage: Any) -> None:
         assert groups(local, 0.51, linkage, together) == apart
 
 
-# What they are together
-
-
 def test_a_mean_with_absent_words() -> None:
     topics = [{"old": 0.4, "only": 0.2}, {"old": 0.2}]
     assert mean_topic(topics, "zero") == pytest.approx({"old": 0.3, "only": 0.1})
@@ -271,9 +259,6 @@ def known(
     return GlobalTopic(number, words, list(clients), occurrences)
 
 
-# Algorithm 1
-
-
 def test_topics_that_are_alike_are_merged() -> None:
     local = {"b": sent(ROADS, BERRY), "a": sent(FRUIT, SEA)}
     (fruit, fruit_of), *rest = global_topics(local, 0.5, SETTINGS)
@@ -298,9 +283,6 @@ def test_a_mean_by_numbers_of_documents() -> None:
     weighted = SETTINGS.model_copy(update={"weighting": "documents"})
     found = global_topics(local, 0.5, weighted)[0][0]
     assert found == pytest.approx({"apple": 0.55, "pear": 0.4, "plum": 0.05})
-
-
-# Algorithm 2
 
 
 def test_the_topics_of_a_client() -> None:
@@ -404,9 +386,6 @@ def test_what_a_round_tells() -> None:
         "new": [10],
         "vanished": [{"id": 2, "words": ["boat"], "occurrences": 100.0, "clients": ["a", "b"]}],
     }
-
-
-# What clients send
 
 
 def reply(**other: Any) -> dict[str, Any]:

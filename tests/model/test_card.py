@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from fedtopics import Study, TopicModel
 from fedtopics.federation.program import privacy_summary
-from fedtopics.federation.study import Study
 from fedtopics.model.card import card, promise
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.models import made
 
 BOUND: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-6, "unit": "document", "seeded": False}

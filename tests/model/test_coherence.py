@@ -10,15 +10,14 @@ import pytest
 from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel
 
+from fedtopics import Corpus, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
 from fedtopics.methods.core.final import ALL, CHOOSING, SCORED, draw_halves
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
 from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, USUAL, choose
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import fingerprint, tokens
 from tests.helpers.federation import embedded, study, subjects, tokens_of

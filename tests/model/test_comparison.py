@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Study, TopicModel, train
 from fedtopics.errors import StudyError
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.comparison import compare
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.federation import study, subjects

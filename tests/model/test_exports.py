@@ -64,9 +64,6 @@ def test_pandas_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         made().to_pandas()
 
 
-# pyLDAvis
-
-
 def test_pyldavis() -> None:
     given = made().to_pyldavis()
     np.testing.assert_allclose(given["topic_term_dists"], BETA, rtol=1e-12)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.model.topic_model import TopicModel
+from fedtopics import Study, TopicModel, train
 
 WICKED = "<img src=x onerror=alert(1)>"
 

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics import LDA
+from fedtopics import LDA, Corpus, TopicModel
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.labels import _segments
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.clients import ALL

@@ -11,13 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedtopics
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, ModelError, StudyError
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.model.evaluation import evaluate
 from fedtopics.model.folder import FORMAT
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.words import RULES
 from tests.helpers.models import edit_config
 

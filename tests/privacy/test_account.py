@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from benchmarks.attacks import neighbours
+from fedtopics import Corpus, train
 from fedtopics.errors import PolicyError, RunError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
 from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import Budget, Noise, Privacy, contributions
 from fedtopics.privacy.accounting import ROUNDING, Account, delta_of, mu_of, together
 from fedtopics.privacy.contributions import counted_once
-from fedtopics.text.corpus import Corpus
 from tests.helpers.recipes import BY_EMBEDDINGS, METHODS, install, planned, themed
 
 THREE = Privacy(epsilon=3)
@@ -299,9 +298,6 @@ def test_nobody_learns_more_than_epsilon(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0])
 def test_with_a_third_of_the_noise_more_is_learned(epsilon: float) -> None:
     assert guessed(epsilon, less=1 / 3) > epsilon
-
-
-# Whole studies
 
 
 def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]]:

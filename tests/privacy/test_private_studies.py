@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of, exchanges
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import Discriminant
 from fedtopics.methods.core.plan import Site
 from fedtopics.privacy import Noise, Privacy, contributions
 from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report import find_run, summarise
-from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import accuracy, overheard, spread
 from tests.helpers.encoders import unit
 from tests.helpers.federation import train_until_killed
@@ -123,9 +121,6 @@ def test_what_a_study_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.verdicts["whether a document was there"].startswith("hardly: by at most a factor")
 
 
-# What a document adds
-
-
 def test_factors_by_hand() -> None:
     """A document on one topic alone, and one between two, add 1 each to X' W."""
     topics = np.eye(3)[:, :2]
@@ -152,9 +147,6 @@ def test_shares_of_clusters_do_not_depend_on_other_documents() -> None:
     for n in (1, 2, 33, 499):
         fewer = contributions.memberships(points[-n:], of)
         np.testing.assert_array_equal(fewer, found[-n:])
-
-
-# Studies
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -249,9 +241,6 @@ def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     told = summarise(model, find_run(tmp_path)[1])["left"]["functions"]
     meanings = {row["function"]: row["meaning"] for row in told}
     assert all("noise" in meanings[name] for name in rows if name != "word_vectors")
-
-
-# Between machines
 
 
 def test_a_client_goes_by_its_policy_and_its_account(

@@ -11,18 +11,15 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
+from fedtopics import Columns, Corpus, Study, train
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of, privacy_summary
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.core.plan import Site
 from fedtopics.model.card import card, promise
 from fedtopics.privacy import Privacy, PrivacySettings, contributions, estimates
 from fedtopics.privacy.contributions import counted_once
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.encoders import unit
 from tests.helpers.recipes import (
@@ -97,9 +94,6 @@ def test_a_sketch_by_hand() -> None:
     projection = np.array([[0.6, 0], [0, 0.8], [5, 5]])
     found = contributions.sketched(bag, np.ones(3), projection, np.ones(1))
     np.testing.assert_allclose(found, [[0, 0.4], [0.3, 0], [0, 0]], atol=1e-12)
-
-
-# What the program makes of sums
 
 
 def test_what_noise_hides_is_what_was_expected() -> None:

@@ -12,11 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fedtopics import Columns, Corpus, Study
 from fedtopics.errors import DataError, RunError, StudyError
-from fedtopics.federation.study import Study
 from fedtopics.text.arrivals import Arrivals, ArrivalSettings, Follow
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import Columns
 
 NUMBERS = ArrivalSettings()
 MONTHS = ArrivalSettings(period="month", begin=date(2024, 1, 15))
@@ -49,9 +47,6 @@ def numbers(corpus: Corpus) -> list[int]:
 def taken(came: Arrivals, rounds: int, least: int = 1) -> list[list[int]]:
     """Which documents each round takes."""
     return [numbers(came.take(round_, least)) for round_ in range(1, rounds + 1)]
-
-
-# All that is there already
 
 
 def test_a_round_takes_so_many_more() -> None:
@@ -186,9 +181,6 @@ def test_period_and_begin_go_together() -> None:
     assert (method.period, method.begin) == ("week", date(2024, 1, 1))
 
 
-# A client that is begun anew
-
-
 def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
     state, whole = tmp_path / "deep" / "arrivals.jsonl", arrivals(numbered(7), slices(2))
     first = arrivals(numbered(7), slices(2), folder=state.parent)
@@ -229,9 +221,6 @@ def test_a_damaged_state(damage: bytes, tmp_path: Path) -> None:
     assert str(error.value) == (
         f"{state} is damaged; delete it to have the next round use all documents again."
     )
-
-
-# Files that grow
 
 
 class Growing:

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import DataError
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.text.checks import READ, check_spaces, check_texts, language_shares
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.languages import language_sentence, stop_words
 from fedtopics.text.rules import TextRules, cleaner
 from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN

@@ -16,13 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtopics import NMF
+from fedtopics import NMF, Columns, Corpus
 from fedtopics.datasets import split_clients
 from fedtopics.errors import DataError, InputError
 from fedtopics.model.evaluation import evaluate
 from fedtopics.text.columns import Column, is_missing
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import Columns
 from tests.helpers.documents import CANARY, texts
 
 NOTHING = [None, "", "  ", "\n\u00a0", "\u200b", float("nan"), np.nan, np.datetime64("NaT"), pd.NA,
@@ -153,9 +151,6 @@ def test_texts_in_other_forms(column: Any) -> None:
 def test_a_named_index_is_a_column() -> None:
     frame = pd.DataFrame({"text": ["oak", "elm"]}, index=pd.Index(["k1", "k2"], name="id"))
     assert Corpus.of(frame).ids.to_pylist() == ["k1", "k2"]
-
-
-# What other functions take
 
 
 @pytest.fixture(scope="module")

@@ -89,9 +89,6 @@ def test_batches_keep_the_order() -> None:
     assert [text for batch in batches for text in batch] == given
 
 
-# What is shown of it
-
-
 def test_what_is_shown_is_counts_alone() -> None:
     corpus = Corpus(
         pa.chunked_array([[CANARY, CANARY]]),
@@ -106,9 +103,6 @@ def test_what_is_shown_is_counts_alone() -> None:
     items = "".join(f"<li>{count}</li>" for count in counts)
     assert corpus._repr_html_() == f"<p><strong>Corpus</strong></p><ul>{items}</ul>"
     assert repr(Corpus.of([CANARY])) == "Corpus(documents: 1, empty: 0, texts)"
-
-
-# Taking rows, and putting together
 
 
 def test_take() -> None:
@@ -166,9 +160,6 @@ def test_pool_refuses_labels_of_two_kinds() -> None:
     both = Corpus.pool([words, large])
     assert both.labels is not None
     assert both.labels.to_pylist() == ["x", "y"]
-
-
-# What cannot be used
 
 
 @pytest.mark.parametrize("data", [[], np.array([], dtype=object), pd.DataFrame({"text": []})])

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fedtopics import Columns, Corpus
 from fedtopics.errors import DataError, FedTopicsError, StudyError
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import (
     PACKAGED,
     STEP,
@@ -31,7 +31,6 @@ from fedtopics.text.embeddings import (
     fast_dtype,
     same_model,
 )
-from fedtopics.text.tables import Columns
 from tests.helpers.encoders import Digits, unit
 
 CANARY = "quetzalcoatl"
@@ -67,9 +66,6 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def cache_file(folder: Path) -> Path:
     (file,) = folder.glob("*.sqlite")
     return file
-
-
-# What the corpus brings along
 
 
 def test_embeddings_of_the_corpus_are_used() -> None:
@@ -117,9 +113,6 @@ def test_arrays_that_do_not_fit(embeddings: object, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint) as error:
         document_embeddings(given(embeddings), SMALL)
     assert CANARY not in str(error.value)
-
-
-# Which model
 
 
 def test_the_last_part_of_a_name_is_the_model() -> None:
@@ -198,9 +191,6 @@ def test_settings_refuse_what_they_do_not_know() -> None:
             EmbeddingSettings.model_validate(wrong)
 
 
-# Computing
-
-
 def test_empty_documents_are_zero_and_rows_stay() -> None:
     encoder = Digits()
     vectors = document_embeddings(Corpus.of(["", "a", " \t\n", None, "b"]), SMALL, encoder=encoder)
@@ -234,9 +224,6 @@ def test_progress_is_told() -> None:
         corpus, SMALL, encoder=Digits(), on_progress=lambda done, of: told.append((done, of))
     )
     assert told == [(STEP, len(corpus)), (2 * STEP, len(corpus)), (len(corpus), len(corpus))]
-
-
-# The cache
 
 
 def test_from_the_cache_come_the_same_bits_without_the_model(tmp_path: Path) -> None:
@@ -335,9 +322,6 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_folder() == Path("/home/someone/.cache/fedtopics")
 
 
-# The real model
-
-
 def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
     texts = ["The cat sat on the mat.", "A kitten rested on a rug.", "Shares fell on Monday."]
     vectors = document_embeddings(Corpus.of(texts), EmbeddingSettings(), encoder=minilm)
@@ -368,7 +352,6 @@ LOUD = """
 import json, logging, sys
 from fedtopics.text.embeddings import *
 late = [name for name in ("torch", "sentence_transformers", "transformers") if name in sys.modules]
-from fedtopics.text.corpus import Corpus
 document_embeddings(Corpus.of(["a"]), EmbeddingSettings())
 from transformers.utils import logging as bars
 level = logging.getLogger("transformers").level

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedtopics import Columns, Corpus
 from fedtopics.errors import DataError
 from fedtopics.text import readers
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.readers import SEPARATORS, text_files
-from fedtopics.text.tables import Columns
 from tests.helpers.documents import CANARY, texts, write
 
 ROWS = [(f"w{i}", f"dr {i}", f"the oaks, number {i}") for i in range(120)]
@@ -29,9 +28,6 @@ def as_csv(separator: str, end: str = "\r\n", name: str = "text") -> str:
     writer = csv.writer(file, delimiter=separator, lineterminator=end)
     writer.writerows([("ward", "author", name), *ROWS])
     return file.getvalue()
-
-
-# The separator
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -81,9 +77,6 @@ def test_rows_decide_where_the_header_has_two(tmp_path: Path) -> None:
     assert texts(path) == ["the oaks, and elms", "firs"]
 
 
-# A file without a header
-
-
 @pytest.mark.parametrize(
     "first", [CANARY, f"{CANARY} has an oak.", "comment", f"{CANARY};oak", "Anna Schmidt, 7 b, oak"]
 )
@@ -118,9 +111,6 @@ def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> No
     assert ("it has: ward, author, comment" in str(error.value)) is known
     assert ("oaks" in str(error.value)) is False
     assert texts(path, Columns(text=header.split(";")[2])) == ["y"]
-
-
-# Rows in are rows out
 
 
 @pytest.mark.parametrize(
@@ -192,9 +182,6 @@ def test_pandas_writes_what_is_read(tmp_path: Path) -> None:
     assert texts(tmp_path / "a.jsonl") == ['"oak', "a; b, c", "two\nlines", ""]
 
 
-# JSON lines
-
-
 def test_columns_of_json_that_nobody_needs(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"id": 7, "text": "oak", "score": 1, "category": ["a"]},
@@ -213,9 +200,6 @@ def test_columns_of_json_that_nobody_needs(tmp_path: Path) -> None:
         DataError, match=r"Row 1 of column 'category' of .*a\.jsonl is no name but of"
     ):
         Corpus.read(path, Columns(label="category"))
-
-
-# Folders
 
 
 def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:

@@ -105,9 +105,6 @@ def test_languages_have_stop_words_unless_others_are_named() -> None:
     assert TextRules(**TextRules(languages="de").model_dump()) == TextRules(languages="de")
 
 
-# What is left out before
-
-
 @pytest.mark.parametrize(
     ("text", "left"),
     [

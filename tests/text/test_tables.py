@@ -206,9 +206,6 @@ def test_a_format_of_ones_own_is_read_by_its_suffix(
     assert CANARY not in str(error.value)
 
 
-# Which column of a table holds the text, and what the others hold
-
-
 def test_named_columns_win_over_usual_ones() -> None:
     table = pa.table({"text": ["no"], "own": ["yes"], "id": ["no"], "key": ["k"], "kind": ["l"]})
     corpus = Corpus.of(table, Columns(text="own", id="key", label="kind"))

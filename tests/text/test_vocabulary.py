@@ -13,10 +13,9 @@ import pytest
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
+from fedtopics import Corpus, Study
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Named, RunningSum
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.languages import stop_words
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import (
@@ -75,9 +74,6 @@ def named_by(documents: Any) -> dict[str, Any]:
 
 def vocabulary(*words: str) -> Vocabulary:
     return Vocabulary(words, np.ones(len(words), np.int64), np.ones(len(words), np.int64))
-
-
-# Counting
 
 
 @pytest.mark.parametrize(
@@ -226,9 +222,6 @@ def test_given_words_keep_their_columns() -> None:
     assert ours.counts.toarray().tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
-# What a client names
-
-
 def test_named_drops_rare_words() -> None:
     words, counts = counted(["oak oak elm fir", "oak elm", "yew oak", ""]).named(2)
     assert words == ["elm", "oak"]
@@ -238,9 +231,6 @@ def test_named_drops_rare_words() -> None:
 def test_named_counts_documents_not_occurrences() -> None:
     with pytest.raises(DataError, match="No word occurs in 2 or more of the 2 documents"):
         counted(["oak oak oak", "elm"]).named(2)
-
-
-# What the clients agree on
 
 
 def test_agree_adds_up_and_orders() -> None:
@@ -324,9 +314,6 @@ def test_newlines_in_words_are_not_those_between_them() -> None:
     assert len({fingerprint(words) for words in lists}) == len(lists)
 
 
-# Back at a client
-
-
 def test_columns_follow_the_agreed_words_and_keep_the_rows() -> None:
     ours = counted(["oak elm oak", "", "fir", "elm fir"])
     columns = ours.columns({"yew": 0, "elm": 1, "oak": 2})
@@ -355,9 +342,6 @@ def test_the_clients_together_count_what_one_would() -> None:
     np.testing.assert_array_equal(agreed.occurrences, alone.occurrences)
     rows = [counted(texts).columns(agreed.index).toarray() for texts in clients.values()]
     np.testing.assert_array_equal(np.concatenate(rows), united.columns(agreed.index).toarray())
-
-
-# Arrays that lie in a file
 
 
 @pytest.fixture
