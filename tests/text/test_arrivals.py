@@ -143,9 +143,7 @@ DAY = dt.date(2024, 2, 1)
         ([DAY, None], MONTHS, MISSING.format("1 of 2")),
     ],
 )
-def test_a_column_that_tells_no_rounds(
-    values: list[Any], settings: ArrivalSettings, message: str
-) -> None:
+def test_a_column_of_no_rounds(values: list[Any], settings: ArrivalSettings, message: str) -> None:
     with pytest.raises(DataError) as error:
         arrivals(with_rounds(values), settings)
     assert str(error.value) == f"the column of rounds {message}"
@@ -231,9 +229,7 @@ class Growing:
         ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"]),
     ],
 )
-def test_a_document_is_there_when_its_line_is_whole(
-    name: str, parts: list[str], tmp_path: Path
-) -> None:
+def test_a_document_is_there_when_it_is_whole(name: str, parts: list[str], tmp_path: Path) -> None:
     grown = Growing(tmp_path / name)
     assert grown.there() == []
     assert [grown.add(part).there() for part in parts] == [[], [], [0], [0], [0, 1]]
@@ -314,7 +310,5 @@ def test_a_file_that_shrank(tmp_path: Path) -> None:
     grown.path.write_text("text,id\ndocument7,a\n")
     with pytest.raises(DataError) as error:
         grown.came.take(2, 1)
-    assert str(error.value) == (
-        "the file has 1 documents, fewer than the 2 that rounds have used; add rows at its end "
-        "only."
-    )
+    said = "the file has 1 documents, fewer than the 2 that rounds have used; add rows at its end "
+    assert str(error.value) == f"{said}only."

@@ -100,11 +100,20 @@ def test_what_is_shown_is_counts_alone() -> None:
 
 
 def test_take() -> None:
-    table = pa.table({"text": ["a", "b", "c"], "id": ["x", "y", "z"], "label": [1, 2, 3]})
-    taken: Any = Corpus.of(table).take(np.array([2, 0, 2]))
-    assert taken.documents.to_pylist() == ["c", "a", "c"]
-    assert taken.ids.to_pylist() == ["z", "x", "z"]
-    assert taken.labels.to_pylist() == [3, 1, 3]
+    table = {
+        "text": ["a", "b", "c"],
+        "id": ["x", "y", "z"],
+        "label": [1, 2, 3],
+        "who": [3, None, 4],
+    }
+    taken: Any = Corpus.of(pa.table(table), Columns(author="who")).take(np.array([2, 0, 1]))
+    assert taken.documents.to_pylist() == ["c", "a", "b"]
+    assert taken.ids.to_pylist() == ["z", "x", "y"]
+    assert taken.labels.to_pylist() == [3, 1, 2]
+    assert taken.authors.to_pylist() == ["4", "3", ""]
+    assert Corpus.pool([taken, taken]).authors.to_pylist() == ["4", "3", ""] * 2
+    assert "authors" in repr(taken)
+    assert Corpus.of(pa.table(table)).authors is None, "they are not looked for"
     nothing: Any = Corpus.of(["a", "b"]).with_embeddings(np.eye(2)).take([])
     assert nothing.embeddings.shape == (0, 2)
 

@@ -323,9 +323,7 @@ def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
     assert cosines[0, 1] > 0.5 > 0.2 > cosines[0, 2]
 
 
-def test_a_copied_model_is_the_same_and_other_weights_are_not(
-    minilm: SentenceEncoder, tmp_path: Path
-) -> None:
+def test_a_copy_is_the_same_and_other_weights_not(minilm: SentenceEncoder, tmp_path: Path) -> None:
     copy = tmp_path / PACKAGED
     shutil.copytree(minilm.folder, copy)
     assert SentenceEncoder(str(copy)).fingerprint == minilm.fingerprint

@@ -33,7 +33,7 @@ def as_csv(separator: str, end: str = "\r\n", name: str = "text") -> str:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 @pytest.mark.parametrize("separator", SEPARATORS)
-def test_the_separator_is_that_of_the_header(
+def test_the_header_has_the_separator(
     separator: str, suffix: str, end: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / f"north.{suffix}", as_csv(separator, end))
@@ -219,9 +219,7 @@ def test_a_folder_without_documents_says_what_it_has(tmp_path: Path) -> None:
         Corpus.read(tmp_path)
 
 
-def test_what_may_not_be_opened_is_not_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_closed_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a file nor a folder in a folder, which would be left out."""
 
     def closed(path: Any, *_: Any, **__: Any) -> Any:

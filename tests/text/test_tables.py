@@ -142,9 +142,7 @@ def test_missing_file(tmp_path: Path) -> None:
         Corpus.of(tmp_path / "a.csv")
 
 
-def test_a_format_of_ones_own_is_read_by_its_suffix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_format_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read_lines(path: Path) -> pa.Table:
         rows = [line.split("|", 1) for line in path.read_text().split("\n")]
         return pa.table({"id": [row[0] for row in rows], "text": [row[1] for row in rows]})
