@@ -71,7 +71,7 @@ SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
         ([{"topic": 1, "label": 101 * "x"}], "topic 1 has 101 characters; shorten it to at most"),
         ([{"topic": 1, "label": f"a\n{SECRET}"}], r"holds a control character \(U\+000A\); write"),
         *(
-            ([{"topic": 1, "label": f"{odd}{SECRET}"}], rf"control character \(U\+{ord(odd):04X}\)")
+            ([{"topic": 1, "label": f"a{odd}{SECRET}"}], rf"character \(U\+{ord(odd):04X}\)")
             for odd in "\x1b\u202e\u2028"
         ),
     ],
