@@ -21,7 +21,7 @@ from fedtopics.methods.core.final import CHOOSING, SCORED, choose_words, draw_ha
 from fedtopics.methods.core.plan import Secret
 from fedtopics.metrics import unique_words
 from fedtopics.model.coherence import count_pairs, federated_coherence
-from fedtopics.model.shown_words import CANDIDATES, SHOWN
+from fedtopics.model.shown_words import CANDIDATES, WORDS_SHOWN
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings
 
 ORDERLESS = {"20ng", "reuters395"}  # bags of words
@@ -98,14 +98,14 @@ def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) ->
     ]
     parts = {part: [c.take(rows[part]) for c, rows in drawn] for part in (CHOOSING, SCORED)}
     row: dict[str, Any] = {"clients": len(corpora)}
-    for way, n in (("first", SHOWN), ("coherent", CANDIDATES)):
+    for way, n in (("first", WORDS_SHOWN), ("coherent", CANDIDATES)):
         settings = study.method.model_copy(update={"candidate_words": n})
         read = choose_words(agreement, settings, model)
-        words = read.topics(SHOWN)
+        words = read.topics(WORDS_SHOWN)
         row[f"{way}_npmi"] = npmi(study, parts[SCORED], words)
         row[f"{way}_there"] = npmi(study, parts[CHOOSING], words)
         row[f"{way}_said"] = float(read.coherence["npmi"].mean())
-        row[f"{way}_diversity"] = unique_words(words, SHOWN)
+        row[f"{way}_diversity"] = unique_words(words, WORDS_SHOWN)
         row[f"{way}_reading"] = [read.reading.lambda_, read.reading.by_sums]
     return row
 

@@ -27,8 +27,7 @@ from fedtopics.protocol.keys import digest
 from fedtopics.protocol.link import LinkError
 from fedtopics.protocol.messages import Answer, Ask, Body, List, Part, Total, decode, encode
 from fedtopics.protocol.roster import Key
-from fedtopics.transport.credentials import channel_credentials
-from fedtopics.transport.grpc import GrpcLink
+from fedtopics.transport.grpc import GrpcLink, channel_credentials
 
 MEMBERS, LENGTH, STEPS = 50, 2_000_000, 3
 FEW, SHORT, MANY = 5, 250_000, 50  # members, words and steps of the comparison

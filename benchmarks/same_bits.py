@@ -194,10 +194,10 @@ def started(place: Path, case: str, first: str, how: str, folder: Path) -> Topic
 
 
 def command_line(place: Path, case: str, folder: Path) -> TopicModel:
-    """Train by `fedtopics run`, then further by `fedtopics continue`."""
+    """Train by `fedtopics train`, then further with --from."""
     study = study_file(place, folder, case)
-    first = ["run", study, "--out", folder / "first"]
-    then = ["continue", folder / "first/model", "--study", study, "--out", folder / "then"]
+    first = ["train", study, "--out", folder / "first"]
+    then = ["train", study, "--from", folder / "first/model", "--out", folder / "then"]
     for order in (first, then):
         command = [sys.executable, "-m", "fedtopics", *map(str, order)]
         subprocess.run(command, check=True, capture_output=True)

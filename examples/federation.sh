@@ -100,14 +100,14 @@ tail -n 2 output.txt
 
 at sklearn "what left it, and the model it has"
 run cat policy.toml
-run fedtopics ledger runs/sklearn/three-organisations
+run fedtopics audit log runs/sklearn/three-organisations
 run fedtopics topics runs/sklearn/three-organisations/model --words 8
-run fedtopics verify runs/sklearn/three-organisations --certificate sklearn.pem
-run fedtopics dpia runs/sklearn/three-organisations -o dpia.html
+run fedtopics audit verify runs/sklearn/three-organisations --certificate sklearn.pem
+run fedtopics audit dpia runs/sklearn/three-organisations -o dpia.html
 
 at one-process "the same study with the documents in one place, for comparison only"
 study "$port" documents >study.toml
-printf '+ %s > output.txt\n' "fedtopics run study.toml --out run"
-fedtopics run study.toml --out run >output.txt 2>&1
+printf '+ %s > output.txt\n' "fedtopics train study.toml --out run"
+fedtopics train study.toml --out run >output.txt 2>&1
 run python "$here/compare_models.py" ../sklearn/runs/sklearn/three-organisations/model run/model
 printf '\nAll files are in %s\n' "$folder"

@@ -118,12 +118,12 @@ done
 
 at sympy "the model, and what left"
 run fedtopics topics runs/sympy/five-organisations/model --words 8
-run fedtopics ledger runs/sympy/five-organisations
+run fedtopics audit log runs/sympy/five-organisations
 
 at one-process "the same study with the documents in one place, for comparison only"
 study documents >study.toml
-printf '+ %s > output.txt\n' "fedtopics run study.toml --out run"
-fedtopics run study.toml --out run >output.txt 2>&1
+printf '+ %s > output.txt\n' "fedtopics train study.toml --out run"
+fedtopics train study.toml --out run >output.txt 2>&1
 models=()
 for name in $NAMES; do models+=("../$name/runs/$name/five-organisations/model"); done
 run python "$here/compare_models.py" run/model "${models[@]}"

@@ -24,7 +24,7 @@ from fedtopics.files import (
     RowFile,
     copy_folder,
     create,
-    cut_half_line,
+    cut_torn_line,
     digest,
     hold,
     is_used,
@@ -57,7 +57,7 @@ def pipe(tmp_path: Path) -> Path:
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
-    "text": read_text, "bytes": read_bytes, "toml": read_toml, "lines": cut_half_line,
+    "text": read_text, "bytes": read_bytes, "toml": read_toml, "lines": cut_torn_line,
     "rows": RowFile, "open": open_file, "use": is_used, "study": Study.read, "policy": Policy.read,
     "rules": read_rules, "documents": Corpus.read, "terms": read_terms, "pairs": read_pairs,
     "labels": lambda path: read_labels(path, 2),
@@ -116,7 +116,7 @@ def test_the_package_opens_files_by_one_module() -> None:
 def test_a_half_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None:
     path = tmp_path / "lines"
     path.write_bytes(before)
-    cut_half_line(path)
+    cut_torn_line(path)
     assert path.read_bytes() == after
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ TESTS = Path(__file__).parent
 FILES = [path for path in sorted(HOUSE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 GROUND = {"errors.py", "extras.py", "files.py", "harmless.py", "threads.py"}
 AT_TOP = {"__init__.py", "__main__.py", "guarantees.py"} | GROUND
+NO_NOUNS = {"told", "said", "asked", "came", "gone", "half", "beside", "look", "moment", "given"}
 LONGEST_FILE, LONGEST_FUNCTION, MOST_METHODS = 400, 50, 20
 
 
@@ -53,6 +55,19 @@ def test_no_test_needs_another_test() -> None:
         for path in sorted(TESTS.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if any(part.startswith("test_") for name in imported(node) for part in name.split("."))
+    ]
+    assert found == []
+
+
+def test_names_say_what_a_thing_is() -> None:
+    """A name is a noun of its type or a verb, not a word of the sentence that it is told in."""
+    found = [
+        f"{named(path)}:{getattr(node, 'lineno', 1)}: {name}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for field in ("id", "attr", "arg", "name", "asname", "module")
+        if isinstance(name := getattr(node, field, None), str)
+        and NO_NOUNS & {*re.sub(r"(?<=[a-z0-9])(?=[A-Z])|\W", "_", name).lower().split("_")}
     ]
     assert found == []
 

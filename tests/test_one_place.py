@@ -105,7 +105,9 @@ def test_without_registering_nothing_is_known() -> None:
     assert "enough" not in STOP_RULES.names
     assert "longest_word" not in METRICS.names
     assert ".bars" not in FORMATS.names
-    with pytest.raises(StudyError, match="There is no method 'unigrams'; known: auto, gfedntm"):
+    with pytest.raises(
+        StudyError, match="There is no method 'unigrams'; choose from: auto, gfedntm"
+    ):
         Study.make(method=METHOD)
 
 
@@ -138,7 +140,7 @@ def test_a_run_is_resumed_to_the_same_bits(page: dict[str, Any], tmp_path: Path)
 
 
 def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> None:
-    fedtopics("run", "study.toml", "--out", "out")
+    fedtopics("train", "study.toml", "--out", "out")
     rows = json.loads(fedtopics("topics", "out/model", "--words", "5", "--json").stdout)
     assert sorted(subjects(page, [row["words"] for row in rows])) == ["forest", "harbour"]
     assert [row["share"] for row in rows] == [0.5, 0.5]
@@ -148,25 +150,25 @@ def test_a_method_at_the_command_line(page: dict[str, Any], folder: Path) -> Non
     assert sorted([set(topics[:40]) == {0}, set(topics[40:]) == {0}]) == [False, True]
 
     scores = fedtopics(
-        "evaluate", "out/model", "--data", "everything.csv", "--label", "kind", "--json"
+        "evaluate", "out/model", "--data", "everything.csv", "--columns", "label=kind", "--json"
     )
     assert json.loads(scores.stdout)["purity"] == 1.0
 
 
 def test_a_method_in_the_ledger(folder: Path) -> None:
-    fedtopics("run", "study.toml", "--out", "out")
-    ledgers = json.loads(fedtopics("ledger", "out", "--json").stdout)
+    fedtopics("train", "study.toml", "--out", "out")
+    ledgers = json.loads(fedtopics("audit", "log", "out", "--json").stdout)
     assert {row["function"]: row["replies"] for row in ledgers["forest"]} == {
         "vocabulary": 1, "counted": 1, "count_words": 3, "shares": 1, "word_sums": 1, "pairs": 2,
     }  # fmt: skip
     counted = next(row for row in ledgers["forest"] if row["function"] == "count_words")
     assert (counted["fields"], counted["values"]) == (["counts", "documents"], 2 * 16 + 1)
-    printed = " ".join(fedtopics("ledger", "out").output.split())
+    printed = " ".join(fedtopics("audit", "log", "out").output.split())
     assert f"count_words: {leaves('unigrams', 'count_words')}" in printed
 
 
 def test_a_method_in_the_report(folder: Path) -> None:
-    fedtopics("run", "study.toml", "--out", "out")
+    fedtopics("train", "study.toml", "--out", "out")
     fedtopics("report", "out")
     report = (folder / "out/report.html").read_text(encoding="utf-8")
     assert "mixture of unigrams" in report
@@ -222,8 +224,8 @@ def test_a_metric_and_a_file_format(page: dict[str, Any], folder: Path) -> None:
         Path(f"{name}.bars").write_text("\n".join(row.replace(",", "|", 1) for row in mine))
         plan = plan.replace(f"{name}.csv", f"{name}.bars")
     Path("study.toml").write_text(plan)
-    fedtopics("run", "study.toml", "--out", "out")
-    arguments = ("evaluate", "out/model", "--data", "everything.bars", "--label", "kind")
+    fedtopics("train", "study.toml", "--out", "out")
+    arguments = ("evaluate", "out/model", "--data", "everything.bars", "--columns", "label=kind")
     assert "longest word" in fedtopics(*arguments).stdout
     scores = json.loads(fedtopics(*arguments, "--json").stdout)
     assert scores["longest_word"] == max(len(w) for own in page["words"].values() for w in own)

@@ -298,30 +298,32 @@ B = '[clients.b]\ndata = "a.csv"\n'
 # What fails, what the message says, and then what helps.
 TYPED: dict[str, tuple[str, str, list[str]]] = {
     "a column": ("transform model two.csv -o t.csv", CALL,
-        ["transform model two.csv -o t.csv --text letter"]),
+        ["transform model two.csv -o t.csv --columns text=letter"]),
     "an output": ("transform model a.csv -o t.xlsx", "has to end in .parquet or .csv or .jsonl",
         ["transform model a.csv -o t.parquet"]),
-    "an input": ("transform model theta.csv -o theta.csv --text text", "name another file",
-        ["transform model theta.csv -o new.csv --text text"]),
-    "a run there": ("run study.toml --out run", "go on with --resume, or name another folder",
-        ["run study.toml --out run --resume", "run study.toml --out another"]),
-    "no run there": ("run study.toml --out none --resume", "leave out --resume",
-        ["run study.toml --out none"]),
+    "an input": ("transform model theta.csv -o theta.csv --columns text=text", "name another file",
+        ["transform model theta.csv -o new.csv --columns text=text"]),
+    "a run there": ("train study.toml --out run", "go on with --resume, or name another folder",
+        ["train study.toml --out run --resume", "train study.toml --out another"]),
+    "no run there": ("train study.toml --out none --resume", "leave out --resume",
+        ["train study.toml --out none"]),
     "no model": ("topics nothing", "There is no model in nothing", ["topics run/model"]),
-    "a model there": ("merge model east -o model", "name another folder",
-        ["merge model east -o new"]),
-    "names of clients": ("merge model model -o new", "as in north=MODEL",
-        ["merge east=east west=east -o new"]),
-    "thresholds": ("merge model east -o new --threshold .5 --topics 2", "exclude each other",
-        ["merge model east -o new --threshold .5", "merge model east -o new2 --topics 2"]),
+    "a model there": ("models merge model east -o model", "name another folder",
+        ["models merge model east -o new"]),
+    "names of clients": ("models merge model model -o new", "as in north=MODEL",
+        ["models merge east=east west=east -o new"]),
+    "thresholds": ("models merge model east -o new --threshold .5 --topics 2", "exclude each other",
+        ["models merge model east -o new --threshold .5",
+            "models merge model east -o new2 --topics 2"]),
     "rules": ("transform model a.csv -o t.csv --rules bad.toml", "did you mean 'stop_words'",
         ["transform model a.csv -o t.csv --rules good.toml"]),
-    "documents": ("topics model --with-documents a.csv", "goes with --suggest",
-        ["topics model --suggest --with-documents a.csv"]),
+    "documents": ("topics model --examples-from a.csv", "goes with --suggest",
+        ["topics model --suggest --examples-from a.csv"]),
     "what to show": ("transform model a.csv", "--out, or what to show with --by",
-        ["transform model two.csv --text letter --by title", "transform model a.csv -o t.csv"]),
-    "a study": ("run", "Name a study file, or print one with --example",
-        ["run --example", "run study.toml --out yet"]),
+        ["transform model two.csv --columns text=letter --by title",
+            "transform model a.csv -o t.csv"]),
+    "a study": ("train", "Missing argument 'STUDY'",
+        ["init study new.toml", "train study.toml --out yet"]),
     "numbers": ("sweep study.toml --topics 1", "give numbers from 2 on, with commas",
         ["sweep study.toml --topics 2,3 --seeds 1"]),
     "a report's name": ("report run -o page.md", "has to end in .html",
@@ -358,7 +360,7 @@ def test_typed(
         return int(stop.value.code or 0), capsys.readouterr().err
 
     if " run" in fails + " ".join(helps):
-        assert typed("run study.toml --out run")[0] == 0
+        assert typed("train study.toml --out run")[0] == 0
     code, err = typed(fails)
     assert (code, message in err) == (2, True), err
     for line in helps:

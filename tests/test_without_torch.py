@@ -124,28 +124,26 @@ def test_every_method_but_those_with_networks_trains_and_is_read(folder: Path) -
 
 TYPED = [
     ["demo", "--clients", "2", "--topics", "3", "--rounds", "1"],
-    ["run", "study.toml", "--out", "run"],
+    ["train", "study.toml", "--out", "run"],
     ["report", "run"],
     ["topics", "run/model"],
     ["transform", "run/model", "north.jsonl", "-o", "theta.parquet"],
     ["evaluate", "run/model", "--data", "north.jsonl"],
-    ["ledger", "run"],
+    ["audit", "log", "run"],
     ["check", "study.toml"],
-    ["audit", "study.toml", "--data", "north.jsonl", "--shadows", "4"],
-    ["budget", "policy.toml"],
-    ["verify", "run"],
-    ["dpia", "run", "-o", "dpia.html"],
-    ["continue", "run/model", "--study", "study.toml", "--rounds", "1"],
-    ["compare", "run/model", "run/model"],
+    ["audit", "attack", "study.toml", "--data", "north.jsonl", "--shadow-models", "4"],
+    ["audit", "budget", "policy.toml"],
+    ["audit", "verify", "run"],
+    ["audit", "dpia", "run", "-o", "dpia.html"],
+    ["train", "study.toml", "--from", "run/model", "--rounds", "1"],
+    ["models", "compare", "run/model", "run/model"],
     ["status", "run"],
-    ["run", "single.toml", "--out", "single"],
-    ["merge", "run", "east=single", "-o", "merged"],
-    ["terms", "run/model", "terms.toml"],
+    ["train", "single.toml", "--out", "single"],
+    ["models", "merge", "run", "east=single", "-o", "merged"],
+    ["topics", "run/model", "--match", "terms.toml"],
     ["sweep", "study.toml", "--topics", "2,3", "--seeds", "1"],
     ["key", "create", "server", "north", "south", "--out", "keys"],
-    ["flda", "--help"],
-    ["flare", "--help"],
-    ["flower", "--help"],
+    ["init", "study", "new.toml"],
 ]
 WITH_OTHERS = {"serve", "join"}
 
@@ -194,7 +192,7 @@ def test_server_and_members_train_without_it(kind: str, folder: Path) -> None:
 
 
 def test_what_needs_it_says_what_to_install(folder: Path) -> None:
-    typed = [["run", "network.toml"], ["demo", "--method", "prodlda"], ["topics", "network"]]
+    typed = [["train", "network.toml"], ["demo", "--method", "prodlda"], ["topics", "network"]]
     network: Any = find_network("prodlda")
     inference = network(5, network.settings_type(n_components=3, hidden=(4, 4)))
     shared = {"decoder": {"topics": torch.zeros(3, 5), "theta_mean": torch.zeros(3)}}
@@ -211,6 +209,6 @@ def test_what_needs_it_says_what_to_install(folder: Path) -> None:
         )  # fmt: skip
         assert done.returncode == 1
         assert done.stderr == (
-            f"fedtopics: {what} needs the package torch, which is not installed; install it with: "
-            "pip install 'fedtopics[neural]'\n"
+            f"error: {what} needs the package torch, which is not installed.\n"
+            "hint: install it with: pip install 'fedtopics[neural]'\n"
         )

@@ -105,7 +105,7 @@ class Liar(Tap):
         reply = self.door.call(call)
         if "moves" in reply:
             reply["moves"] = reply["moves"] + self.more
-        self.calls.append(("call", (call.function, call.payload, call.moment), reply))
+        self.calls.append(("call", (call.function, call.payload, call.position), reply))
         return reply
 
 

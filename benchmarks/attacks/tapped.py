@@ -54,7 +54,7 @@ class Tap:
         def tapped(*given: Any) -> Any:
             reply = attribute(*given)
             if isinstance(given[0], Call):
-                given = (given[0].function, given[0].payload, given[0].moment)
+                given = (given[0].function, given[0].payload, given[0].position)
             self.calls.append((name, given, reply))
             return reply
 

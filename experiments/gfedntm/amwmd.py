@@ -34,7 +34,7 @@ from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import digest
 from fedtopics.methods.core.events import OnEvent
-from fedtopics.model.shown_words import SHOWN
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, sentence_encoder
 from fedtopics.text.tables import Columns
@@ -204,7 +204,7 @@ def _topics(study: Study, on_event: OnEvent, task: Task) -> dict[str, Any]:
     model = train(study, task.clients, policies=policies, on_event=on_event)
     return {
         "rounds": model.info["rounds"],
-        "topics": model.topics(SHOWN),
+        "topics": model.topics(WORDS_SHOWN),
         "words": list(model.vocabulary.words),
         "occurrences": model.vocabulary.occurrences.tolist(),
     }

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.gfedntm.amwmd_claims import ALL_OTHERS, FEDERATED_TOPICS, OTHER_SEED, Scores
 from experiments.gfedntm.word_mover import WordVectors, amwmd
 from fedtopics.errors import DataError
-from fedtopics.model.shown_words import SHOWN
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.text.corpus import Corpus
 
 DRAWS = 10  # random models, and draws from the other clients' topics, that are averaged
@@ -83,7 +83,7 @@ def _models(
 def _random_topics(model: Trained, n_topics: int, rng: np.random.Generator) -> Topics:
     """Draw topics of different words, each word as often as it occurs."""
     share = np.array(model.occurrences) / sum(model.occurrences)
-    n_words = min(SHOWN, len(model.words))
+    n_words = min(WORDS_SHOWN, len(model.words))
     drawn = [rng.choice(len(share), n_words, replace=False, p=share) for _ in range(n_topics)]
     return [[model.words[i] for i in topic] for topic in drawn]
 

@@ -78,13 +78,13 @@ def nearest(name: object, known: Iterable[object]) -> str:
     Examples
     --------
     >>> nearest("South", ["north", "south"]), nearest("elm", ["north", "south"])
-    ("did you mean 'south'?", 'known: north, south.')
+    ("did you mean 'south'?", 'choose from: north, south.')
     """
     names = [*known]
     if close := closest(name, names):
         return f"did you mean {close!r}?"
     shown = ", ".join(map(str, names[:MOST_NAMES]))
-    return f"known: {shown}{', ...' if len(names) > MOST_NAMES else '.'}"
+    return f"choose from: {shown}{', ...' if len(names) > MOST_NAMES else '.'}"
 
 
 def closest(name: object, known: Iterable[Any]) -> Any:
@@ -108,13 +108,13 @@ def is_number(value: Any, least: int, most: float) -> bool:
 
 
 def check_keys(
-    given: Any, known: Collection[Any], what: str, error: type[InputError] = StudyError
+    values: Any, known: Collection[Any], what: str, error: type[InputError] = StudyError
 ) -> None:
     """Raise an error if what is given by name is no mapping, or one of its keys is not known.
 
     `what` says in a word what a key names: "client".
     """
-    if not isinstance(given, Mapping):
-        raise error(f"Give a mapping of {what} to value, not {type(given).__name__}.")
-    if unknown := [key for key in given if key not in known]:
+    if not isinstance(values, Mapping):
+        raise error(f"Give a mapping of {what} to value, not {type(values).__name__}.")
+    if unknown := [key for key in values if key not in known]:
         raise error(f"There is no {what} {unknown[0]!r}; {nearest(unknown[0], known)}")

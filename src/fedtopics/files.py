@@ -71,8 +71,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError("values are nested too deeply") from None
 
 
-def cut_half_line(path: Path) -> None:
-    """Take away the half line that a full disk or a crash can leave at the end of a file."""
+def cut_torn_line(path: Path) -> None:
+    """Take away the torn line that a full disk or a crash can leave at the end of a file."""
     with open_file(path, "rb+") as file:
         end = place = file.seek(0, os.SEEK_END)
         while place > 0:
@@ -105,13 +105,13 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
     A public one can be read by whom the umask lets. After an OSError the older file is untouched.
     """
     require_file(path)
-    beside = path.with_name(path.name + ".tmp")
-    beside.unlink(missing_ok=True)
-    create(beside, content, public)
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    create(temporary, content, public)
     try:
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink()
+        temporary.unlink()
         raise
     if hasattr(os, "O_DIRECTORY"):  # else the old file may be back after a power failure
         handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -283,7 +283,7 @@ class RowFile:
         self._path = path
         self._rows: list[Row] = []
         if path.exists():
-            cut_half_line(path)
+            cut_torn_line(path)
             try:
                 self._rows = [dict(json.loads(line)) for line in read_bytes(path).splitlines()]
             except (ValueError, TypeError, RecursionError):

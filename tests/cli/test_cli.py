@@ -18,13 +18,13 @@ from fedtopics.cli.display import program_name
 from fedtopics.extras import VERSION
 from fedtopics.federation.study import Study, example_study
 from fedtopics.methods.registry import METHODS
-from tests.helpers.command_line import CANARY, STUDY, fedtopics, refused
+from tests.helpers.command_line import CANARY, STUDY, fedtopics, one_line, refused
 
 
 def test_from_study_to_theta(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fedtopics(monkeypatch, "run", "study.toml", "--out", "out") == 0
+    assert fedtopics(monkeypatch, "train", "study.toml", "--out", "out") == 0
     printed = capsys.readouterr()
     assert "agreed on 52 words; 100 documents" in printed.out
     assert printed.err == ""
@@ -52,7 +52,7 @@ def test_from_study_to_theta(
     assert pq.read_table("theta.parquet")["known_words"].to_pylist() == [1, 0, 0]
     capsys.readouterr()
 
-    assert fedtopics(monkeypatch, "ledger", "out", "--json") == 0
+    assert fedtopics(monkeypatch, "audit", "log", "out", "--json") == 0
     ledger = json.loads(capsys.readouterr().out)
     assert set(ledger) == {"north", "south"}
     replies = {row["function"]: row["replies"] for row in ledger["north"]}
@@ -66,8 +66,8 @@ def test_from_study_to_theta(
 def test_a_rare_word_is_found_nowhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fedtopics(monkeypatch, "run", "study.toml", "--out", "out")
-    fedtopics(monkeypatch, "ledger", "out")
+    fedtopics(monkeypatch, "train", "study.toml", "--out", "out")
+    fedtopics(monkeypatch, "audit", "log", "out")
     fedtopics(monkeypatch, "topics", "out/model", "--words", 52)
     printed = capsys.readouterr()
     files = [path for path in (folder / "out").rglob("*") if path.is_file()]
@@ -105,22 +105,22 @@ def test_wrong_studies(
     old, new, message = WRONG[case]
     assert old in STUDY
     (folder / "study.toml").write_text(STUDY.replace(old, new))
-    assert fedtopics(monkeypatch, "run", "study.toml", "--out", "out") == 2
-    said = capsys.readouterr().err
+    assert fedtopics(monkeypatch, "train", "study.toml", "--out", "out") == 2
+    said = one_line(capsys.readouterr().err)
     assert message in said
     assert said.count("\n") == 1
     assert "Traceback" not in said
 
     if case == "rare words":
         (folder / "study.toml").write_text(STUDY)
-        assert fedtopics(monkeypatch, "run", "study.toml", "--out", "out") == 0, "the retry works"
+        assert fedtopics(monkeypatch, "train", "study.toml", "--out", "out") == 0, "the retry works"
 
 
 def test_damaged_models_and_checkpoints(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "study.toml").write_text("checkpoint_every = 5\n" + STUDY)
-    assert fedtopics(monkeypatch, "run", "study.toml", "--out", "out") == 0
+    assert fedtopics(monkeypatch, "train", "study.toml", "--out", "out") == 0
     capsys.readouterr()
 
     config = folder / "out/model/config.json"
@@ -133,24 +133,24 @@ def test_damaged_models_and_checkpoints(
     data = bytearray(newest.read_bytes())
     data[-1] ^= 1
     newest.write_bytes(data)
-    assert fedtopics(monkeypatch, "run", "study.toml", "--out", "out", "--resume") == 2
+    assert fedtopics(monkeypatch, "train", "study.toml", "--out", "out", "--resume") == 2
     said = capsys.readouterr().err
     assert "00000010.safetensors is damaged" in said
     newest.unlink()
     newest.with_suffix(".sha256").unlink()
-    assert fedtopics(monkeypatch, "run", "study.toml", "--out", "out", "--resume") == 0
+    assert fedtopics(monkeypatch, "train", "study.toml", "--out", "out", "--resume") == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "There is no command 'nope'; known: demo, run, "),
-        (["run"], "Name a study file, or print one with --example."),
-        (["run", "nowhere.toml"], "No such file or directory."),
-        (["run", "study.toml", "--resume"], "no run in runs/study to resume"),
+        (["nope"], "There is no command 'nope'; choose from: demo, init, "),
+        (["train"], "Missing argument 'STUDY'."),
+        (["train", "nowhere.toml"], "No such file or directory."),
+        (["train", "study.toml", "--resume"], "no run in runs/study to resume"),
         (["demo", "--clients", "1"], "Invalid value for '--clients'"),
         (["topics", "nowhere"], "There is no model in nowhere"),
-        (["ledger", "nowhere"], "There is no ledger in nowhere"),
+        (["audit", "log", "nowhere"], "There is no ledger in nowhere"),
         (
             ["transform", "nowhere", "north.csv"],
             "Name what to write with --out, or what to show with --by.",
@@ -174,13 +174,13 @@ def test_every_method_has_an_example() -> None:
 def test_the_example_is_a_study(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fedtopics(monkeypatch, "run", "--example") == 0
+    assert fedtopics(monkeypatch, "init", "study", "-", "--all") == 0
     example = capsys.readouterr().out
     Study.make(**tomllib.loads(example))
     short, changed = re.subn(r"^# max_rounds = \d+", "max_rounds = 3", example, flags=re.MULTILINE)
     assert changed == 1
     (folder / "study.toml").write_text(short)
-    assert fedtopics(monkeypatch, "run", "study.toml") == 0
+    assert fedtopics(monkeypatch, "train", "study.toml") == 0
 
 
 def test_every_command_and_option_has_help() -> None:
@@ -195,7 +195,6 @@ def test_every_command_and_option_has_help() -> None:
     check("fedtopics", cli.app)
 
 
-CLIENT = ["client", "--server", "localhost:1", "--insecure", "--name", "north"]
 STARTS_AT_ONCE = """
 import sys
 from fedtopics.cli import main
@@ -211,10 +210,10 @@ except SystemExit as ended:
     ("arguments", "code"),
     [
         (["--help"], 0),
-        (["ledger", "out", "--json"], 0),
-        (["run", "nowhere.toml"], 2),
-        (["server", "network.toml", "--pki", "nowhere"], 2),
-        ([*CLIENT, "--data", "network.toml", "--policy", "nowhere.toml"], 2),
+        (["audit", "log", "out", "--json"], 0),
+        (["train", "nowhere.toml"], 2),
+        (["serve", "network.toml", "--key", "nowhere"], 2),
+        (["join", "network.toml", "--key", "nowhere", "--data", "network.toml"], 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -239,9 +238,9 @@ def test_a_defect_is_one_line(
         raise KeyError(CANARY)
 
     monkeypatch.setattr("fedtopics.federation.simulation.train", broken)
-    assert fedtopics(monkeypatch, "run", "study.toml") == 70
+    assert fedtopics(monkeypatch, "train", "study.toml") == 70
     said = capsys.readouterr().err
-    assert said.startswith("fedtopics: A defect of fedtopics: KeyError.")
+    assert said.startswith("error: A defect of fedtopics: KeyError.")
     assert CANARY not in said
 
 

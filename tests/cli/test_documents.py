@@ -32,14 +32,25 @@ def test_topics_by_a_column_and_by_month(
 ) -> None:
     monkeypatch.chdir(place)
     typed = typist(monkeypatch, capsys)
-    code, out, _ = typed("transform", "model", "letters.csv", "--by", "office", "--text", "text")
+    code, out, _ = typed(
+        "transform", "model", "letters.csv", "--by", "office", "--columns", "text=text"
+    )
     assert code == 0
     assert "port: 36 documents\n" in out
     assert "Boats\n" in out.partition("port: ")[2].partition("%")[2].splitlines()[0] + "\n"
     assert "10 documents without a value, 4 where there are fewer than 10, and 0 with" in out
     assert "few:" not in out
 
-    asked = ("transform", "model", "letters.csv", "--text", "text", "--by", "office", "--json")
+    asked = (
+        "transform",
+        "model",
+        "letters.csv",
+        "--columns",
+        "text=text",
+        "--by",
+        "office",
+        "--json",
+    )
     found = json.loads(typed(*asked, "--by-time", "written", "--period", "year")[1])
     assert [row["class"] for row in found["office"]["rows"]] == ["port"] * 2 + ["wood"] * 2
     assert {key: found["office"][key] for key in ("without", "few", "unknown")} == {

@@ -69,15 +69,15 @@ def edit(folder: Path, old: str, new: str) -> None:
 
 
 def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
-    code, out, err = typed("run", "study.toml", "--out", "out")
+    code, out, err = typed("train", "study.toml", "--out", "out")
     assert (code, err) == (0, "")
     assert "80 documents, 0 of them without an agreed word" in out
 
     unheard = {"words": [["unheard", "of"]] * 40, "text": [""] * 40}
     write(folder / "new.parquet", vectors(0, 40), **unheard)
     code, out, _ = typed(
-        "transform", "out/model", "new.parquet", "-o", "theta.parquet", "--tokens", "words",
-        "--embedding", "vector", "--embedding-model", "/models/tiny",
+        "transform", "out/model", "new.parquet", "-o", "theta.parquet", "--columns", "tokens=words",
+        "--columns", "embedding=vector", "--embedding-model", "/models/tiny",
     )  # fmt: skip
     assert code == 0
     assert out.startswith("40 documents to theta.parquet; 0 have nothing that the model knows")
@@ -125,9 +125,9 @@ def test_wrong_embeddings_in_a_simulation(case: str, folder: Path, typed: Typed)
     given = {"data": "north.parquet", "embedding": "vector"} | changes
     lines = [f'{key} = "{value}"' for key, value in given.items() if value]
     edit(folder, 'data = "north.parquet"\nembedding = "vector"', "\n".join(lines))
-    code, _, err = typed("run", "study.toml", "--out", "out")
+    code, _, err = typed("train", "study.toml", "--out", "out")
     assert code == 2
-    assert err.startswith("fedtopics: Client 'north': ")
+    assert err.startswith("error: Client 'north': ")
     assert message in err
     if (folder / "out").exists():  # opened before the embeddings are looked at
         assert not (folder / "out/clients/north/ledger.jsonl").read_text()
@@ -135,10 +135,11 @@ def test_wrong_embeddings_in_a_simulation(case: str, folder: Path, typed: Typed)
 
 @pytest.mark.parametrize("case", ["another dimension", "another model"])
 def test_wrong_embeddings_to_transform(case: str, folder: Path, typed: Typed) -> None:
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     changes, message = WRONG[case]
     given = {"data": "north.parquet", "embedding": "vector", "embedding_model": "tiny"} | changes
-    options = ["--embedding", given["embedding"], "--embedding-model", given["embedding_model"]]
+    columns = f"embedding={given['embedding']}"
+    options = ["--columns", columns, "--embedding-model", given["embedding_model"]]
     code, _, err = typed("transform", "out/model", given["data"], "-o", "t.parquet", *options)
     assert code == 2
     assert message in err
@@ -149,14 +150,14 @@ def test_wrong_embeddings_to_transform(case: str, folder: Path, typed: Typed) ->
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     return (
-        "fedtopics: Embeddings of the model 'tiny' need the package sentence-transformers, which "
+        "error: Embeddings of the model 'tiny' need the package sentence-transformers, which "
         "is not installed; install it with: pip install 'fedtopics[embeddings]'\n"
     )
 
 
 def test_without_the_extra(folder: Path, typed: Typed, without_extra: str) -> None:
-    assert typed("run", "study.toml", "--out", "out")[0] == 0, "embeddings of one's own do"
+    assert typed("train", "study.toml", "--out", "out")[0] == 0, "embeddings of one's own do"
     code, _, err = typed("transform", "out/model", "without.parquet", "-o", "t.parquet")
     assert (code, err) == (1, without_extra)
     edit(folder, 'data = "north.parquet"\nembedding = "vector"', 'data = "without.parquet"')
-    assert typed("run", "study.toml", "--out", "other")[::2] == (1, without_extra)
+    assert typed("train", "study.toml", "--out", "other")[::2] == (1, without_extra)

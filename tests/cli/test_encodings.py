@@ -77,15 +77,15 @@ def test_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words, names and paths, in all that a run and its folder show."""
     monkeypatch.chdir(folder)
     for arguments in (
-        ("run", "study.toml", "--out", "run-ü"),
+        ("train", "study.toml", "--out", "run-ü"),
         ("status", "run-ü", "--json"),
-        ("ledger", "run-ü"),
+        ("audit", "log", "run-ü"),
         ("report", "run-ü"),
-        ("compare", "model", "run-ü/model"),
+        ("models", "compare", "model", "run-ü/model"),
         ("transform", "model", "größe.csv", "--by", "text", "--min-documents", "1"),
         ("evaluate", "model", "--data", "größe.csv"),
         ("sweep", "study.toml", "--topics", "2", "--seeds", "1", "--json"),
-        ("dpia", "run-ü", "-o", "ü.md"),
+        ("audit", "dpia", "run-ü", "-o", "ü.md"),
         ("topics", "model", "--format", "csv"),
         ("--help",),
     ):

@@ -58,14 +58,14 @@ def folder(
     return tmp_path
 
 
-DATA = ("--data", "documents.parquet", "--tokens", "words")
+DATA = ("--data", "documents.parquet", "--columns", "tokens=words")
 
 
 def test_the_command(
     folder: Path, model: TopicModel, documents: Corpus, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    assert fedtopics(monkeypatch, "evaluate", "model", *DATA, "--label", "owner") == 0
+    assert fedtopics(monkeypatch, "evaluate", "model", *DATA, "--columns", "label=owner") == 0
     printed = capsys.readouterr().out
     assert "model: 3 topics, read with lambda" in printed
     assert "purity of the largest topics" in printed
@@ -82,9 +82,15 @@ def test_the_command(
     [
         (("nowhere", *DATA), "There is no model in nowhere"),
         (("model", "--data", "nowhere.csv"), "There is no file or folder nowhere.csv"),
-        (("model", *DATA, "--label", "field"), "There is no column 'field' in documents.parquet"),
-        (("model", "--data", "texts", "--label", "a"), "texts has no columns, so no labels 'a'"),
-        (("model", *DATA, "--lambda", "2"), "Invalid value for '--lambda'"),
+        (
+            ("model", *DATA, "--columns", "label=field"),
+            "There is no column 'field' in documents.parquet",
+        ),
+        (
+            ("model", "--data", "texts", "--columns", "label=a"),
+            "texts has no columns, so no labels 'a'",
+        ),
+        (("model", *DATA, "--relevance", "2"), "Invalid value for '--relevance'"),
         (("model",), "Missing option '--data'"),
     ],
 )

@@ -175,7 +175,7 @@ def test_a_federation(
     code, out, _ = typed("topics", "at-north/model", "--json", "--words", 3)
     assert code == 0
     assert {name for row in json.loads(out) for name in row["clients"]} == set(NAMES)
-    code, out, _ = typed("ledger", "at-north")
+    code, out, _ = typed("audit", "log", "at-north")
     assert code == 0
     assert ("*: left in secure sums" in out) == (kind != "plain")
-    assert typed("verify", "at-north", "--certificate", "north.pem")[0] == 0
+    assert typed("audit", "verify", "at-north", "--certificate", "north.pem")[0] == 0

@@ -12,13 +12,13 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from fedtopics.cli import app
+from fedtopics.cli import app, flda
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.methods.flda.labelled_pairs import TopicPair, read_pairs, write_pairs
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
-from tests.helpers.command_line import fedtopics
+from tests.helpers.command_line import fedtopics, one_line
 from tests.helpers.labelled_pairs import MIRRORED, ROUNDS, write_run
 
 TREES = [
@@ -36,7 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def typed(*arguments: object) -> Result:
     """Type a command that goes well."""
-    done = CliRunner().invoke(app, ["flda", *map(str, arguments)])
+    command = app if arguments[0] == "topics" else flda.group
+    done = CliRunner().invoke(command, [*map(str, arguments)])
     assert (done.exit_code, done.exception, done.stderr) == (0, None, "")
     return done
 
@@ -49,7 +50,7 @@ def test_from_a_run_to_its_threshold(folder: Path) -> None:
     assert done.stdout == (
         "12 pairs, all there are, to pairs.csv; of a cosine from 0.00 to 1.00.\n"
         "Write 1 (the same topic) or 0 (another one) into its last column; then:  "
-        "fedtopics flda threshold pairs.csv\n"
+        "python -m fedtopics.cli.flda threshold pairs.csv\n"
     )
     pairs = read_pairs("pairs.csv")
     write_pairs("pairs.csv", [replace(pair, same=pair.first == pair.second) for pair in pairs])
@@ -101,7 +102,7 @@ def save_model(folder: Path, **info: Any) -> Path:
 
 def test_topics_over_rounds(folder: Path) -> None:
     save_model(folder / "run" / "model", method="flda", history=HISTORY)
-    shown = typed("rounds", "run").stdout
+    shown = typed("topics", "run", "--history").stdout
     assert shown.splitlines()[1:] == [
         "            1       2       3",
         "    0   75.0%   40.0%    0.0%  elm oak",
@@ -117,7 +118,7 @@ def test_topics_over_rounds(folder: Path) -> None:
         "",
         "round 3: 0 documents (north 0, south 0), threshold 0.450",
     ]
-    assert typed("rounds", "run/model").stdout == shown
+    assert typed("topics", "run/model", "--history").stdout == shown
 
 
 # What is wrong
@@ -134,7 +135,7 @@ WRONG = {
     "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "notes.csv is there"),
     "no file": (
         ["threshold", "none.csv"],
-        "no file none.csv; make it with: fedtopics flda sample-pairs RUN -o none.csv",
+        "no file none.csv; make it with: python -m fedtopics.cli.flda sample-pairs RUN -o none.csv",
     ),
     "notes": (["threshold", "notes.csv"], "notes.csv is not a table of pairs"),
     "nothing labelled": (
@@ -142,9 +143,9 @@ WRONG = {
         "few.csv: 0 of 3 pairs have a label and a threshold needs 10; write 1 or 0 into",
     ),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
-    "no model": (["rounds", "run"], "There is no model in run; name the folder of a model"),
+    "no model": (["topics", "run", "--history"], "There is no model in run; name the folder"),
     "a model without rounds of topics": (
-        ["rounds", "lda"],
+        ["topics", "lda", "--history"],
         "The model in lda/model is of lda, whose topics do not come and go by rounds; name one of",
     ),
 }  # fmt: skip
@@ -162,9 +163,10 @@ def test_wrong_arguments(
     (folder / "notes.csv").write_text("mine\n")
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
     arguments, message = WRONG[case]
-    assert fedtopics(monkeypatch, "flda", *arguments) == 2
-    printed = capsys.readouterr()
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
+    command = app if arguments[0] == "topics" else flda.group
+    assert fedtopics(monkeypatch, *arguments, command=command) == 2
+    out, err = capsys.readouterr()
+    assert message in one_line(err)
+    assert one_line(err).count("\n") == 1
+    assert out == ""
     assert {path: path.read_bytes() for path in folder.glob("*.csv")} == before

@@ -16,6 +16,7 @@ import click
 import pytest
 
 from fedtopics import cli
+from tests.helpers.command_line import one_line
 
 STUDY = """
 checkpoint_every = 2
@@ -66,20 +67,20 @@ def test_a_disk_without_room_is_one_sentence_and_the_run_goes_on_later(
     size: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with files_of_at_most(size):
-        code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run")
+        code = fedtopics(monkeypatch, "train", "study.toml", "--out", "run")
     assert code == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("fedtopics: File too large")
+    (said,) = one_line(capsys.readouterr().err).splitlines()
+    assert said.startswith("error: File too large")
     assert not list(folder.rglob("*.tmp"))
     for path in (folder / "run").rglob("*.jsonl"):
         whole = path.read_text().rpartition("\n")[0]
         assert all(json.loads(line) for line in whole.splitlines())
     again = ["--resume"] if (folder / "run/events.jsonl").exists() else []
-    code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run", *again)
+    code = fedtopics(monkeypatch, "train", "study.toml", "--out", "run", *again)
     said = capsys.readouterr().err
     if code == 2:  # what failed before training is simply tried again
         assert "no run in" in said
-        code = fedtopics(monkeypatch, "run", "study.toml", "--out", "run")
+        code = fedtopics(monkeypatch, "train", "study.toml", "--out", "run")
     assert code == 0
     assert (folder / "run/model/config.json").exists()
 
@@ -89,9 +90,9 @@ def test_a_folder_that_nobody_can_write_to(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for place in ("/proc/fedtopics", "north.jsonl/run"):
-        assert fedtopics(monkeypatch, "run", "study.toml", "--out", place) in (1, 2)
-        (said,) = capsys.readouterr().err.splitlines()
-        assert said.startswith("fedtopics: ")
+        assert fedtopics(monkeypatch, "train", "study.toml", "--out", place) in (1, 2)
+        (said,) = one_line(capsys.readouterr().err).splitlines()
+        assert said.startswith("error: ")
         assert place.partition("/run")[0] in said
 
 
@@ -105,14 +106,14 @@ def test_too_little_memory(folder: Path) -> None:
         "from fedtopics.cli import main\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20), resource.RLIM_INFINITY))\n"
-        "sys.argv = ['fedtopics', 'run', 'study.toml', '--out', 'run']\n"
+        "sys.argv = ['fedtopics', 'train', 'study.toml', '--out', 'run']\n"
         "main()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, f"fedtopics: {cli.NO_MEMORY}\n")
+    assert (done.returncode, one_line(done.stderr)) == (1, f"error: {cli.NO_MEMORY}\n")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -140,5 +141,5 @@ def test_a_signal_is_one_sentence(
             signal.signal(signal.SIGINT, interrupted)
     assert ended.value.code == code
     assert closed == [True]
-    assert capsys.readouterr().err.strip() == f"fedtopics: {cli.INTERRUPTED}"
+    assert one_line(capsys.readouterr().err).strip() == f"error: {cli.INTERRUPTED}"
     assert signal.getsignal(signal.SIGTERM) is before

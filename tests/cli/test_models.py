@@ -12,7 +12,7 @@ from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
 from tests.helpers.command_line import STUDY, Typed
 
-CONTINUE = ["continue", "out/model", "--study", "study.toml"]
+CONTINUE = ["train", "study.toml", "--from", "out/model"]
 
 
 def study_of(method: str, **changes: object) -> None:
@@ -31,7 +31,7 @@ def events_of(run: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def trained(typed: Typed) -> Path:
     """A run of the fixture's study."""
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     return Path("out/model")
 
 
@@ -43,7 +43,7 @@ def test_more_rounds(trained: Path, typed: Typed) -> None:
     assert f"goes on with model {print_[:16]} of gfedntm after 12 rounds, with its words" in out
     assert "topic, its share of all documents, its words" in out
     assert "The run is in runs/study-continued, the model in" in out
-    assert "What changed:  fedtopics compare out/model runs/study-continued/model" in out
+    assert "What changed:  fedtopics models compare out/model runs/study-continued/model" in out
     more = TopicModel.from_pretrained("runs/study-continued/model")
     assert more.info["rounds"] == 17
     assert more.vocabulary.words == known.vocabulary.words
@@ -64,7 +64,7 @@ def test_more_rounds(trained: Path, typed: Typed) -> None:
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
 def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     study_of("lda", max_rounds=3)
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     code, _, err = typed(*CONTINUE, "--rounds", 2, "--vocabulary", vocabulary)
     assert (code, err) == (0, "")
     found = TopicModel.from_pretrained("runs/study-continued/model")
@@ -75,9 +75,11 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
 @pytest.mark.parametrize(
     ("arguments", "change", "message"),
     [
-        (["continue", "out/model"], "", "Missing option '--study'."),
-        (["continue", "nowhere", "--study", "study.toml"], "", "There is no model in nowhere"),
-        (["continue", "out/model", "--study", "x.toml"], "", "x.toml cannot be used: No such file"),
+        (["train", "--from", "out/model"], "", "Missing argument 'STUDY'."),
+        (["train", "study.toml", "--rounds", "3"], "", "--rounds and --vocabulary go with --from"),
+        (["train", "study.toml", "--keys", "x"], "", "go with --engine flare."),
+        (["train", "study.toml", "--from", "nowhere"], "", "There is no model in nowhere"),
+        (["train", "x.toml", "--from", "out/model"], "", "x.toml cannot be used: No such file"),
         (CONTINUE, "n_components = 4", "There are 3 topics to begin with, the study asks for 4;"),
         (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot go"),
         ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
@@ -103,8 +105,8 @@ def test_merge(typed: Typed) -> None:
     for name, other in (("north", "south"), ("south", "north")):
         alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
         Path("alone.toml").write_text(alone.replace("[method]", '[method]\nname = "nmf"'))
-        assert typed("run", "alone.toml", "--out", name)[0] == 0
-    code, out, _ = typed("merge", "north", "south/model", "-o", "both", "--topics", 4)
+        assert typed("train", "alone.toml", "--out", name)[0] == 0
+    code, out, _ = typed("models", "merge", "north", "south/model", "-o", "both", "--topics", 4)
     assert code == 0
     assert "4 of 6 topics of 2 models are in both." in out
     assert TopicModel.from_pretrained("both").documents.keys() == {"north", "south"}
@@ -113,10 +115,12 @@ def test_merge(typed: Typed) -> None:
     assert typed("report", "both")[0] == 0
     page = " ".join(Path("both/report.md").read_text().split())
     assert "Merged from 2 models that were trained apart, by how similar their 6 topics" in page
-    code, _, err = typed("merge", "north", "south", "-o", "both")
+    code, _, err = typed("models", "merge", "north", "south", "-o", "both")
     assert (code, "There is a model in both already" in err) == (2, True)
-    code, _, err = typed("merge", "north", "north", "-o", "other")
+    code, _, err = typed("models", "merge", "north", "north", "-o", "other")
     assert (code, "Two models have a client 'north'" in err) == (2, True)
-    assert typed("merge", "north", "a=north", "-o", "other")[0] == 0
-    code, _, err = typed("merge", "north", "south", "-o", "x", "--topics", 2, "--threshold", 0.5)
+    assert typed("models", "merge", "north", "a=north", "-o", "other")[0] == 0
+    code, _, err = typed(
+        "models", "merge", "north", "south", "-o", "x", "--topics", 2, "--threshold", 0.5
+    )
     assert (code, "exclude each other" in err) == (2, True)

@@ -54,8 +54,7 @@ WRITERS = [  # arguments, and suffixes
     (["transform", "model", "letters.csv", "-o"], [".parquet", ".csv", ".jsonl"]),
     (["topics", "model", "-o"], [".md", ".csv", ".json", ".txt"]),
     (["report", "run", "-o"], [".html"]),
-    (["dpia", "run", "-o"], [".md", ".html"]),
-    (["flda", "threshold", "pairs.csv", "--plot"], [".svg"]),
+    (["audit", "dpia", "run", "-o"], [".md", ".html"]),
 ]
 
 
@@ -74,7 +73,7 @@ def test_what_is_not_ours_stays(
         written = path.read_bytes()
         assert typed(*arguments, path)[0] == 0  # ours: it is written again
         assert len(path.read_bytes()) == len(written)
-        if suffix in (".md", ".html", ".svg"):  # people's changes are kept
+        if suffix in (".md", ".html"):  # people's changes are kept
             path.write_bytes(written.replace(b"fedtopics", b"fedtopicz", 1) + b"\n")
             assert typed(*arguments, path)[0] == 2
     code, _, err = typed(*arguments, "new.docx")
@@ -93,7 +92,7 @@ def test_an_input_stays(link: Callable[..., None] | None, folder: Path, typed: T
         out = table
     else:
         link(table, out)
-    code, _, err = typed("transform", "model", table, "-o", out, "--text", "text")
+    code, _, err = typed("transform", "model", table, "-o", out, "--columns", "text=text")
     assert (code, table.read_bytes()) == (2, before)
     assert f"{out} is an input of this command; name another file" in err
 
@@ -150,14 +149,14 @@ def test_folders(folder: Path, typed: Typed) -> None:
     made(documents={"east": 40}, shares={"east": np.array([0.5, 0.25, 0.25])}).save_pretrained(
         "east"
     )
-    code, _, err = typed("merge", "model", "east", "-o", "mine")
+    code, _, err = typed("models", "merge", "model", "east", "-o", "mine")
     assert (code, Path("mine/README.md").read_text()) == (2, MINE)
     assert "There is a README.md of no model in mine; name another folder." in err
-    code, _, err = typed("run", "study.toml", "--out", ".")
+    code, _, err = typed("train", "study.toml", "--out", ".")
     assert code == 2
     Path("north.csv").write_text("text\n" + "oak elm\n" * 20)
     Path("south.csv").write_text("text\n" + "oak elm\n" * 20)
-    code, _, err = typed("run", "study.toml", "--out", ".")
+    code, _, err = typed("train", "study.toml", "--out", ".")
     assert (code, Path("study.toml").read_text()) == (2, STUDY)
     assert "There is a study.toml of no run in ." in err
 
@@ -197,7 +196,7 @@ def test_a_folder_or_a_pipe_is_no_file(folder: Path) -> None:
 def test_lost_labels_are_said(folder: Path, typed: Typed) -> None:
     one = made(documents={"east": 40}, shares={"east": np.array([0.5, 0.25, 0.25])})
     one.with_labels({0: "Wood"}).save_pretrained("east")
-    code, out, err = typed("merge", "model", "east", "-o", "merged")
+    code, out, err = typed("models", "merge", "model", "east", "-o", "merged")
     assert (code, err) == (0, "")
     assert "these are lost in merging: Trees | shrubs." in out
     assert "Wood: " in out

@@ -60,7 +60,9 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
 def test_attacks_on_ones_own_documents(typed: Typed, study: Path) -> None:
     written = study.parent / "audit.json"
     data = study.parent / "documents"
-    code, out, _ = typed("audit", study, "--data", data, "--shadows", 4, "-o", written)
+    code, out, _ = typed(
+        "audit", "attack", study, "--data", data, "--shadow-models", 4, "-o", written
+    )
     assert code == 0
     found = json.loads(written.read_text())
     assert (found["shadows"], found["documents"]) == (4, 4 * 140)
@@ -72,8 +74,8 @@ def test_attacks_on_the_study_of_a_run(typed: Typed, study: Path) -> None:
     corpus = Corpus.read(study.parent / "documents")
     train(plan, dict.fromkeys(plan.clients, corpus), out=study.parent / "run")
     code, out, _ = typed(
-        "audit", study.parent / "run", "--data", study.parent / "documents", "--shadows", 4,
-        "--json",
+        "audit", "attack", study.parent / "run", "--data", study.parent / "documents",
+        "--shadow-models", 4, "--json",
     )  # fmt: skip
     assert code == 0
     assert json.loads(out)["study"] == plan.fingerprint
@@ -83,12 +85,12 @@ def test_what_was_spent(typed: Typed, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text("max_epsilon = 4\n")
     Account(tmp_path / "policy.account.jsonl").charge("north", "abc", "run", Privacy(epsilon=3), 4)
-    code, out, _ = typed("budget", policy)
+    code, out, _ = typed("audit", "budget", policy)
     assert code == 0
     assert "epsilon 3 at delta 1e-06, of 4 that the policy allows" in " ".join(out.split())
-    code, out, _ = typed("budget", policy, "--json")
+    code, out, _ = typed("audit", "budget", policy, "--json")
     assert json.loads(out)["delta"] == 1e-6
     policy.write_text("")
-    code, _, err = typed("budget", policy)
+    code, _, err = typed("audit", "budget", policy)
     assert code == 2
     assert "has no max_epsilon" in err

@@ -14,7 +14,7 @@ from tests.helpers.records import written
 
 @pytest.fixture
 def run(typed: Typed) -> Path:
-    assert typed("run", "study.toml", "--out", "out")[0] == 0
+    assert typed("train", "study.toml", "--out", "out")[0] == 0
     return Path("out")
 
 
@@ -47,7 +47,7 @@ def test_the_status_of_no_run_and_of_half_of_one(run: Path, typed: Typed) -> Non
 
 
 def test_verify(recorded: Typed) -> None:
-    code, out, _ = recorded("verify", "run")
+    code, out, _ = recorded("audit", "verify", "run")
     marks = [line.split()[:2] for line in out.splitlines()]
     assert marks == [
         ["ok", "lines"], ["ok", "end"], ["--", "signature"], ["ok", "study"], ["ok", "file"],
@@ -56,21 +56,19 @@ def test_verify(recorded: Typed) -> None:
     assert code == 0
     ledger = Path("run/ledger.jsonl")
     ledger.write_bytes(ledger.read_bytes().replace(b'"turn"', b'"turm"').replace(b"20,", b"21,", 1))
-    code, out, err = recorded("verify", "run")
+    code, out, err = recorded("audit", "verify", "run")
     assert code == 2
     assert "FAIL lines      Line 4 of run/ledger.jsonl does not follow the one before" in out
-    assert err == (
-        "fedtopics: What is in run is not what was written there; see the lines above.\n"
-    )
-    code, out, _ = recorded("verify", "run", "--json", "--head", "5ha")
+    assert err == ("error: What is in run is not what was written there; see the lines above.\n")
+    code, out, _ = recorded("audit", "verify", "run", "--json", "--head", "5ha")
     assert code == 2
     assert [row["what"] for row in json.loads(out) if row["holds"] is False] == ["lines", "kept"]
 
 
 def test_dpia(recorded: Typed) -> None:
-    code, out, _ = recorded("dpia", "run", "-o", "papers/dpia.html")
+    code, out, _ = recorded("audit", "dpia", "run", "-o", "papers/dpia.html")
     assert code == 0
     assert out.startswith("The form is papers/dpia.html; ")
-    code, _, err = recorded("dpia", "run", "-o", "dpia.docx")
+    code, _, err = recorded("audit", "dpia", "run", "-o", "dpia.docx")
     assert code == 2
-    assert err == "fedtopics: dpia.docx has to end in .md or .html; name another file.\n"
+    assert err == "error: dpia.docx has to end in .md or .html; name another file.\n"

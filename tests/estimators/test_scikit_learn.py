@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import fedtopics
 from fedtopics import LDA, NMF, Corpus, GuidedLDA, ProdLDA, TopicEstimator
-from fedtopics.estimators.inputs import Given
+from fedtopics.estimators.inputs import Inputs
 
 
 class OnNumbers(TopicEstimator):
@@ -22,7 +22,7 @@ class OnNumbers(TopicEstimator):
     in whatever order documents come, to more digits than float32's sums have on every processor.
     """
 
-    def _alone(self, documents: Any, words: Any, text: str | None = None) -> Given:
+    def _alone(self, documents: Any, words: Any, text: str | None = None) -> Inputs:
         return super()._alone(_as_documents(documents), words, text)
 
     def _corpus(self, documents: Any, words: Any = None, text: str | None = None) -> Corpus:

@@ -111,7 +111,7 @@ def test_references(tiny: Path) -> None:
 def test_an_unknown_model(capsys: pytest.CaptureFixture[str]) -> None:
     from fedtopics.errors import StudyError
 
-    with pytest.raises(StudyError, match="There is no model 'x'; known: "):
+    with pytest.raises(StudyError, match="There is no model 'x'; choose from: "):
         experiments("gfedntm-figure3", "--model", "x")
 
 

@@ -458,7 +458,9 @@ def test_seeds_that_leave_a_client_out_are_passed_over() -> None:
 
 def test_what_does_not_do(folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    with pytest.raises(StudyError, match=r"There is no part 'figure9'; known: table2, ablation,"):
+    with pytest.raises(
+        StudyError, match=r"There is no part 'figure9'; choose from: table2, ablation,"
+    ):
         Settings(folder, only=("figure9",))
     with pytest.raises(DataError, match=r"There is no agnews\.parquet in .*nowhere; name its fold"):
         reproduce(Settings(folder / "nowhere", folder))

@@ -12,7 +12,7 @@ import pytest
 from fedtopics.errors import DataError, PolicyError, StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.aggregation import Named, Rows
-from fedtopics.methods.core.interfaces import Moment
+from fedtopics.methods.core.interfaces import Position
 from fedtopics.protocol.roster import Key, fingerprint
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import PATTERNS
@@ -108,12 +108,12 @@ def test_door_refuses_what_is_no_word(word: str, kind: str, tmp_path: Path) -> N
     assert (tmp_path / "ledger").read_text() == ""
 
 
-def test_moments_only_grow() -> None:
+def test_positions_only_grow() -> None:
     guarded = door(half := Echo(documents=10))
-    grown = [Moment(1), Moment(1, 1, 2), Moment(1, 2), Moment(2), Moment(7, 3, 2)]
-    for number, moment in enumerate(grown):
-        guarded.ask("echo", {}, moment)
-        assert half.attempt == moment.attempt
+    grown = [Position(1), Position(1, 1, 2), Position(1, 2), Position(2), Position(7, 3, 2)]
+    for number, position in enumerate(grown):
+        guarded.ask("echo", {}, position)
+        assert half.attempt == position.attempt
         for before in grown[:number]:
             with pytest.raises(PolicyError, match=f"asked for 'echo' of turn {before.turn}, att"):
                 guarded.ask("echo", {}, before)
@@ -121,13 +121,13 @@ def test_moments_only_grow() -> None:
     assert guarded.turn == 7
 
 
-def test_a_moment_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: Path) -> None:
-    path, moment = tmp_path / "ledger.jsonl", Moment(3, 2, 1)
+def test_a_position_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: Path) -> None:
+    path, position = tmp_path / "ledger.jsonl", Position(3, 2, 1)
     payload = {"round": 4, "weights": {"w": np.arange(3.0)}, "words": ["oak"]}
     half = Echo(documents=10, sums=np.arange(4.0))
     for _ in range(2):  # of which the second is a process that was begun anew
         guarded = door(half, path=path)
-        assert guarded.ask("echo", payload, moment) is half.reply
+        assert guarded.ask("echo", payload, position) is half.reply
         for other in (
             payload | {"weights": {"w": np.arange(3.0) + 1e-12}},
             payload | {"weights": {"w": np.arange(3.0).reshape(1, 3)}},
@@ -136,34 +136,34 @@ def test_a_moment_is_answered_again_with_the_same_bytes_and_no_others(tmp_path: 
             {key: payload[key] for key in ("round", "words")},
         ):
             with pytest.raises(PolicyError, match="answered 'echo' of turn 3, attempt 2, ex"):
-                guarded.ask("echo", other, moment)
+                guarded.ask("echo", other, position)
         with pytest.raises(PolicyError, match="answered 'echo' of turn 3"):
-            guarded.ask("fail", payload, moment)
+            guarded.ask("fail", payload, position)
     changed = Echo(documents=10, sums=np.arange(4.0) + 1)
     with pytest.raises(PolicyError, match="the reply would be another one now; the documents or"):
-        door(changed, path=path).ask("echo", payload, moment)
+        door(changed, path=path).ask("echo", payload, position)
     assert len(path.read_text().splitlines()) == 2
 
 
 def test_another_run_begins_at_the_first_turn_and_its_rounds_count(tmp_path: Path) -> None:
     path, policy = tmp_path / "ledger.jsonl", Policy(max_rounds=2)
-    door(Echo(documents=10), policy, path=path, run="a").ask("echo", {"round": 1}, Moment(9))
+    door(Echo(documents=10), policy, path=path, run="a").ask("echo", {"round": 1}, Position(9))
     other = door(Echo(documents=10), policy, path=path, run="b")
-    other.ask("echo", {"round": 1}, Moment(1))
+    other.ask("echo", {"round": 1}, Position(1))
     with pytest.raises(PolicyError, match="allows 2 rounds, and this would be one more"):
-        other.ask("echo", {"round": 2}, Moment(2))
+        other.ask("echo", {"round": 2}, Position(2))
     with pytest.raises(PolicyError, match="which is past"):
-        door(Echo(documents=10), policy, path=path, run="a").ask("echo", {}, Moment(8))
+        door(Echo(documents=10), policy, path=path, run="a").ask("echo", {}, Position(8))
 
 
 def test_what_is_repeated_leaves_no_trace(tmp_path: Path) -> None:
     guarded = door(half := Echo(documents=10), path=tmp_path / "ledger.jsonl")
-    guarded.ask("echo", {}, Moment(5))
-    guarded.again("echo", {"round": 1}, Moment(2, 4))
+    guarded.ask("echo", {}, Position(5))
+    guarded.again("echo", {"round": 1}, Position(2, 4))
     assert (half.calls, half.attempt, guarded.turn) == (2, 4, 5)
     assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 1
     with pytest.raises(DataError, match="Client 'north': no document is left"):
-        guarded.again("fail", {}, Moment(6))
+        guarded.again("fail", {}, Position(6))
 
 
 def test_door_refuses_one_round_too_many_before_it_calls() -> None:
@@ -182,9 +182,9 @@ def test_attempts_count_as_rounds() -> None:
     """A round that is worked again is over other documents, so it tells as much as another one."""
     guarded = door(Echo(documents=10), Policy(max_rounds=3))
     for attempt in (1, 2, 3):
-        guarded.ask("echo", {"round": 1}, Moment(2, attempt))
+        guarded.ask("echo", {"round": 1}, Position(2, attempt))
     with pytest.raises(PolicyError, match="allows 3 rounds"):
-        guarded.ask("echo", {"round": 1}, Moment(2, 4))
+        guarded.ask("echo", {"round": 1}, Position(2, 4))
 
 
 def test_rounds_that_the_ledger_has_count(tmp_path: Path) -> None:
@@ -210,12 +210,12 @@ def test_noisy_replies_of_a_turn_are_the_same(tmp_path: Path) -> None:
     """In another attempt and after a restart as well: the noise is the same, documents may not."""
     path, half = tmp_path / "ledger.jsonl", Echo(sums=np.array([1.0]), documents=10)
     half.noisy = True
-    door(half, path=path).ask("echo", {}, Moment(1))
-    door(half, path=path).ask("echo", {}, Moment(1, 2))
+    door(half, path=path).ask("echo", {}, Position(1))
+    door(half, path=path).ask("echo", {}, Position(1, 2))
     half.reply["sums"] = np.array([2.0])
     with pytest.raises(PolicyError, match="the documents or the client's secret have changed"):
-        door(half, path=path).ask("echo", {}, Moment(1, 3))
-    door(half, path=path).ask("echo", {}, Moment(2))
+        door(half, path=path).ask("echo", {}, Position(1, 3))
+    door(half, path=path).ask("echo", {}, Position(2))
 
 
 # What a client lets out, whatever a server asks for

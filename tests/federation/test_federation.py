@@ -368,7 +368,7 @@ def test_members_with_different_studies_stop_and_say_so(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtopics.protocol.plain_server.GONE", 2.0)
+    monkeypatch.setattr("fedtopics.protocol.plain_server.AWAY_AFTER", 2.0)
 
 
 __all__ = ["KilledError"]

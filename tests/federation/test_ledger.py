@@ -21,7 +21,7 @@ from fedtopics.federation.ledger import (
     summarise_ledger,
 )
 from fedtopics.methods.core.aggregation import Named, Rows, digest_of
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.doors import Echo, door
 
@@ -39,7 +39,7 @@ def test_ledger_line(tmp_path: Path) -> None:
         weights=gradients, loss=1.5, words=["oak"], n=np.array(2.0), named=named, documents=7
     )
     payload = {"round": 3, "vocabulary": "beef", "words": ["oak", "elm"]}
-    door(half, path=path, run="f00d").ask("echo", payload, Moment(9, 2, 1))
+    door(half, path=path, run="f00d").ask("echo", payload, Position(9, 2, 1))
     line = json.loads(path.read_text())
     data = {
         "weights.bias": np.array([1, 2], "<f4").tobytes(),
@@ -96,8 +96,8 @@ def test_of_many_words_the_ledger_has_the_number_and_fingerprint(tmp_path: Path)
 def test_what_came_is_written_down(tmp_path: Path) -> None:
     path = tmp_path / "run/clients/south/ledger.jsonl"
     ledger = Ledger("gfedntm", "0123abcd", path)
-    ledger.came(Moment(3, 2, 1), "gradients", "5ha", 1000)
-    ledger.came(Moment(3, 2, 2), "gradients", "5hb", 500)
+    ledger.write_total(Position(3, 2, 1), "gradients", "5ha", 1000)
+    ledger.write_total(Position(3, 2, 2), "gradients", "5hb", 500)
     line = json.loads(path.read_text().splitlines()[0])
     assert line.pop("before") == ""
     assert datetime.fromisoformat(line.pop("time")).tzinfo == UTC
@@ -114,13 +114,13 @@ def test_what_came_is_written_down(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert find_ledgers(tmp_path / "run") == {"south": path}
     again = Ledger("gfedntm", "0123abcd", path)
-    assert again.last.moment == Moment(0), "only what left counts"
+    assert again.last.position == Position(0), "only what left counts"
 
 
 def test_a_secret_from_the_seed_is_named(tmp_path: Path) -> None:
     for seeded in (False, True):
         ledger = Ledger("gfedntm", "0123abcd", tmp_path / "ledger.jsonl", seeded=seeded)
-        ledger.came(Moment(1), "gradients", "5ha", 1000)
+        ledger.write_total(Position(1), "gradients", "5ha", 1000)
         ledger.close()
         assert has(tmp_path / "ledger.jsonl", "secret", SEEDED) == seeded
     lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
@@ -131,7 +131,7 @@ def test_a_study_without_masks_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     for seen in (False, True):
         ledger = Ledger("gfedntm", "0123abcd", path, seen=seen)
-        ledger.write("north", Call("echo", {}, Moment(1 + seen)), {"documents": 10})
+        ledger.write("north", Call("echo", {}, Position(1 + seen)), {"documents": 10})
         ledger.close()
         assert has(path, "masked", False) == seen
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -170,7 +170,7 @@ def test_summary(tmp_path: Path) -> None:
     guarded.ask("echo", {"round": 1})
     half.reply = {"x": np.zeros((4, 3), np.float32), "loss": 0.5, "documents": 8}
     guarded.ask("echo", {"round": 2})
-    guarded._ledger.came(Moment(2), "echo", "5ha", 77)
+    guarded._ledger.write_total(Position(2), "echo", "5ha", 77)
     assert summarise_ledger(path) == [
         {
             "function": "echo",
@@ -270,7 +270,7 @@ def test_lines_that_somebody_adds_are_not_signed_for(tmp_path: Path) -> None:
     signed(path).close()
     head = head_path(path).read_bytes()
     ledger = signed(path)
-    ledger.came(Moment(1), "add", "digest", 9)
+    ledger.write_total(Position(1), "add", "digest", 9)
     ledger.close()
     head_path(path).write_bytes(head)  # killed before it was written
     signed(path).close()
@@ -283,7 +283,7 @@ def test_lines_that_somebody_adds_are_not_signed_for(tmp_path: Path) -> None:
 
 def test_no_path_no_ledger() -> None:
     ledger = Ledger("gfedntm", "0123abcd")
-    assert ledger.write("north", Call("echo", {}, Moment(1)), {"documents": 1})
-    ledger.came(Moment(1), "echo", "", 1)
-    assert (ledger.last.moment, ledger.is_kept) == (Moment(1), False)
+    assert ledger.write("north", Call("echo", {}, Position(1)), {"documents": 1})
+    ledger.write_total(Position(1), "echo", "", 1)
+    assert (ledger.last.position, ledger.is_kept) == (Position(1), False)
     ledger.close()

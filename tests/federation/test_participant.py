@@ -31,7 +31,7 @@ def planned(**changes: Any) -> Study:
 def joined(plan: Study, out: Path | None = None) -> Path:
     part = Participation(key_of("north"), subjects(SIZES)["north"], OPEN_POLICY, out)
     try:
-        part.look(plan)
+        part.review(plan)
         part.consider(plan)
     finally:
         part.close()
@@ -71,7 +71,7 @@ def looked(plan: Study, policy: Policy) -> dict[str, Any]:
     """What a client with 12 documents is shown of a study."""
     events: list[dict[str, Any]] = []
     part = Participation(key_of("north"), subjects(SIZES)["north"], policy, None, events.append)
-    part.look(plan)
+    part.review(plan)
     return events[0]
 
 
@@ -125,19 +125,19 @@ def test_a_look_refuses_what_every_round_would() -> None:
     least = len(plan.clients)
     texts = Corpus.of([*["elm and oak"] * 40, *[""] * 20])
 
-    def look(policy: Policy, corpus: Corpus = texts, plan: Study = plan) -> None:
-        Participation(key_of("north"), corpus, policy, None).look(plan)
+    def review(policy: Policy, corpus: Corpus = texts, plan: Study = plan) -> None:
+        Participation(key_of("north"), corpus, policy, None).review(plan)
 
-    look(Policy(min_clients_in_sum=least, min_documents=40))
+    review(Policy(min_clients_in_sum=least, min_documents=40))
     with pytest.raises(PolicyError, match=f"at least {least + 1} clients, and a round of the st"):
-        look(Policy(min_clients_in_sum=least + 1, min_documents=10))
+        review(Policy(min_clients_in_sum=least + 1, min_documents=10))
     few = study(clients_per_round=1).with_clients(SIZES)
     with pytest.raises(PolicyError, match="at least 2 clients, and a round of the study has 1;"):
-        look(Policy(min_documents=10), plan=few)
+        review(Policy(min_documents=10), plan=few)
     with pytest.raises(PolicyError, match="over at least 41 documents, and it has 40; nothing"):
-        look(Policy(min_documents=41))
+        review(Policy(min_documents=41))
     vectors = texts.with_embeddings(np.ones((60, 2)))  # which can be of what is not in the table
-    look(Policy(min_documents=60), vectors)
+    review(Policy(min_documents=60), vectors)
 
 
 # What a study says that it is for
@@ -233,7 +233,7 @@ def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
     ) -> None:
         out = tmp_path / study.fingerprint / fingerprint(corpus)
         part = Participation(keys["north"], corpus, OPEN_POLICY, out, accepted_roster=accepted)
-        part.look(study)
+        part.review(study)
         if joins:
             part.consider(study)
             part.close()

@@ -10,7 +10,7 @@ import pytest
 
 from fedtopics.errors import RunError
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.run_status import SHOWN, RunReading, RunStatus, Standing, read_run
+from fedtopics.federation.run_status import STATUS_WORDS, RunReading, RunStatus, Standing, read_run
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.model.shown_words import USUAL
@@ -38,7 +38,7 @@ def test_topics_as_they_form(case: str, tmp_path: Path) -> None:
     """Those of the newest state, read as topics of a model with that state would be."""
     run = killed(case, tmp_path)
     model = train(cut(planned(case, None), 3), CORPORA, policies=POLICIES)
-    expected = model.read(USUAL, SHOWN)
+    expected = model.read(USUAL, STATUS_WORDS)
     assert run.topics == expected
     assert run.title == "Topics after round 3, as they form"
     found = run.plain()
@@ -56,7 +56,7 @@ def test_clusters_have_none_until_the_end(tmp_path: Path) -> None:
     model = train(whole, CORPORA, out=tmp_path / "whole", policies=POLICIES)
     ended = read_run(tmp_path / "whole")
     assert ended.status.state == "finished"
-    by_size = [row["words"][:SHOWN] for row in model.get_topic_info()]
+    by_size = [row["words"][:STATUS_WORDS] for row in model.get_topic_info()]
     assert ended.topics == by_size
     assert ended.plain()["topics_of_round"] is None
 

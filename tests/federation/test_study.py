@@ -38,9 +38,15 @@ from tests.helpers.studies import read
             "'method.preset' is 'best': .* 'default', 'paper', 'avitm' or 'mixtures'",
         ),
         ("[method]\npreset = ['paper']", "'method.preset': Input should"),
-        ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; known: arabic, .*german"),
+        (
+            "[text]\nstop_words = 'klingon'",
+            "no stop words for 'klingon'; choose from: arabic, .*german",
+        ),
         ("[text]\nversion = 1", "text.version = 1, and this fedtopics makes words by version 2"),
-        ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; known: prodlda, neurall"),
+        (
+            "[method]\nnetwork = 'lda2vec'",
+            "There is no network 'lda2vec'; choose from: prodlda, neurall",
+        ),
         ("[method]\nname = 'ldaa'", "no method 'ldaa'; did you mean 'lda'"),
         ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
         ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),

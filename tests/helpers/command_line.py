@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+import click
 import pytest
 
 from fedtopics import cli
@@ -22,10 +23,17 @@ CANARY = "zanzibarfigs"
 Typed = Callable[..., tuple[int, str, str]]
 
 
-def fedtopics(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+def one_line(error: str) -> str:
+    """Return an error and its hint as one line."""
+    return error.replace(".\nhint: ", "; ")
+
+
+def fedtopics(
+    monkeypatch: pytest.MonkeyPatch, *arguments: object, command: click.Command = cli.app
+) -> int:
     monkeypatch.setattr(sys, "argv", ["fedtopics", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
-        cli.main()
+        cli.main(command)
     return int(stop.value.code or 0)
 
 
@@ -36,8 +44,9 @@ def typist(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         code = fedtopics(monkeypatch, *arguments)
         out, err = capsys.readouterr()
         assert "Traceback" not in out + err
+        assert not code or err.startswith("error: ")
+        err = one_line(err)
         assert err.count("\n") == (1 if code else 0)
-        assert not code or err.startswith("fedtopics: ")
         return code, out, err
 
     return type_in
@@ -48,6 +57,6 @@ def refused(
 ) -> str:
     """Type a command that cannot be used; return the one sentence that it ends with."""
     assert fedtopics(monkeypatch, *arguments) == 2
-    said = capsys.readouterr().err
+    said = one_line(capsys.readouterr().err)
     assert said.count("\n") == 1
     return said

@@ -10,7 +10,7 @@ from fedtopics.errors import DataError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 
 
 class Echo:
@@ -44,11 +44,11 @@ class Echo:
 class Asked(Door):
     """A door whose calls are each at a turn of its own, unless a test says when."""
 
-    def ask(self, function: str, payload: Any, moment: Moment | None = None) -> dict[str, Any]:
-        return self.call(Call(function, payload, moment or Moment(self.turn + 1)))
+    def ask(self, function: str, payload: Any, position: Position | None = None) -> dict[str, Any]:
+        return self.call(Call(function, payload, position or Position(self.turn + 1)))
 
-    def again(self, function: str, payload: Any, moment: Moment) -> dict[str, Any]:
-        return self.repeat(Call(function, payload, moment))
+    def again(self, function: str, payload: Any, position: Position) -> dict[str, Any]:
+        return self.repeat(Call(function, payload, position))
 
 
 def door(

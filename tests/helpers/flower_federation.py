@@ -224,7 +224,7 @@ class Machine:
     def begin(self, name: str, text: str) -> str:
         """Write a study, make its app, begin its run; return the run's id."""
         (self.folder / f"{name}.toml").write_text(text)
-        self.run(f"fedtopics flower init app-{name} --study {name}.toml")
+        self.run(f"fedtopics init flower app-{name} --study {name}.toml")
         said = self.run(f"flwr run app-{name} ours --format json")
         return str(json.loads(said[said.index("{") : said.rindex("}") + 1])["run-id"])
 

@@ -44,8 +44,8 @@ class TinyDoor:
         self.change: Callable[[str, dict[str, Any]], Any] = lambda function, reply: reply
 
     def call(self, call: Call) -> dict[str, Any]:
-        assert all(earlier <= call.moment for _, earlier in self.calls), "a run does not go back"
-        self.calls.append((call.function, call.moment))
+        assert all(earlier <= call.position for _, earlier in self.calls), "a run does not go back"
+        self.calls.append((call.function, call.position))
         found: dict[str, Any] = self.change(call.function, self.repeat(call))
         return found
 
@@ -62,7 +62,7 @@ class TinyDoor:
 
     def check_members(self, members: Sequence[str]) -> None: ...
     def check_sum(self, documents: int) -> None: ...
-    def came(self, *what: Any) -> None: ...
+    def write_total(self, *what: Any) -> None: ...
     def leave(self, *what: Any) -> None: ...
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fedtopics.federation.ledger import Ledger, Sign
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.corpus import Corpus
 
 STUDY = Study.make(name="trees", clients={"north": {}, "south": {}})
@@ -27,9 +27,9 @@ def opened(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = 
 
 def answered(ledger: Ledger, turn: int) -> None:
     """A reply leaves, a total comes."""
-    moment, reply = Moment(turn), {"x": np.arange(turn), "documents": 20}
-    ledger.write("north", Call("gradients", {"round": turn}, moment, f"{turn:x}"), reply)
-    ledger.came(moment, "gradients", f"{turn:x}", 1000)
+    position, reply = Position(turn), {"x": np.arange(turn), "documents": 20}
+    ledger.write("north", Call("gradients", {"round": turn}, position, f"{turn:x}"), reply)
+    ledger.write_total(position, "gradients", f"{turn:x}", 1000)
 
 
 def written(folder: Path, sign: Sign = lambda content: b"", certificate: bytes = b"") -> Path:

@@ -225,12 +225,16 @@ def test_where_documents_are_is_checked_before_it_is_written(
 ) -> None:
     (tmp_path / "local").mkdir()
     (tmp_path / "local" / "resources.json.default").write_text("{}")
-    wrong = fedtopics("flare", "allow", tmp_path, "--data", documents["north"], "--text", "txt")
+    wrong = fedtopics(
+        "init", "flare-site", tmp_path, "--data", documents["north"], "--columns", "text=txt"
+    )
     assert wrong.returncode == 2
     assert len(wrong.stderr.splitlines()) == 1
     assert "'txt'" in wrong.stderr
     assert not (tmp_path / "local" / SITE_FILE).exists()
-    right = fedtopics("flare", "allow", tmp_path, "--data", documents["north"], "--text", "text")
+    right = fedtopics(
+        "init", "flare-site", tmp_path, "--data", documents["north"], "--columns", "text=text"
+    )
     assert right.returncode == 0, right.stderr
     settings = site_settings(job_context(tmp_path))
     assert (settings.data, settings.text) == (documents["north"], "text")
@@ -257,7 +261,7 @@ def test_the_result_is_that_of_this_process(
         documents["north"].parent,
     )
     file = written(study, tmp_path / "study.toml")
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "there", "--keys", keys)
+    run = fedtopics("train", "--engine", "flare", file, "--out", tmp_path / "there", "--keys", keys)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
     folders = {name: tmp_path / "there/clients" / name for name in documents}
@@ -291,7 +295,7 @@ def test_what_a_site_refuses_ends_the_job_with_a_sentence(
     study = study.model_copy(update={"clients": {**study.clients, "north": client}})
     file = written(study, tmp_path / "study.toml")
     keys = tmp_path if forbids is None else documents["north"].parent
-    run = fedtopics("flare", "run", file, "--out", tmp_path / "run", "--keys", keys)
+    run = fedtopics("train", "--engine", "flare", file, "--out", tmp_path / "run", "--keys", keys)
     assert run.returncode == 4
     assert len(run.stderr.splitlines()) == 1
     assert said in run.stderr
@@ -322,7 +326,17 @@ class System:
         )  # fmt: skip
 
     def submit(self, study: Path, out: str, *more: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "fedtopics", "flare", "run", str(study), "--out", out]
+        command = [
+            sys.executable,
+            "-m",
+            "fedtopics",
+            "train",
+            "--engine",
+            "flare",
+            str(study),
+            "--out",
+            out,
+        ]
         command += ["--startup-kit", str(self.kits / "admin@nvidia.com"), *more]
         return subprocess.Popen(
             command, cwd=self.folder, env=self.environment,

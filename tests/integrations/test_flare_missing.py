@@ -10,7 +10,7 @@ from fedtopics.errors import FedTopicsError
 from fedtopics.integrations.flare_command import group
 
 
-@pytest.mark.parametrize("command", ["run", "allow"])
+@pytest.mark.parametrize("command", ["train", "allow"])
 def test_the_extra_is_named(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "study.toml").write_text("")
     monkeypatch.setattr("fedtopics.extras.find_spec", lambda _: None)

@@ -246,7 +246,7 @@ def test_a_resident_process_is_killed_and_ends(tmp_path: Path) -> None:
 
 def test_flower_init(tmp_path: Path, documents: Path) -> None:
     machine = Machine(tmp_path)
-    machine.run("fedtopics flower init app")
+    machine.run("fedtopics init flower app")
     assert Study.read(tmp_path / "app/study.toml").clients.keys() == {"north", "south"}
     (tmp_path / "empty.toml").write_text("")
     for command, sentence in (
@@ -255,7 +255,7 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
         ("other --study empty.toml", "names no clients"),
     ):
         done = subprocess.run(
-            ["fedtopics", "flower", "init", *command.split()],  # noqa: S607
+            ["fedtopics", "init", "flower", *command.split()],  # noqa: S607
             cwd=tmp_path,
             env=machine.environment,
             capture_output=True,
@@ -364,7 +364,7 @@ def test_the_simulation(tmp_path: Path) -> None:
         text = text.replace(f"[clients.{name}]\n", f"[clients.{name}]\n{table}")
     (tmp_path / "study.toml").write_text(text)
     machine = Machine(tmp_path)
-    machine.run("fedtopics flower init app --study study.toml")
+    machine.run("fedtopics init flower app --study study.toml")
     try:
         said = machine.run(
             "flwr run app local --stream --federation-config "

@@ -100,7 +100,7 @@ def test_a_bias_brings_clusters_to_one_size() -> None:
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
     """Each of five documents has a direction of its own; all agree with none of four clusters."""
     apart = {"projection": np.eye(5)[None], "directions": np.zeros((1, 4, 5))}
-    given = {"round": 1, "origin": np.zeros(5), "bias": np.array([bias]), "half": ALL}
+    given = {"round": 1, "origin": np.zeros(5), "bias": np.array([bias]), "part": ALL}
     found: dict[str, Any] = client.function("class_sums")(vocabulary, **given, **apart)
     return found
 
@@ -161,7 +161,7 @@ def test_a_half_of_too_few_documents_says_nothing(part: int, n: int, in_half: in
     }  # fmt: skip
 
     def replies(of: int) -> list[dict[str, Any]]:
-        given: dict[str, Any] = {"round": 0, "origin": origin, "half": of}
+        given: dict[str, Any] = {"round": 0, "origin": origin, "part": of}
         return [
             client.function("moments")(vocabulary, origin, of),
             client.function("cluster_sums")(vocabulary, centres=clusters, starts=[0], **given),

@@ -102,7 +102,7 @@ def test_every_function_says_what_leaves() -> None:
 
 def asked(client: Any, vocabulary: str, centres: Any, starts: Any = (0,)) -> dict[str, Any]:
     origin = np.zeros(centres.shape[2])
-    given = {"round": 1, "origin": origin, "centres": centres, "starts": [*starts], "half": ALL}
+    given = {"round": 1, "origin": origin, "centres": centres, "starts": [*starts], "part": ALL}
     found: dict[str, Any] = client.function("cluster_sums")(vocabulary, **given)
     return found
 

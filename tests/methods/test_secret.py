@@ -109,7 +109,7 @@ class SecondAttempts(LocalClients):
 
     def _begin(self, attempt: int = 1) -> None:
         super()._begin(attempt)
-        self._moment = replace(self._moment, attempt=2)
+        self._position = replace(self._position, attempt=2)
 
 
 ANEW = {"gfedntm", "gfedntm, local steps", "lda", "fstc", "fsccl"}

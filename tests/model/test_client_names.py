@@ -39,7 +39,7 @@ def test_where_it_is_shown() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"west": "West"}, "no client 'west'; known: north, south"),
+        ({"west": "West"}, "no client 'west'; choose from: north, south"),
         ({"north": "x" * 101}, "name of client north has 101 characters"),
         ({"north": "a\nb"}, "name of client north holds a control character"),
         ({"north": 3}, "name of client north is no text"),

@@ -17,7 +17,7 @@ from fedtopics.methods.core.final import ALL, CHOOSING, SCORED, draw_halves
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
-from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, USUAL, choose
+from fedtopics.model.shown_words import CANDIDATES, READINGS, USUAL, WORDS_SHOWN, choose
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import fingerprint, tokens
 from tests.helpers.federation import embedded, study, subjects, tokens_of
@@ -33,7 +33,7 @@ def gensim_scores(
 ) -> list[float]:
     model = CoherenceModel(
         topics=topics, texts=texts, dictionary=Dictionary(texts), coherence=GENSIM[measure],
-        window_size=window, topn=SHOWN, processes=1,
+        window_size=window, topn=WORDS_SHOWN, processes=1,
     )  # fmt: skip
     scores: list[float] = model.get_coherence_per_topic()
     return scores
@@ -62,7 +62,7 @@ def test_coherence_is_gensims_of_documents_that_did_not_choose(network: str, wit
     assert list(model.coherence) == ["c_v", "npmi", "u_mass"]
     for measure, usual in WINDOWS.items():
         window = LONGER if within == "documents" and usual else usual
-        expected = gensim_scores(model.topics(SHOWN), texts, measure, window)
+        expected = gensim_scores(model.topics(WORDS_SHOWN), texts, measure, window)
         np.testing.assert_allclose(model.coherence[measure], expected, rtol=0, atol=1e-9)
 
 

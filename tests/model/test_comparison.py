@@ -41,19 +41,20 @@ def test_topics_are_matched_by_word() -> None:
     assert [pair.similarity for pair in found.pairs] == pytest.approx([0.6, 1.0])
     assert found.similarity == pytest.approx(0.8)
     assert (found.pairs[1].share_a, found.pairs[1].share_b) == (0.5, 0.3)
-    assert (found.pairs[1].common, found.pairs[1].new, found.pairs[1].gone) == (["b", "a"], [], [])
+    pair = found.pairs[1]
+    assert (pair.common, pair.new, pair.removed) == (["b", "a"], [], [])
     assert [(one.topic, one.share, one.words[0]) for one in found.new] == [(0, 0.1, "f")]
-    assert [(one.topic, one.share, one.words[0]) for one in found.gone] == [(2, 0.3, "d")]
-    assert (found.words_common, found.words_new, found.words_gone) == (4, 2, 3)
+    assert [(one.topic, one.share, one.words[0]) for one in found.removed] == [(2, 0.3, "d")]
+    assert (found.words_common, found.words_new, found.words_removed) == (4, 2, 3)
 
 
 def test_the_threshold_decides() -> None:
     found = compare(A, B, threshold=0.7)
     assert [(pair.a, pair.b) for pair in found.pairs] == [(0, 2)]
     assert [one.topic for one in found.new] == [1, 0], "the largest first"
-    assert [one.topic for one in found.gone] == [2, 1]
+    assert [one.topic for one in found.removed] == [2, 1]
     none = compare(A, model_of([{"z": 1}], [1.0]))
-    assert (none.pairs, none.similarity, len(none.new), len(none.gone)) == ([], 0.0, 1, 3)
+    assert (none.pairs, none.similarity, len(none.new), len(none.removed)) == ([], 0.0, 1, 3)
 
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, 1.5, float("nan")])
@@ -75,7 +76,7 @@ def test_a_model_and_itself() -> None:
     assert [(pair.a, pair.b) for pair in found.pairs] == [(0, 0), (2, 2), (1, 1)]
     assert found.similarity == pytest.approx(1)
     assert all(pair.similarity <= 1 for pair in found.pairs)
-    assert found.new == found.gone == []
+    assert found.new == found.removed == []
 
 
 def test_trained_models_of_any_method() -> None:
@@ -90,6 +91,6 @@ def test_trained_models_of_any_method() -> None:
         for b in models:
             found = compare(a, b)
             assert len(found.pairs) + len(found.new) == b.n_topics
-            assert len(found.pairs) + len(found.gone) == a.n_topics
+            assert len(found.pairs) + len(found.removed) == a.n_topics
             assert all(0.1 <= pair.similarity <= 1 for pair in found.pairs)
         assert all(pair.a == pair.b for pair in compare(a, a).pairs)

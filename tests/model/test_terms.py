@@ -94,9 +94,9 @@ def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def test_the_command(tmp_path: Path, typed: Typed) -> None:
     made().save_pretrained(tmp_path / "model")
     (tmp_path / "t.toml").write_text('"Ulmus" = ["elm"]\n')
-    code, out, err = typed("terms", str(tmp_path / "model"), str(tmp_path / "t.toml"))
+    code, out, err = typed("topics", tmp_path / "model", "--match", tmp_path / "t.toml")
     assert (code, err) == (0, "")
     assert "Ulmus 1.00" in out
     assert "no term has a word in common with it" in out
-    code, _, err = typed("terms", str(tmp_path / "model"), str(tmp_path / "no.toml"))
+    code, _, err = typed("topics", tmp_path / "model", "--match", tmp_path / "no.toml")
     assert (code, len(err.splitlines())) == (2, 1)

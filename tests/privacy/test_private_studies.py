@@ -239,17 +239,17 @@ def test_a_client_goes_by_its_policy_and_its_account(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text("max_epsilon = 4\n")
     policy = Policy.read(tmp_path / "policy.toml")
     part = Participation(key_of("north"), themed(100), policy, tmp_path / "out")
-    part.look(plan)
+    part.review(plan)
     part.consider(plan)
     part.close()
     assert Account(tmp_path / "policy.account.jsonl").epsilon == 3
     again = planned("lda", 3).with_clients(["east", "north", "west"])
     with pytest.raises(PolicyError, match=r"1 before had 3, and with this one it would be 4\.42"):
-        Participation(key_of("north"), themed(100), policy, tmp_path / "more").look(again)
+        Participation(key_of("north"), themed(100), policy, tmp_path / "more").review(again)
     of_sums, alone = Policy(min_documents_in_sum=200), Policy(methods=("lda",))
     for other, says in (of_sums, "Leave min_documents_in_sum out"), (alone, "nmf"):
         with pytest.raises(PolicyError, match=says):
-            Participation(key_of("north"), themed(100), other, tmp_path / "other").look(plan)
+            Participation(key_of("north"), themed(100), other, tmp_path / "other").review(plan)
 
 
 def test_a_study_between_machines(tmp_path: Path) -> None:

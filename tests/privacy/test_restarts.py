@@ -14,7 +14,7 @@ import pytest
 from fedtopics import Policy, Study
 from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.keys import key_of
 from tests.helpers.recipes import PUBLIC, planned, themed
@@ -29,7 +29,7 @@ def started(folder: Path, documents: int, plan: Study = PLAN) -> Iterator[Any]:
     policy = Policy.read(folder / "policy.toml")
     part = Participation(key_of("north"), themed(documents), policy, folder / "out")
     try:
-        part.look(plan)
+        part.review(plan)
         yield part.consider(plan)[0]
     finally:
         part.close()
@@ -38,48 +38,48 @@ def started(folder: Path, documents: int, plan: Study = PLAN) -> Iterator[Any]:
 def test_the_same_noise_is_not_given_for_other_documents(tmp_path: Path) -> None:
     """The difference of two replies with the same noise would be the documents'."""
     with started(tmp_path, 100) as door:
-        first = door.call(Call("extent", {}, Moment(1)))
+        first = door.call(Call("extent", {}, Position(1)))
     with started(tmp_path, 100) as door:
-        assert door.call(Call("extent", {}, Moment(1, 2))) == first, "in another attempt"
+        assert door.call(Call("extent", {}, Position(1, 2))) == first, "in another attempt"
     with (
         started(tmp_path, 101) as door,
         pytest.raises(PolicyError, match="the documents or the client's secret have changed"),
     ):
-        door.call(Call("extent", {}, Moment(1, 3)))
+        door.call(Call("extent", {}, Position(1, 3)))
 
 
-def sketched(door: Any, moment: Moment, masked: bool = False, **other: Any) -> Any:
+def sketched(door: Any, position: Position, masked: bool = False, **other: Any) -> Any:
     door._client.take(PUBLIC)
     columns = np.arange(10)
     how = {"vocabulary": fingerprint(PUBLIC), "columns": columns, "rarity": np.ones(10)}
-    return door.call(Call("sketch", how | other, moment, hidden=masked))["sketch"]
+    return door.call(Call("sketch", how | other, position, hidden=masked))["sketch"]
 
 
 def test_a_sum_is_asked_for_in_one_way_also_after_a_restart(tmp_path: Path) -> None:
     """It is refused as a question, though the answer would be the same, or as there are none."""
     with started(tmp_path, 100) as door:
-        first = sketched(door, Moment(2))
+        first = sketched(door, Position(2))
     with started(tmp_path, 100) as door:
-        assert (sketched(door, Moment(2, 2)) == first).all()
+        assert (sketched(door, Position(2, 2)) == first).all()
         with pytest.raises(PolicyError, match="as it was not before in this run"):
-            sketched(door, Moment(3), rarity=2 * np.ones(10))
+            sketched(door, Position(3), rarity=2 * np.ones(10))
 
 
 def test_a_masked_sum_is_of_one_turn(tmp_path: Path) -> None:
     """In another one it could be over others: the difference had a part of the noise alone."""
     with started(tmp_path, 100) as door:
-        sketched(door, Moment(2), masked=True)
+        sketched(door, Position(2), masked=True)
     with started(tmp_path, 100) as door:
-        sketched(door, Moment(2, 2), masked=True)
+        sketched(door, Position(2, 2), masked=True)
         with pytest.raises(PolicyError, match="as it was not before in this run"):
-            sketched(door, Moment(3), masked=True)
+            sketched(door, Position(3), masked=True)
 
 
 def test_a_run_whose_folder_is_gone_is_a_new_one(tmp_path: Path) -> None:
     """Whoever says that it is the same would get other noise on the same sums."""
     for _ in range(2):
         with started(tmp_path, 100) as door:
-            door.call(Call("extent", {}, Moment(1)))
+            door.call(Call("extent", {}, Position(1)))
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(PolicyError, match="1 before had 3"), started(tmp_path, 100):
         pass

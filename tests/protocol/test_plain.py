@@ -132,8 +132,8 @@ def test_too_few_clients_end_the_server_with_a_sentence(scene: Scene) -> None:
 
 
 def test_clients_that_compute_are_not_away(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_server, "GONE", -1.0)
-    monkeypatch.setattr(scene.doors["south"], "came", lambda *what: time.sleep(0.05))
+    monkeypatch.setattr(plain_server, "AWAY_AFTER", -1.0)
+    monkeypatch.setattr(scene.doors["south"], "write_total", lambda *what: time.sleep(0.05))
     scene.rules = Rules(2, 20, 20, 20)
     assert_bits(models(scene), here(NAMES))
 

@@ -332,7 +332,7 @@ def test_the_page_has_its_own_scripts_alone(pages: dict[str, str]) -> None:
 
 def test_no_mark_of_markdown_is_anothers(pages: dict[str, str]) -> None:
     twin = re.sub(r"<!-- fedtopics [0-9a-f]{64} -->\n\Z", "", pages[".md"])
-    ours = ("`fedtopics ledger FOLDER`", "`--insecure-seed`", "- Study: `", "words, `")
+    ours = ("`fedtopics audit log FOLDER`", "`--insecure-seed`", "- Study: `", "words, `")
     for text in ours:
         twin = twin.replace(text, "")
     twin = re.sub(r"`$", "", twin, flags=re.MULTILINE)  # ends of the two that have a digest

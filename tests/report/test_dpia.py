@@ -364,7 +364,9 @@ def test_verify_finds_an_account_beyond_the_policy(private_north: Path) -> None:
 
 
 def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
-    assert "fedtopics audit STUDY --data FILE -o audit.json" in asked(assess(private_north), "3.1")
+    assert "fedtopics audit attack STUDY --data FILE -o audit.json" in asked(
+        assess(private_north), "3.1"
+    )
     study_ = Study.read(private_north / "study.toml").fingerprint
     path = audit(private_north, study_)
     digest = Audit.read(path, study_).sha256
@@ -377,7 +379,7 @@ def test_an_audit_is_quoted(private_north: Path, tmp_path: Path) -> None:
         ["membership, by the model", "0.512", "1.4%", "3,200"],
         ["allowed by epsilon", "0.700", "20.0%", "-"],
     ]  # fmt: skip
-    assert "fedtopics audit STUDY" not in asked(form, "3.1")
+    assert "fedtopics audit attack STUDY" not in asked(form, "3.1")
     assert digest in str(form)
     (check,) = [check for check in verify(private_north) if check.what == "audit"]
     assert check.holds
@@ -392,7 +394,9 @@ def test_an_audit_of_another_study(private_north: Path) -> None:
         assess(private_north)
     assert checked(private_north)["audit"] is False
     path.write_text("{}")
-    with pytest.raises(RunError, match="is not an audit; write one with: fedtopics audit STUDY"):
+    with pytest.raises(
+        RunError, match="is not an audit; write one with: fedtopics audit attack STUDY"
+    ):
         assess(private_north)
 
 

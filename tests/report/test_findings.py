@@ -162,7 +162,7 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
     assert fact["good"] is False
     assert fact["detail"] == (
         "A reply of north is over 9 documents. The policy of north does not allow gfedntm. See "
-        "fedtopics verify."
+        "fedtopics audit verify."
     )
 
 

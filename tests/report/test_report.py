@@ -395,7 +395,7 @@ def test_examples_are_of_their_topic(run: Reported, tmp_path: Path) -> None:
 
 
 def test_run_and_report(typed: Typed) -> None:
-    code, out, _ = typed("run", "study.toml", "--out", "out")
+    code, out, _ = typed("train", "study.toml", "--out", "out")
     assert code == 0
     assert out.count("The report:") == 1
     assert "out/report.html\n" in out
@@ -417,8 +417,8 @@ def test_run_and_report(typed: Typed) -> None:
 
 
 def test_a_report_with_documents(typed: Typed) -> None:
-    typed("run", "study.toml", "--out", "out")
-    code, out, _ = typed("report", "out", "--with-documents", "north.csv")
+    typed("train", "study.toml", "--out", "out")
+    code, out, _ = typed("report", "out", "--examples-from", "north.csv")
     assert code == 0
     assert out.endswith("It has beginnings of documents: do not share it.\n")
     page = Path("out/report-with-documents.html").read_text()
@@ -431,14 +431,16 @@ def test_a_report_with_documents(typed: Typed) -> None:
     assert not any(
         text in each for text in texts for each in re.findall("<title>.*?</title>", page)
     )
-    typed("report", "out", "--with-documents", "north.csv", "--with-text")
+    typed("report", "out", "--examples-from", "north.csv", "--with-text")
     page = Path("out/report-with-documents.html").read_text()
     assert sum(text in each for text in texts for each in re.findall("<title>.*?</title>", page))
     assert 'id="own"' not in Path("out/report.html").read_text()
     assert typed("report", "out", "--with-text")[2] == (
-        "fedtopics: --with-text goes with --with-documents FILE.\n"
+        "error: --with-text goes with --examples-from FILE.\n"
     )
-    code, _, err = typed("report", "out", "--with-documents", "north.csv", "--text", "abstract")
+    code, _, err = typed(
+        "report", "out", "--examples-from", "north.csv", "--columns", "text=abstract"
+    )
     assert (code, err.count("\n")) == (2, 1)
     assert "no column 'abstract'" in err
 
@@ -451,7 +453,7 @@ def test_a_report_with_documents(typed: Typed) -> None:
             "There is no model in nowhere; name the folder of a model, or of a",
         ),
         (["report", "out", "--min-documents", "0"], "Invalid value for '--min-documents'"),
-        (["report", "out", "--with-documents", "nowhere.csv"], "no file or folder nowhere.csv"),
+        (["report", "out", "--examples-from", "nowhere.csv"], "no file or folder nowhere.csv"),
         (["report", "out", "-o", "page.md"], "page.md has to end in .html"),
     ],
 )

@@ -13,8 +13,7 @@ import grpc
 import pytest
 
 from fedtopics.protocol.link import LinkError
-from fedtopics.transport.credentials import channel_credentials
-from fedtopics.transport.grpc import CALLS, CHUNK, GrpcLink
+from fedtopics.transport.grpc import CALLS, CHUNK, GrpcLink, channel_credentials
 from tests.helpers.echo import CONTENT, HOST, MEMBERS, SERVER, Echo, linked, process, serving
 from tests.helpers.pinned import pair
 

@@ -1,4 +1,4 @@
-"""The command line. One message an error, no traceback; exit codes in `errors.py`."""
+"""The command line. One message per error, no traceback; exit codes are in `errors.py`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -16,52 +17,72 @@ from fedtopics.extras import VERSION
 from fedtopics.harmless import for_encoding, visible
 
 NO_MEMORY = "There is too little memory for this; end other programs, or give fewer documents."
-INTERRUPTED = "Interrupted. The same command resumes; run and continue need --resume."
-
-# Where each command is, in the order of the help. A module is loaded when its command is called.
-COMMANDS = {
-    "demo": "fedtopics.cli.local:demo",
-    "run": "fedtopics.cli.local:run",
-    "report": "fedtopics.cli.records:report",
-    "topics": "fedtopics.cli.local:topics",
-    "transform": "fedtopics.cli.models:transform",
-    "evaluate": "fedtopics.cli.models:evaluate",
-    "ledger": "fedtopics.cli.records:ledger",
-    "audit": "fedtopics.cli.privacy:audit",
-    "budget": "fedtopics.cli.privacy:budget",
-    "verify": "fedtopics.cli.records:verify",
-    "dpia": "fedtopics.cli.records:dpia",
-    "continue": "fedtopics.cli.models:continue_",
-    "compare": "fedtopics.cli.models:compare",
-    "merge": "fedtopics.cli.models:merge",
-    "terms": "fedtopics.cli.models:terms",
-    "sweep": "fedtopics.cli.local:sweep",
-    "key": "fedtopics.cli.key:group",
-    "check": "fedtopics.cli.federation:check",
-    "serve": "fedtopics.cli.federation:serve",
-    "join": "fedtopics.cli.federation:join",
-    "status": "fedtopics.cli.records:show_status",
-    "flda": "fedtopics.cli.flda:group",
-    "flare": "fedtopics.integrations.flare_command:group",
-    "flower": "fedtopics.integrations.flower_command:group",
-}
+INTERRUPTED = "Interrupted; the same command resumes the run, and train needs --resume."
 
 
 class Commands(click.Group):
-    """The commands of `COMMANDS`, each loaded when it is asked for."""
+    """Commands by name, in the order of the help; each is loaded when it is called."""
+
+    def __init__(self, places: dict[str, str | click.Command], **how: Any) -> None:
+        super().__init__(**how)
+        self._places = places  # module:function, or a command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self._places)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            ctx.fail(f"There is no command {cmd_name!r}; {nearest(cmd_name, COMMANDS)}")
-        module, _, name = COMMANDS[cmd_name].partition(":")
+        if cmd_name not in self._places:
+            ctx.fail(f"There is no command {cmd_name!r}; {nearest(cmd_name, self._places)}")
+        place = self._places[cmd_name]
+        if isinstance(place, click.Command):
+            return place
+        module, _, name = place.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+INIT = Commands(
+    {
+        "study": "fedtopics.cli.init:study", "policy": "fedtopics.cli.init:policy",
+        "flower": "fedtopics.integrations.flower_command:init",
+        "flare-site": "fedtopics.integrations.flare_command:allow",
+    },
+    help="Write a study, a policy, or settings to begin with.",
+)  # fmt: skip
+MODELS = Commands(
+    {"compare": "fedtopics.cli.models:compare", "merge": "fedtopics.cli.models:merge"},
+    help="Compare models, or merge them.",
+)
+AUDIT = Commands(
+    {
+        "log": "fedtopics.cli.records:log", "verify": "fedtopics.cli.records:verify",
+        "attack": "fedtopics.cli.privacy:attack", "budget": "fedtopics.cli.privacy:budget",
+        "dpia": "fedtopics.cli.records:dpia",
+    },
+    help="Check what a client has shared, and what follows from it.",
+)  # fmt: skip
+COMMANDS: dict[str, str | click.Command] = {
+    "demo": "fedtopics.cli.local:demo",
+    "init": INIT,
+    "check": "fedtopics.cli.federation:check",
+    "train": "fedtopics.cli.local:train",
+    "sweep": "fedtopics.cli.local:sweep",
+    "serve": "fedtopics.cli.federation:serve",
+    "join": "fedtopics.cli.federation:join",
+    "status": "fedtopics.cli.records:show_status",
+    "key": "fedtopics.cli.key:group",
+    "topics": "fedtopics.cli.models:topics",
+    "transform": "fedtopics.cli.models:transform",
+    "evaluate": "fedtopics.cli.models:evaluate",
+    "models": MODELS,
+    "report": "fedtopics.cli.records:report",
+    "audit": AUDIT,
+}
+
+
+@click.group(
+    cls=Commands, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(VERSION, prog_name="fedtopics")
 def app() -> None:
     """Find the topics in text that may not be pooled."""
@@ -76,7 +97,7 @@ def main(command: click.Command = app) -> None:
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda m, *_: _complain(str(m), 0)  # type: ignore[assignment]
+            warnings.showwarning = lambda m, *_: _complain(str(m), 0, "warning")  # type: ignore[assignment]
             code = _ran(command)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -116,7 +137,10 @@ def _ran(command: click.Command) -> int:
         return _complain(f"{defect} Set FEDTOPICS_DEBUG=1 to see where, and please report it.", 70)
 
 
-def _complain(message: str, code: int) -> int:
+def _complain(message: str, code: int, kind: str = "error") -> int:
+    """Print what is wrong, and what to do about it, which follows a semicolon in messages."""
+    problem, _, remedy = visible(message).rpartition("; ")
+    lines = f"{kind}: {problem}.\nhint: {remedy}\n" if problem else f"{kind}: {remedy}\n"
     with suppress(OSError):  # its disk may be the full one
-        sys.stderr.write(for_encoding(f"fedtopics: {visible(message)}\n", sys.stderr.encoding))
+        sys.stderr.write(for_encoding(lines, sys.stderr.encoding))
     return code

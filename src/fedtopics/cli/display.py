@@ -136,8 +136,8 @@ def sentence(event: Mapping[str, Any]) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
-    said = _SENTENCES.get(kind, "").format_map({k: listed(v) for k, v in event.items()})
-    return said or language_sentence(event)
+    text = _SENTENCES.get(kind, "").format_map({k: listed(v) for k, v in event.items()})
+    return text or language_sentence(event)
 
 
 def listed(value: Any) -> Any:

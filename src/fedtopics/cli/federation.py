@@ -32,9 +32,6 @@ listen_option = click.option(
     "--listen", default="", metavar="HOST:PORT",
     help="Where to wait for members.  [default: the port of the study's server address]",
 )  # fmt: skip
-from_option = click.option(
-    "--from", "start", type=FOLDER, metavar="MODEL", help="The model that the study begins with."
-)
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 
 
@@ -48,8 +45,11 @@ def print_event(event: dict[str, Any]) -> None:
 
 @click.command()
 @click.argument("study", type=FOLDER)
-@click.option("--key", "key_folder", type=FOLDER, help="This member's key: is the server there?")
-@click.option("--data", type=FOLDER, help="This member's documents: does its policy allow it?")
+@click.option(
+    "--key", "key_folder", type=FOLDER, metavar="FOLDER",
+    help="Folder of this member's key, to check that the server answers.",
+)  # fmt: skip
+@click.option("--data", type=FOLDER, help="This member's documents, to check against its policy.")
 @options.columns("text", "tokens", "embedding", "author", "time")
 @options.embedding_model
 @options.policy
@@ -58,11 +58,11 @@ def check(
     study: Path, key_folder: Path | None, data: Path | None, columns: dict[str, Any],
     embedding_model: str | None, policy: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show what a study proposes: its members, what is shared, and what nobody can see.
+    """Show what a study would share, and with whom.
 
-    With --key it checks that the server can be reached, with --data that the policy allows the
-    study. A few rounds are rehearsed on some of the documents in this process, to count the bytes
-    that would leave. Nothing leaves.
+    With --key it checks that the server can be reached. With --data it checks that the policy
+    allows the study, and rehearses a few rounds on some of the documents in this process, to count
+    the bytes that would be sent. Nothing is sent.
     """
     from fedtopics import Columns, Corpus, Policy, Study
     from fedtopics.federation.exposure import expose
@@ -102,7 +102,7 @@ def check(
 @key_option
 @listen_option
 @options.out
-@from_option
+@options.from_model
 @json_lines
 def serve(
     study: Path, key_folder: Path, listen: str, out: Path | None, start: Path | None, as_json: bool
@@ -152,7 +152,7 @@ def serve(
     "--accept-roster", metavar="DIGEST", default="",
     help="Accept the certificates of the study with this digest, which the members compared.",
 )  # fmt: skip
-@from_option
+@options.from_model
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=7 * 86400.0,
     metavar="SECONDS", help="End after so long without the server.  [default: seven days]",
@@ -180,7 +180,7 @@ def join(
     from fedtopics.federation.join import join as take_part
     from fedtopics.protocol.roster import Key
 
-    plan, key = Study.read(study), Key.load(key_folder)
+    key, plan = Key.load(key_folder), Study.read(study)
     check_key(plan, key)
     news = MemberNews(key.name)
     on_event: OnEvent = print_event if as_json else news
@@ -217,9 +217,9 @@ def _participation(
     if data is None:
         return Participation(key, None, rules, on_event=on_event, **more)
     kinds = {kind: column for kind, column in columns.items() if kind != "round"}
-    given = Columns(rounds=columns["round"], **kinds)
-    growing = Follow(data, given, lambda reason: on_event(Unreadable(reason).plain()))
-    corpus = growing() if follow else Corpus.read(data, given)
+    column_names = Columns(rounds=columns["round"], **kinds)
+    growing = Follow(data, column_names, lambda reason: on_event(Unreadable(reason).plain()))
+    corpus = growing() if follow else Corpus.read(data, column_names)
     on_event(Documents.of(name, corpus).plain())
     return Participation(
         key, corpus, rules, on_event=on_event, growing=growing if follow else None, **more

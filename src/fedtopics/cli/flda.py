@@ -17,7 +17,7 @@ from fedtopics.files import write_output
 
 @click.group("flda")
 def group() -> None:
-    """Find the threshold of F-LDA with a person's help; see its topics over rounds.
+    """Find the threshold of F-LDA with a person's help.
 
     After a first run `sample-pairs` draws pairs of its topics. Label them in the file that it
     writes; `threshold` then finds the cosine from which topics are the same, for the next study.
@@ -49,7 +49,7 @@ def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> N
     say(
         f"{len(pairs):,} pairs{few} to {out}; of a cosine from {min(alike):.2f} to "
         f"{max(alike):.2f}.\nWrite 1 (the same topic) or 0 (another one) into its last column; "
-        f"then:  fedtopics flda threshold {out}"
+        f"then:  python -m fedtopics.cli.flda threshold {out}"
     )
 
 
@@ -103,11 +103,8 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
         say(f"The picture is {plot}.")
 
 
-@group.command()
-@click.argument("model", metavar="RUN_OR_MODEL", type=FOLDER)
-@options.as_json
-def rounds(model: Path, as_json: bool) -> None:
-    """Print a model's topics over rounds: which came, which went, how large they were.
+def print_history(model: Path, as_json: bool) -> None:
+    """Print the topics of a model of F-LDA in each round: which are new, vanished, how large.
 
     The table has the largest topics of each round. One that was there before, but small, can enter
     it without being new, and leave it without having vanished.
@@ -168,3 +165,9 @@ def _print_round(entry: Mapping[str, Any]) -> None:
         if topics:
             named = (f"{topic['id']} {' '.join(topic['words'])}" for topic in topics)
             say(f"  {kind}: {'; '.join(named)}")
+
+
+if __name__ == "__main__":
+    from fedtopics.cli import main
+
+    main(group)

@@ -13,7 +13,7 @@ from fedtopics.cli.options import FOLDER
 
 @click.group("key")
 def group() -> None:
-    """Make and show the keys by which the members and the server of a study know each other."""
+    """Create or show a member's key."""
 
 
 @group.command()

@@ -1,12 +1,12 @@
-"""Commands that train on one machine, and show the topics of a model."""
+"""Commands that train on one machine."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -15,20 +15,18 @@ from fedtopics.cli import options
 from fedtopics.cli.display import (
     RoundProgress,
     console,
-    json_text,
     print_json,
-    print_topics,
     program_name,
     say,
     status,
-    topic_lines,
-    write,
 )
 from fedtopics.cli.options import FOLDER
 from fedtopics.cli.records import show_run
-from fedtopics.files import check_output, write_durably, write_output
+from fedtopics.files import write_durably
 from fedtopics.harmless import file_name
-from fedtopics.methods.registry import METHODS
+
+if TYPE_CHECKING:
+    from fedtopics.methods.core.plan import Words
 
 # What the demo can train. A network that starts from sums needs a fraction of the rounds.
 DEMONSTRATED: dict[str, dict[str, Any]] = {
@@ -40,6 +38,7 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
     "nmf": {"name": "nmf"},
     "auto": {"name": "auto"},
 }  # fmt: skip
+FLARE = "fedtopics.integrations.flare_command"
 DEMO = {
     "purpose": "To show what the documentation of Python packages is about, each package a client",
     "operator": "whoever typed fedtopics demo",
@@ -50,20 +49,19 @@ DEMO = {
 @options.with_default("--clients", type=click.IntRange(2, 7), default=5, help="How many.")
 @options.with_default("--topics", type=click.IntRange(2), default=20, help="How many.")
 @click.option(
-    "--method",
-    type=click.Choice(DEMONSTRATED),
+    "--method", type=click.Choice(DEMONSTRATED),
     help="What to train: a network, or a method.  [default: neurallda; nmf without torch]",
-)
+)  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1), help="Of training.  [default: the method's]")
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
 def demo(
     clients: int, topics: int, method: str | None, rounds: int | None, out: Path | None
 ) -> None:
-    """Train one topic model for several organisations without pooling a text.
+    """Train a model for a few example organisations.
 
-    The documents are the documentation of installed Python packages, one package a client. By
-    default a network learns them, NeuralLDA, from topics that a factorisation by sums has found; or
-    the factorisation alone, where torch is not installed.
+    The documents are the documentation of installed Python packages; each package is a client. By
+    default the model is NeuralLDA, a network that starts from the topics of federated NMF. Without
+    torch it is federated NMF.
     """
     from fedtopics import Study, train
     from fedtopics.datasets import package_documentation
@@ -85,7 +83,7 @@ def demo(
     show_run(model, folder)
     program = program_name()
     say(
-        f"What each client sent:  {program} ledger {folder}\n"
+        f"What each client sent:  {program} audit log {folder}\n"
         f"More words per topic:   {program} topics {folder}/model --words 20"
     )
     if has_torch and method != "prodlda":
@@ -93,100 +91,65 @@ def demo(
 
 
 @click.command()
-@click.argument("study", type=FOLDER, required=False)
+@click.argument("study", type=FOLDER)
 @options.out
 @options.resume
-@click.option("--example", is_flag=True, help="Print a commented study file.")
-@click.option("--method", type=click.Choice(METHODS.names), default="auto", help="Of the example.")
-def run(study: Path | None, out: Path | None, resume: bool, example: bool, method: str) -> None:
-    """Run a study with all its clients on this machine."""
-    from fedtopics.federation.study import Study, example_study
-
-    if example:
-        write(example_study(method))
-        return
-    if study is None:
-        raise click.UsageError("Name a study file, or print one with --example.")
-    from fedtopics.federation.simulation import train
-
-    plan = Study.read(study)
-    folder = out or Path("runs") / file_name(plan.name)
-    with RoundProgress() as display:
-        model = train(plan, out=folder, resume=resume, on_event=display)
-    show_run(model, folder)
-
-
-PHRASES = (
-    "Suggested labels may have phrases of these documents: read them before the model is given on."
-)
-FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix; with how a file of it begins
-    ".md": ("md", ()),
-    ".csv": ("csv", ("topic", "label", "share")),
-    ".json": ("json", ("topic", "label", "suggested")),
-    ".txt": ("table", ("topic", "its share of all documents")),
-}
-
-
-@click.command()
-@click.argument("model", type=FOLDER)
-@options.words
-@options.lambda_
+@options.from_model
+@click.option("--rounds", type=click.IntRange(1), help="With --from: how many more rounds.")
 @click.option(
-    "--format",
-    "format_",
-    type=click.Choice([name for name, _ in FORMATS.values()]),
-    help="By default as the name of FILE ends, else a table.",
-)
-@options.output("--out", "-o", help="Write there instead: .md, .csv, .json or .txt.")
-@click.option("--suggest", is_flag=True, help="Suggest labels first, and keep them in MODEL.")
+    "--vocabulary", type=click.Choice(["keep", "agree"]),
+    help="With --from: keep the model's words, or agree on new ones.  [default: keep, if the study "
+    "has the model's method and text rules]",
+)  # fmt: skip
+@options.with_default(
+    "--engine", type=click.Choice(["local", "flare"]), default="local",
+    help="Train in this process, or as a job of NVIDIA FLARE.",
+)  # fmt: skip
+@click.option("--keys", type=FOLDER, help="With FLARE's simulator: folder of the clients' keys.")
 @click.option(
-    "--with-documents", type=FOLDER, help="Of --suggest: own documents, for phrases of theirs."
-)
-@click.option("--text", help="Column of the text, of that file.")
-@options.as_json
-def topics(
-    model: Path, words: int, lambda_: float | None, format_: str | None, out: Path | None,
-    suggest: bool, with_documents: Path | None, text: str | None, as_json: bool,
+    "--startup-kit", "kit", type=FOLDER, metavar="DIR",
+    help="Submit to this FLARE system, with an admin's kit, instead of the simulator.",
+)  # fmt: skip
+def train(
+    study: Path, out: Path | None, resume: bool, start: Path | None, rounds: int | None,
+    vocabulary: Words | None, engine: str, keys: Path | None, kit: Path | None,
 ) -> None:  # fmt: skip
-    """Print a model's topics, largest first, with each client's share of them.
+    """Train a study with all its clients on this machine.
 
-    Labels of topics are in MODEL/topics.json, which is there to be edited. --json is --format json.
-    Labels that rules suggest are marked so until somebody changes or confirms them.
+    With --from the training continues from MODEL, which stays as it is: for more rounds or with new
+    documents. If it keeps its words, its weights and its count of rounds continue; if the clients
+    agree on new ones, its topics are carried over word by word.
+
+    With --engine flare the study runs in FLARE's simulator, or on a FLARE system whose sites have
+    the names of the study's clients and read their own documents (fedtopics init flare-site).
     """
-    from fedtopics import Columns, Corpus, TopicModel
-    from fedtopics.model.exports import as_csv, as_markdown
-    from fedtopics.model.folder import write_labels
+    from fedtopics import Study, TopicModel
+    from fedtopics.federation.simulation import train as train_here
+    from fedtopics.methods.core.plan import usual_words
 
-    if with_documents and not suggest:
-        raise click.UsageError("--with-documents goes with --suggest.")
-    if as_json and format_ not in (None, "json"):
-        raise click.UsageError(f"--json and --format {format_} exclude each other.")
-    chosen = "json" if as_json else format_
-    suffixes = [suffix for suffix, (name, _) in FORMATS.items() if chosen in (None, name)]
-    names: Sequence[str] = ()
-    kept = [with_documents, model / "topics.json"]
-    if out is not None:
-        chosen, names = FORMATS.get(out.suffix.lower(), ("", ()))
-        check_output(out, suffixes, kept, names)
-    loaded = TopicModel.from_pretrained(model)
-    if suggest:
-        corpus = with_documents and Corpus.read(with_documents, Columns(text=text))
-        loaded = loaded.with_suggested_labels(corpus)
-        write_labels(loaded, model)
-    chosen = chosen or "table"
-    if chosen == "table" and out is None:
-        print_topics(loaded, words, lambda_)
-        return say(f"\n{PHRASES}") if with_documents else None
-    if chosen == "table":
-        shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
-    else:
-        render = {"json": json_text, "csv": as_csv, "md": as_markdown}[chosen]
-        shown = render(loaded.get_topic_info(words, lambda_))
-    if out is None:
-        write(shown)
-    else:
-        write_output(out, shown.encode(), suffixes, kept, names, public=True)
-        say(f"{loaded.n_topics} topics are in {out}.")
+    if start is None and (rounds or vocabulary):
+        raise click.UsageError("--rounds and --vocabulary go with --from MODEL.")
+    if engine == "local" and (keys or kit):
+        raise click.UsageError("--keys and --startup-kit go with --engine flare.")
+    plan = Study.read(study)
+    folder = out or Path("runs") / f"{file_name(plan.name)}{'-continued' if start else ''}"
+    if engine == "flare":
+        if start is not None:
+            raise click.UsageError("--from goes with --engine local; FLARE starts without a model.")
+        run = import_module(FLARE).run  # integrations are above this room
+        run(plan, folder.absolute(), resume, (keys or study.parent).absolute(), kit)
+        return
+    plan = plan if rounds is None else plan.with_rounds(rounds)
+    begin: dict[str, Any] = {}
+    if start is not None:
+        earlier = TopicModel.from_pretrained(start)
+        words = vocabulary or usual_words(earlier, plan.method, plan.text)
+        begin = {"start": earlier, "vocabulary": words}
+    with RoundProgress() as display:
+        model = train_here(plan, out=folder, resume=resume, on_event=display, **begin)
+    show_run(model, folder)
+    if start is not None:
+        say(f"What changed:  fedtopics models compare {start} {folder}/model")
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
@@ -205,18 +168,16 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
     "--topics", callback=_numbers, default="5,10,20,50", help="Numbers of topics, with commas."
 )
 @options.with_default(
-    "--seeds",
-    type=click.IntRange(1),
-    default=3,
+    "--seeds", type=click.IntRange(1), default=3,
     help="Trainings of each number, which differ in their seed.",
-)
+)  # fmt: skip
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
 @options.as_json
 def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:
-    """Train a study with several numbers of topics, and say which serve best.
+    """Compare several numbers of topics.
 
-    All clients' documents are on this machine; a tenth of each client's is held out. Typed again,
-    it goes on where it was.
+    A study is trained with each number, all its clients on this machine, with a tenth of each
+    client's documents held out. The same command resumes an interrupted sweep.
     """
     from fedtopics.federation.study import Study
     from fedtopics.federation.sweep import chart_of, recommend

@@ -1,8 +1,9 @@
-"""Commands on a trained model: use it, score it, train it further, compare and merge it."""
+"""Commands on trained models: show topics, find those of documents, score, compare, merge."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,29 +14,134 @@ from rich.text import Text
 
 from fedtopics.cli import options
 from fedtopics.cli.display import (
-    RoundProgress,
     console,
     embedding_status,
+    json_text,
     print_json,
     print_topics,
     say,
+    topic_lines,
+    write,
 )
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.records import show_run
 from fedtopics.errors import DataError, ModelError
-from fedtopics.files import check_output
-from fedtopics.harmless import file_name
+from fedtopics.files import check_output, write_output
+from fedtopics.model.shown_words import WORDS_SHOWN
 
 if TYPE_CHECKING:
-    from fedtopics.methods.core.plan import Words
     from fedtopics.model.comparison import Comparison
     from fedtopics.model.over_time import Grouped
     from fedtopics.model.topic_model import TopicModel
     from fedtopics.text.times import Unit
 
 SHOWN = 8  # words of a topic
+MATCHES = 3  # terms of a topic
 LARGEST = 5  # topics of a group that are printed
 PERIODS = ("year", "quarter", "month", "week", "day")  # of `over_time`, which takes a second
+
+
+PHRASES = (
+    "Suggested labels may have phrases of these documents: read them before the model is given on."
+)
+FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix; with how a file of it begins
+    ".md": ("md", ()),
+    ".csv": ("csv", ("topic", "label", "share")),
+    ".json": ("json", ("topic", "label", "suggested")),
+    ".txt": ("table", ("topic", "its share of all documents")),
+}
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@options.words
+@options.lambda_
+@click.option(
+    "--format", "format_", type=click.Choice([name for name, _ in FORMATS.values()]),
+    help="By default as the name of FILE ends, else a table.",
+)  # fmt: skip
+@options.output("--out", "-o", help="Write there instead: .md, .csv, .json or .txt.")
+@click.option("--suggest", is_flag=True, help="Suggest labels first, and keep them in MODEL.")
+@click.option(
+    "--examples-from", "examples", type=FOLDER,
+    help="With --suggest: your own documents, whose phrases may become labels.",
+)  # fmt: skip
+@options.columns("text", rules=False)
+@click.option(
+    "--match", type=FOLDER, metavar="TERMS",
+    help="Show the terms of your own ontology that are nearest to each topic: a TOML file with "
+    'lines such as J45 = ["asthma", "wheezing"], or a .csv with the columns term and synonym.',
+)  # fmt: skip
+@options.with_default(
+    "--match-by", type=click.Choice(["words", "meaning"]), default="words",
+    help="Compare words, or embeddings.",
+)  # fmt: skip
+@click.option("--history", is_flag=True, help="F-LDA: show the topics of each round.")
+@options.as_json
+def topics(
+    model: Path, words: int, lambda_: float | None, format_: str | None, out: Path | None,
+    suggest: bool, examples: Path | None, columns: dict[str, Any], match: Path | None,
+    match_by: Literal["words", "meaning"], history: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Print a model's topics, with each client's share of them.
+
+    Labels of topics are in MODEL/topics.json, which you may edit. --json is --format json.
+    Suggested labels are marked as such until somebody changes or confirms them.
+    """
+    if match is not None:
+        return _print_matches(model, match, match_by, as_json)
+    if history:
+        from fedtopics.cli.flda import print_history
+
+        return print_history(model, as_json)
+    from fedtopics import Columns, Corpus, TopicModel
+    from fedtopics.model.exports import as_csv, as_markdown
+    from fedtopics.model.folder import write_labels
+
+    if examples and not suggest:
+        raise click.UsageError("--examples-from goes with --suggest.")
+    if as_json and format_ not in (None, "json"):
+        raise click.UsageError(f"--json and --format {format_} exclude each other.")
+    chosen = "json" if as_json else format_
+    suffixes = [suffix for suffix, (name, _) in FORMATS.items() if chosen in (None, name)]
+    names: Sequence[str] = ()
+    kept = [examples, model / "topics.json"]
+    if out is not None:
+        chosen, names = FORMATS.get(out.suffix.lower(), ("", ()))
+        check_output(out, suffixes, kept, names)
+    loaded = TopicModel.from_pretrained(model)
+    if suggest:
+        corpus = examples and Corpus.read(examples, Columns(**columns))
+        loaded = loaded.with_suggested_labels(corpus)
+        write_labels(loaded, model)
+    chosen = chosen or "table"
+    if chosen == "table" and out is None:
+        print_topics(loaded, words, lambda_)
+        return say(f"\n{PHRASES}") if examples else None
+    if chosen == "table":
+        shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
+    else:
+        render = {"json": json_text, "csv": as_csv, "md": as_markdown}[chosen]
+        shown = render(loaded.get_topic_info(words, lambda_))
+    if out is None:
+        write(shown)
+    else:
+        write_output(out, shown.encode(), suffixes, kept, names, public=True)
+        say(f"{loaded.n_topics} topics are in {out}.")
+
+
+def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_json: bool) -> None:
+    """Print the terms that are nearest to each topic."""
+    from fedtopics.model.search import read_terms
+    from fedtopics.model.topic_model import TopicModel
+
+    rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), MATCHES, by=by)
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        say(f"{row['topic']:>3}  {' '.join(row['words'][:SHOWN])}")
+        near = "  ".join(f"{name} {near:.2f}" for name, near in row["terms"])
+        say(f"     {near or 'no term has a word in common with it'}", "dim")
 
 
 @click.command()
@@ -46,11 +152,9 @@ PERIODS = ("year", "quarter", "month", "week", "day")  # of `over_time`, which t
 @click.option("--by-time", help="Column of times, by which topics are shown by period.")
 @click.option("--period", type=click.Choice(PERIODS), help="Of --by-time.  [default: month]")
 @options.with_default(
-    "--min-documents",
-    type=click.IntRange(1),
-    default=10,
+    "--min-documents", type=click.IntRange(1), default=10,
     help="Leave out values and periods of fewer documents.",
-)
+)  # fmt: skip
 @options.as_json
 @options.columns("text", "tokens", "embedding")
 @options.embedding_model
@@ -59,10 +163,11 @@ def transform(
     period: Unit | None, min_documents: int, as_json: bool, columns: dict[str, Any],
     embedding_model: str | None,
 ) -> None:  # fmt: skip
-    """Find the topics of documents: a row a document, in their order, empty ones included.
+    """Find the topics of documents.
 
-    FILE is CSV, TSV, JSON lines, Parquet, or a folder of .txt files. With --by and --by-time the
-    topics of its documents are shown by what a column says; all of it stays on this machine.
+    The table has one row per document, in their order, empty documents included. FILE is CSV, TSV,
+    JSON lines, Parquet, or a folder of .txt files. --by and --by-time summarise topics by a column.
+    Everything stays on this machine.
     """
     from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.finding import THETA, THETA_FILES
@@ -137,20 +242,19 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 @options.embedding_model
 @options.lambda_
 @options.with_default(
-    "--by",
-    type=click.Choice(["windows", "documents"]),
-    default="windows",
+    "--by", type=click.Choice(["windows", "documents"]), default="windows",
     help="Where words occur together; documents if the order of words is lost.",
-)
+)  # fmt: skip
 @options.as_json
 def evaluate(
     model: Path, data: Path, columns: dict[str, Any], embedding_model: str | None,
     lambda_: float | None, by: Literal["windows", "documents"], as_json: bool,
 ) -> None:  # fmt: skip
-    """Score a model's topics on documents: coherence, diversity, agreement with labels.
+    """Score a model's topics on documents.
 
-    Coherence is of the ten words shown of each topic. Documents without a label, or of which the
-    model sees nothing, are left out of these scores, and counted.
+    The scores are coherence (of the ten words shown of each topic), diversity, and agreement with
+    labels. Agreement leaves out documents that have no label or no word that the model knows, and
+    counts them.
 
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
@@ -167,13 +271,9 @@ def evaluate(
         )
     with embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(
-            loaded,
-            corpus,
-            by=by,
-            lambda_=lambda_,
-            embedding_model=embedding_model,
+            loaded, corpus, by=by, lambda_=lambda_, embedding_model=embedding_model,
             on_progress=on_progress,
-        )
+        )  # fmt: skip
     if as_json:
         print_json(scores)
     else:
@@ -204,39 +304,6 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
         )
 
 
-@click.command("continue")
-@click.argument("model", type=FOLDER)
-@click.option("--study", type=FOLDER, required=True, help="The study file.")
-@click.option("--rounds", type=click.IntRange(1), help="Rounds more.  [default: as the study says]")
-@options.vocabulary
-@click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME-continued]")
-@options.resume
-def continue_(
-    model: Path, study: Path, rounds: int | None, vocabulary: Words | None, out: Path | None,
-    resume: bool,
-) -> None:  # fmt: skip
-    """Train MODEL further: more rounds, new documents, with its words or such as are agreed anew.
-
-    The study names the documents, as for `run`; MODEL stays as it is. With its own words the model
-    goes on as it is and its rounds count on; with new ones its topics are carried over word by
-    word. It keeps its words if the study has its method and rules of text.
-    """
-    from fedtopics import Study, TopicModel, train
-    from fedtopics.methods.core.plan import usual_words
-
-    plan = Study.read(study)
-    plan = plan if rounds is None else plan.with_rounds(rounds)
-    start = TopicModel.from_pretrained(model)
-    folder = out or Path("runs") / f"{file_name(plan.name)}-continued"
-    words = vocabulary or usual_words(start, plan.method, plan.text)
-    with RoundProgress() as display:
-        trained = train(
-            plan, out=folder, resume=resume, on_event=display, start=start, vocabulary=words
-        )
-    show_run(trained, folder)
-    say(f"What changed:  fedtopics compare {model} {folder}/model")
-
-
 @click.command()
 @click.argument("model_a", type=FOLDER)
 @click.argument("model_b", type=FOLDER)
@@ -246,10 +313,10 @@ def continue_(
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
 ) -> None:
-    """Match the topics of two models one to one; say which are new in B, which of A are gone.
+    """Match the topics of two models one to one.
 
-    By default two topics are the same from the cosine that one in a hundred pairs of different
-    topics of one model reaches.
+    The rest are new in B, or missing from it. By default two topics are the same if their cosine is
+    at least the one that 1% of the pairs of different topics of one model reach.
     """
     from fedtopics.model.comparison import compare as compared
     from fedtopics.model.topic_model import TopicModel
@@ -266,20 +333,18 @@ def compare(
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 @click.option("--out", "-o", type=FOLDER, required=True, help="Folder of the merged model.")
 @click.option(
-    "--topics",
-    "n_topics",
-    type=click.IntRange(1),
+    "--topics", "n_topics", type=click.IntRange(1),
     help="Put the nearest together until so many are left.  [default: as many as differ]",
-)
+)  # fmt: skip
 @options.threshold
 def merge(
     models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
 ) -> None:
-    """Merge models that were trained apart, without a study: topics that are alike become one.
+    """Merge models that were trained separately.
 
-    Each MODEL is a folder, or NAME=FOLDER to name the client of a model that has one. No document
-    is needed, and none is read. The result finds topics by words. docs/models.md has scores of it
-    beside those of a federation.
+    Similar topics become one. Each MODEL is a folder, or NAME=FOLDER to name the client of a model
+    that has one. No documents are read. The merged model finds topics by words. docs/models.md
+    compares its scores with those of a federation.
     """
     from fedtopics.methods.flda.merged_models import merge_models, read_models
 
@@ -292,7 +357,7 @@ def merge(
         warnings.simplefilter("always")
         merged = merge_models(parts, n_topics, threshold)
     merged.save_pretrained(out)
-    print_topics(merged, 10)
+    print_topics(merged, WORDS_SHOWN)
     for warning in caught:
         say(f"\n{warning.message}")
     before = sum(part.n_topics for part in parts)
@@ -304,53 +369,20 @@ def _print_comparison(comparison: Comparison) -> None:
         f"{len(comparison.pairs)} topics are the same, "
         f"from a cosine of {comparison.threshold:.2f} on"
         + (f"; on average {comparison.similarity:.2f}" if comparison.pairs else "")
-        + f". {len(comparison.new)} are new in B, {len(comparison.gone)} of A are gone.\n"
+        + f". {len(comparison.new)} are new in B, {len(comparison.removed)} of A are gone.\n"
         f"Words: {comparison.words_common:,} of both, {comparison.words_new:,} new, "
-        f"{comparison.words_gone:,} gone.\n"
+        f"{comparison.words_removed:,} gone.\n"
     )
     if comparison.pairs:
         say("  A    B  cosine   share of A   of B  words; + new among the first, - gone", "bold")
     for pair in comparison.pairs:
-        changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.gone]
+        changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.removed]
         say(
             f"{pair.a:>3}  {pair.b:>3}  {pair.similarity:>6.2f}   {pair.share_a:>10.1%} "
             f"{pair.share_b:>6.1%}  {' '.join([*pair.common, *changed])}"
         )
-    for title, topics in (("new in B", comparison.new), ("gone from A", comparison.gone)):
+    for title, topics in (("new in B", comparison.new), ("gone from A", comparison.removed)):
         if topics:
             say(f"\n{title}", "bold")
         for topic in topics:
             say(f"{topic.topic:>3} {topic.share:>6.1%}  {' '.join(topic.words)}")
-
-
-@click.command()
-@click.argument("model", type=FOLDER)
-@click.argument("file", type=FOLDER)
-@click.option(
-    "--by",
-    type=click.Choice(["words", "meaning"]),
-    default="words",
-    show_default=True,
-    help="Words in common, or embeddings.",
-)
-@click.option("--top", type=click.IntRange(1), default=3, show_default=True, help="Terms a topic.")
-@options.as_json
-def terms(
-    model: Path, file: Path, by: Literal["words", "meaning"], top: int, as_json: bool
-) -> None:
-    """Match MODEL's topics with the terms of FILE, an ontology of one's own; nothing leaves.
-
-    FILE is TOML, a line a term with its synonyms, as J45 = ["asthma", "wheezing"], or a .csv with
-    the columns term and synonym.
-    """
-    from fedtopics.model.search import read_terms
-    from fedtopics.model.topic_model import TopicModel
-
-    rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), top, by=by)
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        say(f"{row['topic']:>3}  {' '.join(row['words'][:SHOWN])}")
-        near = "  ".join(f"{name} {near:.2f}" for name, near in row["terms"])
-        say(f"     {near or 'no term has a word in common with it'}", "dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -9,19 +10,23 @@ from typing import Any, TypeVar
 
 import click
 
+from fedtopics.errors import nearest
+from fedtopics.model.shown_words import WORDS_SHOWN
+
 FOLDER = click.Path(path_type=Path)
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)  # as click's
 
 COLUMNS = {
-    "text": "Column of the text.",
-    "tokens": "Column of lists of words, taken as they are.",
-    "id": "Column of identifiers.",
-    "label": "Column of labels: adds purity, accuracy and NMI of the largest topics.",
-    "embedding": "Column of embeddings, where they are needed.",
-    "author": "Column of whose each document is, for studies with a bound for authors.",
-    "time": "Column of when each was written, for studies that sum topics by period.",
-    "round": "Column of rounds or times, for studies that use them.",
+    "text": "the text",
+    "tokens": "lists of words, taken as they are",
+    "id": "identifiers",
+    "label": "labels, for purity, accuracy and NMI of the largest topics",
+    "embedding": "embeddings, where they are needed",
+    "author": "whose each document is, for studies with a bound for authors",
+    "time": "when each was written, for topics by period",
+    "round": "rounds or times, for studies that use them",
 }
+NEXT_COLUMN = re.compile(f",(?=(?:{'|'.join(COLUMNS)})=)")  # names of columns may have commas
 
 KEPT = "What is there is replaced only if fedtopics wrote it."  # see `files.check_output`
 
@@ -42,16 +47,13 @@ embedding_model = click.option(
     "--embedding-model", help="The model of that column, or a folder with the model it is to be."
 )
 lambda_ = click.option(
-    "--lambda", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
+    "--relevance", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
 )
 words = with_default(
-    "--words", type=click.IntRange(1), default=10, help="First words of each topic that are shown."
+    "--words", type=click.IntRange(1), default=WORDS_SHOWN, help="How many words of each topic."
 )
-vocabulary = click.option(
-    "--vocabulary",
-    type=click.Choice(["keep", "agree"]),
-    help="The model's own words, or such as clients agree on anew.  [default: keep, if the study "
-    "has its method and rules of text]",
+from_model = click.option(
+    "--from", "start", type=FOLDER, metavar="MODEL", help="The model that training starts from."
 )
 threshold = click.option(
     "--threshold",
@@ -61,29 +63,42 @@ threshold = click.option(
 
 
 def columns(
-    *names: str, rules: bool = True
+    *kinds: str, rules: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option for each column of the documents, and for rules by which these become words.
+    """Add --columns, which names the documents' columns, and --rules, for texts.
 
-    The command gets them as `columns`.
+    The command gets them as `columns`, by kind, None where no column is named.
     """
+
+    def parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = dict.fromkeys(kinds)
+        for pair in (pair for value in values for pair in NEXT_COLUMN.split(value)):
+            kind, equals, name = pair.partition("=")
+            if kind not in kinds:
+                raise click.BadParameter(f"there is no column {kind!r}; {nearest(kind, kinds)}")
+            if not (equals and name):
+                raise click.BadParameter(f"name the column of {kind}, as in {kind}=NAME")
+            found[kind] = name
+        return found
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def called(**arguments: Any) -> None:
-            columns = {name: arguments.pop(name) for name in names}
+        def called(columns: dict[str, Any], **arguments: Any) -> None:
             if rules:
                 from fedtopics.federation.study_tables import read_rules
 
                 file = arguments.pop("rules")
-                columns["rules"] = None if file is None else read_rules(file)
+                columns = {**columns, "rules": None if file is None else read_rules(file)}
             command(columns=columns, **arguments)
 
         if rules:
-            help_ = "Own rules for texts: TOML with keys of a study's [text]."
+            help_ = "Your own rules for texts: TOML with keys of a study's [text]."
             click.option("--rules", type=FOLDER, help=help_)(called)
-        for name in reversed(names):
-            click.option(f"--{name}", help=COLUMNS[name])(called)
+        meanings = "; ".join(f"{kind}: {COLUMNS[kind]}" for kind in kinds)
+        click.option(
+            "--columns", metavar="KIND=NAME,...", multiple=True, callback=parsed,
+            help=f"Columns of the documents. {meanings}.",
+        )(called)  # fmt: skip
         return called
 
     return decorate

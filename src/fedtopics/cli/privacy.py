@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @click.argument("policy", type=FOLDER)
 @options.as_json
 def budget(policy: Path, as_json: bool) -> None:
-    """Show what studies may say of a document by now, and what is left.
+    """Show the privacy budget that studies have spent.
 
-    POLICY is the client's policy, whose max_epsilon is the most that all studies may say together.
+    POLICY is the client's policy; its max_epsilon limits what all studies may spend together.
     """
     from fedtopics import Policy
     from fedtopics.privacy.accounting import Account
@@ -108,22 +108,23 @@ def show_exposure(exposure: Exposure) -> None:
 @click.argument("study", type=FOLDER)
 @click.option("--data", type=FOLDER, required=True, help="Documents of this client.")
 @options.with_default(
-    "--shadows", type=click.IntRange(4), default=16, help="Models that are trained for it."
-)
+    "--shadow-models", "shadows", type=click.IntRange(4), default=16,
+    help="Models that are trained for it.",
+)  # fmt: skip
 @options.output("--out", "-o", help="JSON file to write as well.")
 @options.columns("text", "tokens", "author")
 @options.as_json
-def audit(
+def attack(
     study: Path, data: Path, shadows: int, out: Path | None, columns: dict[str, Any], as_json: bool
 ) -> None:
-    """Estimate how well an attacker could recognise which documents a model was trained on.
+    """Attack a study's model to find out who was in its documents.
 
-    STUDY is the study's file, or the folder of a run. The study is trained several times in this
-    process, each time on half of your documents. Nothing is sent.
+    The result estimates how well an attacker could recognise documents that the model was trained
+    on. STUDY is the study's file, or the folder of a run. The study is trained several times in
+    this process, each time on half of your documents. Nothing is sent.
     """
     from fedtopics import Columns, Corpus
-    from fedtopics.federation.audit import FALSE_POSITIVES
-    from fedtopics.federation.audit import audit as attack
+    from fedtopics.federation.audit import FALSE_POSITIVES, audit
 
     kept: dict[str, Any] = {"suffixes": [".json"], "names": ["study", "shadows"]}
     kept["inputs"] = study, data, columns["rules"]
@@ -132,7 +133,7 @@ def audit(
     plan = _study_with_clients(study / "study.toml" if study.is_dir() else study)
     corpus = Corpus.read(data, Columns(**columns))
     with status("Training models to attack") as shown:
-        found = attack(
+        found = audit(
             plan, corpus, shadows,
             on_progress=lambda done, of: shown.update(f"Trained {done} of {of} models"),
         )  # fmt: skip

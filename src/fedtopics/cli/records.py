@@ -34,10 +34,11 @@ MARKS = {True: ("ok  ", ""), None: ("--  ", ""), False: ("FAIL", "bold red")}
 @click.argument("run", type=FOLDER)
 @options.as_json
 def show_status(run: Path, as_json: bool) -> None:
-    """Say how a run stands: rounds, time left, who is there, topics as they form.
+    """Show how far a run is.
 
-    RUN is the folder of a member, of a simulation, or of a server with plain aggregation, while it
-    runs or afterwards. The command only reads files; it asks no other process.
+    It shows rounds, time left, clients, and the topics so far. RUN is the folder of a member, of a
+    simulation, or of a server with plain aggregation, during the run or afterwards. The command
+    only reads files.
     """
     from fedtopics.federation.run_status import read_run
 
@@ -61,8 +62,8 @@ def show_status(run: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("run", type=FOLDER)
 @options.as_json
-def ledger(run: Path, as_json: bool) -> None:
-    """Print what left each client, and the totals that came: how often, how many bytes.
+def log(run: Path, as_json: bool) -> None:
+    """List what each client sent and received.
 
     RUN is the folder of a run or of a client's part in one, or a ledger file.
     """
@@ -107,11 +108,11 @@ def ledger(run: Path, as_json: bool) -> None:
 @click.option("--head", default="", help="A digest of the last line, kept from an earlier time.")
 @options.as_json
 def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> None:
-    """Check that a run's ledger and files are as they were written; nobody is asked.
+    """Check that nobody has changed a run's ledger and files.
 
-    RUN is the folder of a client's part in a run, or of a simulation. Without --certificate, who
-    has changed everything and signed it anew with a key of its own is not found; without --head,
-    who has put everything back to an earlier state.
+    RUN is the folder of a client's part in a run, or of a simulation. The command works offline.
+    Without --certificate it does not detect that somebody changed everything and signed it with
+    another key; without --head, that somebody restored an earlier state of everything.
     """
     from fedtopics.federation.verify import verify as verified
 
@@ -129,12 +130,13 @@ def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> Non
 @click.command()
 @click.argument("place", metavar="RUN|STUDY", type=FOLDER)
 @options.output("--out", "-o", required=True, help="Ends in .md, or .html to print.")
-@click.option("--audit", type=FOLDER, help="Of fedtopics audit.  [default: RUN/audit.json]")
+@click.option("--audit", type=FOLDER, help="What audit attack wrote.  [default: RUN/audit.json]")
 def dpia(place: Path, out: Path, audit: Path | None) -> None:
-    """Fill in a data protection impact assessment as far as the records know it.
+    """Draft a data protection impact assessment.
 
-    RUN is the folder of a client's part in a run, of a server, or of a simulation; STUDY a study's
-    file, before there is a run. What only people know is marked. No document's text is in it.
+    It is filled in from the records of a run; questions that only people can answer are marked. It
+    contains no text of a document. RUN is the folder of a client's part in a run, of a server, or
+    of a simulation; before there is a run, name the STUDY file.
     """
     from fedtopics.report.dpia import assess
     from fedtopics.report.dpia_document import write_document
@@ -148,50 +150,42 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
 @click.argument("run", type=FOLDER)
 @options.output("--out", "-o", help="HTML file to write.  [default: RUN/report.html]")
 @options.with_default(
-    "--min-documents",
-    type=click.IntRange(1),
-    default=10,
+    "--min-documents", type=click.IntRange(1), default=10,
     help="Leave out a client's share of a topic if it stands for fewer documents.",
-)
+)  # fmt: skip
 @click.option(
-    "--with-documents",
-    type=FOLDER,
-    help="File of one's own documents, for examples and a map; not to be shared.",
-)
-@click.option("--with-text", is_flag=True, help="On their map they say how they begin.")
-@click.option("--text", help="Column of the text, of that file.")
+    "--examples-from", "examples", type=FOLDER,
+    help="Your own documents, for examples and a map; do not share that report.",
+)  # fmt: skip
+@click.option("--with-text", is_flag=True, help="The map shows how they begin.")
+@options.columns("text", "time", rules=False)
 @click.option(
-    "--time",
-    help="Column of times, of that file or, in a simulation, of the clients' own: what grew.",
-)
-@click.option(
-    "--labels",
-    type=FOLDER,
+    "--labels", type=FOLDER,
     help="File of names of topics, as the report's page saves it: the model's become these.",
-)
+)  # fmt: skip
 def report(
-    run: Path, out: Path | None, min_documents: int, with_documents: Path | None, with_text: bool,
-    text: str | None, time: str | None, labels: Path | None,
+    run: Path, out: Path | None, min_documents: int, examples: Path | None, with_text: bool,
+    columns: dict[str, Any], labels: Path | None,
 ) -> None:  # fmt: skip
-    """Write what people look at: topics, clients, training and what left, in one HTML file.
+    """Write a report: topics, clients and training in one HTML file.
 
-    RUN is the folder of a run, of a client's part in one, or of a model. The file asks no host for
-    anything and has no document's text, unless --with-documents puts some of one's own there.
+    RUN is the folder of a run, of a client's part in one, or of a model. The file works offline. It
+    contains no text of a document, unless you add your own with --examples-from.
     """
     from fedtopics import Columns, Corpus
 
-    name = "report.html" if with_documents is None else "report-with-documents.html"
-    columns = Columns(text=text)
-    documents = with_documents and Corpus.read(with_documents, columns)
+    name = "report.html" if examples is None else "report-with-documents.html"
+    text = Columns(text=columns["text"])
+    documents = examples and Corpus.read(examples, text)
     if with_text and documents is None:
-        raise click.UsageError("--with-text goes with --with-documents FILE.")
+        raise click.UsageError("--with-text goes with --examples-from FILE.")
     if labels is not None:
         keep_labels(run, labels)
     own = {"documents": documents, "with_text": with_text, "min_documents": min_documents}
-    dated = {"own": with_documents, "columns": columns, "time": time}
-    page = write(run, out or run / name, dated, (with_documents, labels), **own)
+    dated = {"own": examples, "columns": text, "time": columns["time"]}
+    page = write(run, out or run / name, dated, (examples, labels), **own)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
-    if with_documents is not None:
+    if examples is not None:
         say("It has beginnings of documents: do not share it.")
 
 
@@ -200,10 +194,10 @@ def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
     if not quiet:
         print_topics(model, 8)
         say(f"\nThe run is in {folder}, the model in {folder}/model.")
-    write_beside(folder, quiet)
+    write_run_report(folder, quiet)
 
 
-def write_beside(run: Path, quiet: bool = False) -> None:
+def write_run_report(run: Path, quiet: bool = False) -> None:
     """Write the report of a run that is done, into its folder, and say where it is.
 
     The run is not worth less if it cannot be written.

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from fedtopics.errors import DataError, StudyError
 from fedtopics.estimators import inputs
 from fedtopics.estimators.fitted import SavedEstimator
-from fedtopics.estimators.inputs import Clients, Given, columns_of, corpus_of, stop_word_settings
+from fedtopics.estimators.inputs import Clients, Inputs, columns_of, corpus_of, stop_word_settings
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.progress import Progress
 from fedtopics.federation.run_folder import has_run
@@ -215,7 +215,7 @@ class TopicEstimator(
         InputError
             If a client has no documents, a name cannot be one, or a setting cannot be used.
         """
-        return self._fit(self._given(clients, client, names, policies, words, text, out))
+        return self._fit(self._read_clients(clients, client, names, policies, words, text, out))
 
     def transform(
         self, documents: Any, *, refine: bool = False, readout: Readout | None = None,
@@ -236,15 +236,15 @@ class TopicEstimator(
         )
         return theta
 
-    def _alone(self, documents: Any, words: Words, text: str | None = None) -> Given:
+    def _alone(self, documents: Any, words: Words, text: str | None = None) -> Inputs:
         columns = columns_of(documents, words)
         corpus = corpus_of(documents, columns, self._analyser(self._as_study(0).text), text)
-        return Given({ALONE: corpus}, {ALONE: OPEN_POLICY}, columns, {ALONE: ALONE}, text=text)
+        return Inputs({ALONE: corpus}, {ALONE: OPEN_POLICY}, columns, {ALONE: ALONE}, text=text)
 
-    def _given(
+    def _read_clients(
         self, clients: Any, client: Any, names: Any, policies: Any, words: Any, text: Any,
         out: Any = None,
-    ) -> Given:  # fmt: skip
+    ) -> Inputs:  # fmt: skip
         """Return what `fit_clients` was given, by names that a study can have."""
         found = Clients.of(clients, client, text)
         columns_of_each = (columns_of(each, words) for each in found.documents.values())
@@ -254,14 +254,14 @@ class TopicEstimator(
         corpora = corpora_by_name(found.documents, read)
         called = checked_names(found.called(names), corpora)
         folder = None if out is None else Path(out).expanduser()
-        given = corpora, found.by_name(policies), columns, found.keys, called, folder
-        return Given(*given, text=text)
+        fields = corpora, found.by_name(policies), columns, found.keys, called, folder
+        return Inputs(*fields, text=text)
 
-    def _fit(self, given: Given, start: Any = None) -> Self:
-        study = self._study(given)
+    def _fit(self, data: Inputs, start: Any = None) -> Self:
+        study = self._study(data)
         start = self.start if start is None else start
         start = None if start is None else WarmStart.of(start)
-        folder = given.out and run_folder(given.out, study, given.corpora, start)
+        folder = data.out and run_folder(data.out, study, data.corpora, start)
         with Progress() if self.verbose else nullcontext(lambda _: None) as show:
 
             def on_event(event: dict[str, Any]) -> None:
@@ -273,16 +273,16 @@ class TopicEstimator(
 
             resume = folder is not None and has_run(folder)
             self.model_ = train(
-                study, given.corpora, policies=given.policies, out=folder, resume=resume,
+                study, data.corpora, policies=data.policies, out=folder, resume=resume,
                 start=start, on_event=on_event,
             )  # fmt: skip
         earlier = getattr(self, "clients_", {}) if start is not None and start.once else {}
-        self.clients_ = {**earlier, **given.keys}
+        self.clients_ = {**earlier, **data.keys}
         self.run_folder_ = folder
-        if given.columns is not None:
-            self.counted_words_ = tuple(given.columns)
-        if given.text is not None:
-            self.text_column_ = given.text
+        if data.columns is not None:
+            self.counted_words_ = tuple(data.columns)
+        if data.text is not None:
+            self.text_column_ = data.text
         return self
 
     def _by_key(self, by_name: Mapping[str, Any]) -> dict[Any, Any]:
@@ -309,10 +309,10 @@ class TopicEstimator(
             raise StudyError("tokenizer and analyzer both split texts; give one of them.")
         return self.analyzer if self.tokenizer is None else rules.analyser(self.tokenizer)
 
-    def _study(self, given: Given | None = None) -> Study:
-        return self._as_study(inputs.seed_of(self.random_state), given)
+    def _study(self, data: Inputs | None = None) -> Study:
+        return self._as_study(inputs.seed_of(self.random_state), data)
 
-    def _as_study(self, seed: int, given: Given | None = None) -> Study:
+    def _as_study(self, seed: int, data: Inputs | None = None) -> Study:
         """Sort the settings into the tables of a study, which checks them."""
         method = self._named_settings()
         if "method" in method:
@@ -324,7 +324,7 @@ class TopicEstimator(
         text, vocabulary = table(TextRules.model_fields), table(VocabularyLimits.model_fields)
         if embedding := table(EmbeddingSettings.model_fields, "embedding_"):
             method["embedding"] = {**method.get("embedding", {}), **embedding}
-        counted = given is not None and given.columns is not None
+        counted = data is not None and data.columns is not None
         if counted or text.get("ngrams") not in (None, (1, 1), [1, 1]):
             method.setdefault("coherence", "documents")  # words are not in their order
         if counted and method["coherence"] == "windows":
@@ -333,7 +333,7 @@ class TopicEstimator(
                 "texts."
             )
         inputs.check_settings(self.settings or {}, method.get("name"), self._get_param_names())
-        called = given.called if given else {}
+        called = data.called if data else {}
         clients = {client: {"name": name} for client, name in called.items()}
         return Study.make(
             seed=seed, method=method, text=text, vocabulary=vocabulary, clients=clients

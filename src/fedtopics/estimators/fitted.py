@@ -29,6 +29,7 @@ from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.finding import BEST
 from fedtopics.model.folder import model_folder
 from fedtopics.model.over_time import Grouped, grouped_by_class, grouped_by_time, values_of
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
@@ -65,19 +66,19 @@ class FittedTopics:
         """Words, the most frequent first."""
         return self.model_.vocabulary.words
 
-    def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
+    def topics(self, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> list[list[str]]:
         """Return words of each topic, as `TopicModel.topics` does; ten of them are `topics_`."""
         return self._fitted().topics(n_words, lambda_)
 
-    def get_topics(self, n_words: int = 10) -> dict[int, list[tuple[str, float]]]:
+    def get_topics(self, n_words: int = WORDS_SHOWN) -> dict[int, list[tuple[str, float]]]:
         """Return words of each topic with their p(word | topic), by its number."""
         return self._fitted().get_topics(n_words)
 
-    def get_topic(self, topic: int, n_words: int = 10) -> list[tuple[str, float]]:
+    def get_topic(self, topic: int, n_words: int = WORDS_SHOWN) -> list[tuple[str, float]]:
         """Return words of a topic with their p(word | topic)."""
         return self._fitted().get_topic(topic, n_words)
 
-    def get_topic_info(self, topic: int | None = None, n_words: int = 10) -> Any:
+    def get_topic_info(self, topic: int | None = None, n_words: int = WORDS_SHOWN) -> Any:
         """Return a DataFrame, a row a topic, largest first: see `TopicModel.to_pandas`.
 
         With `topic`, the row of that one alone.
@@ -88,7 +89,7 @@ class FittedTopics:
         return info if topic is None else info[info["Topic"] == topic].reset_index(drop=True)
 
     def get_document_info(
-        self, documents: Any, n_words: int = 10, *, words: Sequence[str] | None = None
+        self, documents: Any, n_words: int = WORDS_SHOWN, *, words: Sequence[str] | None = None
     ) -> Any:
         """Return a DataFrame, a row a document: see `TopicModel.get_document_info`."""
         info = self._fitted().get_document_info(self._corpus(documents, words), n_words)
@@ -272,15 +273,15 @@ class SavedEstimator(FittedTopics):
         made = {"method": model.info.get("method"), "network": model.inference.name}
         usual = made | {"n_components": model.n_topics, "n_clusters": model.n_topics}
         known = set(kind._get_param_names()) - {*NOT_SAVED, *kind._fixed}
-        given = saved.get("parameters", usual)
-        given = {key: given[key] for key in known & given.keys()} | parameters
+        arguments = saved.get("parameters", usual)
+        arguments = {key: arguments[key] for key in known & arguments.keys()} | parameters
         fits = all(made.get(key, value) == value for key, value in kind._fixed.items())
-        if not issubclass(kind, cls) or not fits or _needed(kind) - given.keys():
+        if not issubclass(kind, cls) or not fits or _needed(kind) - arguments.keys():
             raise ModelError(
                 f"The model in {folder} is none of {cls.__name__}, but one of {made['method']}; "
                 "load it by TopicEstimator.load."
             )
-        estimator: Self = kind(**given)
+        estimator: Self = kind(**arguments)
         if parameters.keys() - {*kind._get_param_names()}:
             estimator._as_study(0)  # refuses what is no setting
         estimator.model_ = model
@@ -315,10 +316,10 @@ def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
     return frame
 
 
-def _kind(asked: type[SavedEstimator], name: Any) -> Any:
-    """Return the class of a name among ours, or the one that is asked for."""
+def _kind(default: type[SavedEstimator], name: Any) -> Any:
+    """Return the class of a name among ours, or the default."""
     ours = import_module(HERE)
-    return getattr(ours, name) if name in ours.__all__ and name != asked.__name__ else asked
+    return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
 
 def _needed(kind: type[SavedEstimator]) -> set[str]:

@@ -40,24 +40,24 @@ class Clients:
     text: str | None = None  # the column of the text, of documents that are not read yet
 
     @classmethod
-    def of(cls, given: Any, column: str | None = None, text: str | None = None) -> Clients:
+    def of(cls, clients: Any, column: str | None = None, text: str | None = None) -> Clients:
         """Take a mapping with any keys, a list, or a table of which a column says whose a row is.
 
         DataError if there is no such column, or a row is nobody's.
         """
-        if column is not None or is_table(given):
-            given, text = _split(given, column, text), None
-        given = by_client(given)
-        names = _names([*given])
-        documents = {names[key]: of_client for key, of_client in given.items()}
+        if column is not None or is_table(clients):
+            clients, text = _split(clients, column, text), None
+        clients = by_client(clients)
+        names = _names([*clients])
+        documents = {names[key]: of_client for key, of_client in clients.items()}
         return cls(documents, {name: key for key, name in names.items()}, text)
 
-    def by_name(self, given: Mapping[Any, Any] | None) -> dict[str, Any]:
+    def by_name(self, values: Mapping[Any, Any] | None) -> dict[str, Any]:
         """Return what is given by key or name of a client, by its name; refuse other keys."""
         names: dict[Any, str] = {name: name for name in self.keys}
         names |= {key: name for name, key in self.keys.items()}
-        check_keys(given or {}, names, "client")
-        return {names[key]: each for key, each in (given or {}).items()}
+        check_keys(values or {}, names, "client")
+        return {names[key]: each for key, each in (values or {}).items()}
 
     def called(self, names: Mapping[Any, str] | None) -> dict[str, str]:
         """Return what people call clients: as given, else the key where it is not the name."""
@@ -66,7 +66,7 @@ class Clients:
 
 
 @dataclass(frozen=True)
-class Given:
+class Inputs:
     """What a training is given."""
 
     corpora: Mapping[str, Corpus]
@@ -136,16 +136,16 @@ def _words(found: Iterable[object]) -> list[str]:
     return [*map(str, found)]
 
 
-def _split(given: Any, column: str | None, text: str | None) -> dict[Hashable, Corpus]:
+def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Corpus]:
     """Return the rows of each client, in the order of their first ones."""
-    if isinstance(given, (str, Path)):
-        given = read_table(Path(given))
-    if not is_table(given):
+    if isinstance(data, (str, Path)):
+        data = read_table(Path(data))
+    if not is_table(data):
         raise DataError(
             "A column of clients is one of a table: give a DataFrame, an Arrow table or the path "
             "of a file."
         )
-    table = Table.of(given)
+    table = Table.of(data)
     name = table.find(column, CLIENT_NAMES)
     if name is None:
         raise DataError(
@@ -183,19 +183,19 @@ def _names(keys: Sequence[Hashable]) -> dict[Hashable, str]:
     return names
 
 
-def stop_word_settings(given: Any, usual: str) -> dict[str, Any]:
+def stop_word_settings(value: Any, usual: str) -> dict[str, Any]:
     """Return the settings of texts that stop words stand for: a language, a list, or None."""
-    if given is None:
+    if value is None:
         return {"stop_words": "none"}
-    if isinstance(given, str):
-        return {} if given == usual else {"stop_words": given}
+    if isinstance(value, str):
+        return {} if value == usual else {"stop_words": value}
     try:
-        words = tuple(given)
+        words = tuple(value)
     except TypeError:
         words = (None,)
     if not all(isinstance(word, str) for word in words):
         raise StudyError(
-            f"stop_words={given!r:.80} cannot be used; give a language such as 'english' or 'de', "
+            f"stop_words={value!r:.80} cannot be used; give a language such as 'english' or 'de', "
             "a list of words, or None for no stop words."
         )
     return {"stop_words": "none", "own_stop_words": words}

@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 
 from fedtopics.errors import StudyError
 from fedtopics.estimators.base import ALONE, Splitter, StopWords, TopicEstimator, Words
-from fedtopics.estimators.inputs import Given
+from fedtopics.estimators.inputs import Inputs
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.methods.core.settings import filled
@@ -126,15 +126,15 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         documents, unclear = self.model_.documents, self.model_.info["unclear"]
         return self._by_key({name: n / max(documents[name], 1) for name, n in unclear.items()})
 
-    def _fit(self, given: Given, start: Any = None) -> Self:
-        super()._fit(given, start)
+    def _fit(self, data: Inputs, start: Any = None) -> Self:
+        super()._fit(data, start)
         if same := self.model_.info.get("same", 0):
             warnings.warn(
                 f"{same} of {self.model_.n_topics} clusters are the same as another one: the "
                 "documents have fewer groups. Ask for a smaller n_clusters.",
                 stacklevel=3,
             )
-        self._found = {name: self.predict(corpus) for name, corpus in given.corpora.items()}
+        self._found = {name: self.predict(corpus) for name, corpus in data.corpora.items()}
         return self
 
     def _named_settings(self) -> dict[str, Any]:

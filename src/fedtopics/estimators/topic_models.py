@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from fedtopics.errors import StudyError, check_keys
 from fedtopics.estimators.base import Splitter, StopWords, TopicEstimator, Words
-from fedtopics.estimators.inputs import Given
+from fedtopics.estimators.inputs import Inputs
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study_tables import explained
 from fedtopics.files import read_toml
@@ -98,11 +98,11 @@ class GrowingEstimator(TopicEstimator):
         those before. The model's documents, shares and word sums become those of all documents,
         each by the model that was trained with it; the coherence is of the new ones.
         """
-        return self._fit_further(self._given(clients, client, names, policies, words, text))
+        return self._fit_further(self._read_clients(clients, client, names, policies, words, text))
 
-    def _fit_further(self, given: Given) -> Self:
+    def _fit_further(self, data: Inputs) -> Self:
         start = WarmStart.of(self.model_, "keep", once=True) if hasattr(self, "model_") else None
-        return self._fit(given, start)
+        return self._fit(data, start)
 
 
 class LDA(GrowingEstimator):

@@ -65,7 +65,7 @@ class Audit(BaseModel):
         try:
             found = cls.model_validate_json(content := read_bytes(path))
         except (OSError, ValidationError):
-            remedy = f"write one with: fedtopics audit STUDY --data FILE -o {path}"
+            remedy = f"write one with: fedtopics audit attack STUDY --data FILE -o {path}"
             raise RunError(f"{path} is not an audit; {remedy}") from None
         if found.study != study:
             of = f"{path} is an audit of the study {visible(found.study)}, not of {study}"

@@ -16,7 +16,7 @@ from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.methods.core.aggregation import Named, Payload, digest_of, flat_fields
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.words import LONGEST_WORD, is_word
 
 
@@ -36,13 +36,13 @@ class Door:
     @property
     def turn(self) -> int:
         """The last turn that was answered, in this process or before; 0 for none."""
-        return self._ledger.last.moment.turn
+        return self._ledger.last.position.turn
 
     def call(self, call: Call) -> dict[str, Any]:
         """Call a published function, check its reply, write it down, return it.
 
-        Moments grow. The last one is answered again, with the same bytes, if it is the same call
-        and there is a ledger to tell by. PolicyError if the function is not published, the moment
+        Positions grow. The last one is answered again, with the same bytes, if it is the same call
+        and there is a ledger to tell by. PolicyError if the function is not published, the position
         is past or the policy forbids the reply.
         """
         self._admit(call)
@@ -54,7 +54,7 @@ class Door:
         """Refuse what is not in the study, or not now."""
         if call.function not in self._client.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {call.function!r}.")
-        self._check_moment(call)
+        self._check_position(call)
         self._check_question(call)
         self._count_round(call)
 
@@ -63,24 +63,24 @@ class Door:
         # What is different in two replies with the same noise would be there without any.
         noted: dict[str, Any] = {"once": self._client.noisy, "summed": self._client.summed or None}
         if self._client.noisy:
-            noted["asked"] = _question(call)
+            noted["question"] = _question(call)
         self._write(call, reply, **noted)
 
     def _write(self, call: Call, reply: Payload, **noted: Any) -> None:
         if not self._ledger.write(self.client, call, reply, **noted):
             raise PolicyError(
-                f"{self._asked(call.function, call.moment)}, and the reply would be another one "
-                "now; the documents or the client's secret have changed. Restore them."
+                f"{self._describe_answer(call.function, call.position)}, and the reply would be "
+                "another one now; the documents or the client's secret have changed. Restore them."
             )
 
     def leave(self, call: Call, reply: Payload) -> None:
-        """Let out what was made of replies that have passed `call`, once at a moment."""
-        self._check_moment(call)
+        """Let out what was made of replies that have passed `call`, once at a position."""
+        self._check_position(call)
         self._write(call, reply)
 
     def repeat(self, call: Call) -> dict[str, Any]:
         """Execute a function for the state that it leaves; its reply does not leave by this."""
-        self._client.attempt = call.moment.attempt
+        self._client.attempt = call.position.attempt
         try:
             reply: dict[str, Any] = self._client.function(call.function)(**call.payload)
         except DataError as error:
@@ -95,21 +95,22 @@ class Door:
         """Refuse a secure sum over so few documents; see `Policy.check_sum`."""
         self._policy.check_sum(self.client, documents)
 
-    def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
+    def write_total(self, function: str, position: Position, digest: bytes, size: int) -> None:
         """Write down what came for a call: the digest of it and all before, and its bytes."""
-        self._ledger.came(moment, function, digest.hex(), size)
+        self._ledger.write_total(position, function, digest.hex(), size)
 
-    def _check_moment(self, call: Call) -> None:
-        last, function, moment = self._ledger.last, call.function, call.moment
+    def _check_position(self, call: Call) -> None:
+        last, function, position = self._ledger.last, call.function, call.position
         digest = call.digest if self._ledger.is_kept else ""
-        again = moment == last.moment and digest and (last.function, last.payload) == (
+        again = position == last.position and digest and (last.function, last.payload) == (
             function, digest,
         )  # fmt: skip
-        if moment <= last.moment and not again:
+        if position <= last.position and not again:
             raise PolicyError(
-                f"{self._asked(last.function, last.moment)}, and is asked for {function!r} of turn "
-                f"{moment.turn}, attempt {moment.attempt}, exchange {moment.exchange} now, which "
-                "is past; a run does not go back. Look into what the others run."
+                f"{self._describe_answer(last.function, last.position)}, and is asked for "
+                f"{function!r} of turn {position.turn}, attempt {position.attempt}, exchange "
+                f"{position.exchange} now, which is past; a run does not go back. Look into what "
+                "the others run."
             )
 
     def _check_question(self, call: Call) -> None:
@@ -120,17 +121,17 @@ class Door:
         if not self._client.noisy:
             return
         release, how = _question(call)
-        if self._ledger.asked.get(release, how) != how:
+        if self._ledger.questions.get(release, how) != how:
             raise PolicyError(
                 f"Client {self.client!r} is asked for {call.function!r} as it was not before in "
                 "this run; its sums have one noise, and the difference would have none. Nothing "
                 "has left; look into what the others run."
             )
 
-    def _asked(self, function: str, moment: Moment) -> str:
+    def _describe_answer(self, function: str, position: Position) -> str:
         return (
-            f"Client {self.client!r} answered {function!r} of turn {moment.turn}, attempt "
-            f"{moment.attempt}, exchange {moment.exchange}"
+            f"Client {self.client!r} answered {function!r} of turn {position.turn}, attempt "
+            f"{position.attempt}, exchange {position.exchange}"
         )
 
     def _count_round(self, call: Call) -> None:
@@ -139,7 +140,7 @@ class Door:
         Rounds are counted, not compared: those of a model that goes on begin behind its own. A
         round that is worked again counts again, as it tells as much.
         """
-        round_ = self._ledger.run, call.payload.get("round", 0), call.moment.attempt
+        round_ = self._ledger.run, call.payload.get("round", 0), call.position.attempt
         if not round_[1] or round_ in self._rounds:
             return
         if len(self._rounds) >= self._policy.max_rounds:
@@ -194,7 +195,7 @@ class AtOnce:
             return None
         for door in doors:
             door._admit(call)
-            door._client.attempt = call.moment.attempt
+            door._client.attempt = call.position.attempt
         total: dict[str, Any] = getattr(together, call.function)(**call.payload)
         for door, documents in zip(doors, together.documents, strict=True):
             door._let_out(call, {"documents": documents})
@@ -203,7 +204,7 @@ class AtOnce:
 
 def _question(call: Call) -> tuple[str, str]:
     """Return which sum with noise is asked for, and in what way; of a hidden one in which turn."""
-    turn = call.moment.turn if call.hidden else 0
+    turn = call.position.turn if call.hidden else 0
     return f"{call.function} {call.payload.get('number', 1)}", f"{turn} {digest_of(call.payload)}"
 
 

@@ -112,13 +112,13 @@ def expose(
         _rehearse(study, sample, once, rounds)
         if study.is_secure:
             once.update({DOCUMENTS: WORD, MODEL: LENGTH})
-    asked = exchanges(study)
+    all_exchanges = exchanges(study)
     if study.is_secure:
         # With a bound, words are public and no exact number of documents leaves.
         own = LEAVES if study.privacy is None else {name: LEAVES[name] for name in (MODEL, ARRAYS)}
-        asked += [Exchange(name, "once", each, name in SEEN) for name, each in own.items()]
+        all_exchanges += [Exchange(name, "once", each, name in SEEN) for name, each in own.items()]
     shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
-    for each in asked:
+    for each in all_exchanges:
         name, seen = each.function, ALL_SEE if each.seen_by_all else otherwise
         weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
         shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
@@ -222,8 +222,8 @@ def _words(study: Study, documents: int | None) -> str:
     if own is None:
         return f"yes, if sums are of fewer than about {LITTLE:,} documents"
     number = own * clients if study.is_secure else own
-    told = f"sums are of about {number:,} documents"
+    reason = f"sums are of about {number:,} documents"
     if number < LITTLE:
         much = "many documents wholly" if number <= FEW else "some words of some documents"
-        return f"yes, {much}: {told}"
-    return f"hardly: {told}"
+        return f"yes, {much}: {reason}"
+    return f"hardly: {reason}"

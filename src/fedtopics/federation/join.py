@@ -61,7 +61,7 @@ def join(
     """
     key = part.key
     check_key(study, key)
-    part.look(study)
+    part.review(study)
     if dry_run:
         part.notify(Allowed(part.exposed(study)))
         return None

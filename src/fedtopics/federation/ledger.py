@@ -22,9 +22,9 @@ from typing import IO, Any, NamedTuple
 
 from fedtopics.errors import RunError
 from fedtopics.extras import VERSION
-from fedtopics.files import FILE, cut_half_line, make_folder, open_file, open_private, read_bytes
+from fedtopics.files import FILE, cut_torn_line, make_folder, open_file, open_private, read_bytes
 from fedtopics.methods.core.aggregation import Payload, describe, flat_fields
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 
@@ -120,7 +120,7 @@ class Head:
 class Answer:
     """A reply that left: when, to what, and digests of what it was computed from and of itself."""
 
-    moment: Moment
+    position: Position
     function: str = ""
     payload: str = ""
     reply: str = ""
@@ -130,7 +130,7 @@ class Ledger:
     """What one client of a study sent and received; without a path nothing is kept.
 
     `rounds` are the training rounds that earlier processes answered, with their run and attempt;
-    `last` is the last answer in this run; `asked` describes how sums with noise were requested, by
+    `last` is the last answer in this run; `questions` are how sums with noise were requested, by
     their names.
     RunError if the file is not as the client left it, by the head and whether `is_own` takes its
     signature, or is missing where the client has `begun` before.
@@ -150,8 +150,8 @@ class Ledger:
         self._always = masks | ({"secret": SEEDED} if seeded else {})
         self.run = run
         self.rounds: set[tuple[str, int, int]] = set()
-        self.asked: dict[str, str] = {}
-        self.last = Answer(Moment(0))
+        self.questions: dict[str, str] = {}
+        self.last = Answer(Position(0))
         self._replies: dict[tuple[int, str], str] = {}  # digests of the last ones, by turn
         self._lines, self._before = 0, ""
         if path is not None:
@@ -161,7 +161,7 @@ class Ledger:
         """Take up the chain, if it is as it was left."""
         make_folder(path.parent)
         if path.exists():
-            cut_half_line(path)
+            cut_torn_line(path)
             read_ledger(path, self._recall)
         (digests, broken), head = chain_of(lines_of(path)), Head.read(path)
         self._lines, self._before = len(digests) - 1, digests[-1]
@@ -196,7 +196,7 @@ class Ledger:
 
     def write(
         self, client: str, call: Call, reply: Payload, once: bool = False,
-        summed: int | None = None, asked: tuple[str, str] | None = None,
+        summed: int | None = None, question: tuple[str, str] | None = None,
     ) -> bool:  # fmt: skip
         """Write down a reply before it leaves: names, shapes, sizes and digests, no values.
 
@@ -204,10 +204,10 @@ class Ledger:
         written, if another reply to the same call has left; with `once`, to any call of the
         function at that turn.
         """
-        noted = {} if asked is None else {"asked": asked}
-        function, moment = call.function, call.moment
+        noted = {} if question is None else {"asked": question}
+        function, position = call.function, call.position
         if self._file is None:
-            self._remember(Answer(moment, function), noted)
+            self._remember(Answer(position, function), noted)
             return True
         fields, content, total = {}, hashlib.sha256(), 0
         for name, value in flat_fields(reply):
@@ -216,31 +216,31 @@ class Ledger:
             content.update(name.encode())
             content.update(data)
             total += len(data)
-        answer = Answer(moment, function, call.digest, content.hexdigest())
-        before = self._replies.get((moment.turn, function), answer.reply)
-        is_other = moment == self.last.moment and answer != self.last
+        answer = Answer(position, function, call.digest, content.hexdigest())
+        before = self._replies.get((position.turn, function), answer.reply)
+        is_other = position == self.last.position and answer != self.last
         if is_other or (once and answer.reply != before):
             return False
-        masks = {"masked": True} if call.hidden else {}
+        facts = {"moment": astuple(position)} | ({"masked": True} if call.hidden else {})
         self._add(
             "left", client=client, round=call.payload.get("round", 0), function=function,
-            moment=astuple(moment), payload=call.digest, **_words(call.payload), **masks,
-            **noted, documents=reply.get("documents", summed), fields=fields, bytes=total,
-            sha256=answer.reply,
+            **facts, payload=call.digest, **_words(call.payload), **noted, fields=fields,
+            documents=reply.get("documents", summed), bytes=total, sha256=answer.reply,
         )  # fmt: skip
         self._remember(answer, noted)
         return True
 
     def _remember(self, answer: Answer, content: Mapping[str, Any]) -> None:
-        self.last, turn = answer, answer.moment.turn
+        self.last, turn = answer, answer.position.turn
         self._replies[turn, answer.function] = answer.reply
         if "asked" in content:
             release, how = content["asked"]
-            self.asked[release] = how
+            self.questions[release] = how
 
-    def came(self, moment: Moment, function: str, digest: str, size: int) -> None:
+    def write_total(self, position: Position, function: str, digest: str, size: int) -> None:
         """Write down a total, by its SHA-256 and its bytes."""
-        self._add("came", function=function, moment=astuple(moment), bytes=size, sha256=digest)
+        facts = {"function": function, "moment": astuple(position), "bytes": size}
+        self._add("came", **facts, sha256=digest)
 
     def began(
         self, client: str, certificate: bytes, policy: Mapping[str, Any], corpus: Corpus,
@@ -291,8 +291,8 @@ class Ledger:
         if line["round"]:
             self.rounds.add((line["run"], line["round"], line["moment"][1]))
         if line["run"] == self.run:
-            moment = Moment(*line["moment"])
-            answer = Answer(moment, line["function"], line["payload"], line["sha256"])
+            position = Position(*line["moment"])
+            answer = Answer(position, line["function"], line["payload"], line["sha256"])
             self._remember(answer, line)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedtopics.errors import DataError
 from fedtopics.methods.core.events import BadReply, Event, Excluded, RoundReport
-from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Door, Draw, Moment, T
+from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Door, Draw, Position, T
 from fedtopics.methods.core.outliers import Robust
 from fedtopics.methods.core.replies import BAD_REPLIES, ReplyValidator, Template, check_blame
 
@@ -43,8 +43,8 @@ class LocalClients:
     ) -> None:  # fmt: skip
         self.hidden = hidden
         self._doors = dict(sorted(doors.items()))
-        self._asked = list(self._doors)
-        self._moment = Moment(turns, exchange=0)
+        self._drawn = list(self._doors)
+        self._position = Position(turns, exchange=0)
         self._in_round = False
         self._round = 0
         self._at_once = at_once
@@ -75,9 +75,9 @@ class LocalClients:
         """Let all clients execute a function; nothing leaves."""
         for name in [name for name in self._doors if name not in self._excluded]:
             try:
-                self._doors[name].repeat(Call(function, payload, self._moment))
+                self._doors[name].repeat(Call(function, payload, self._position))
             except DataError as error:
-                if name in self._asked:
+                if name in self._drawn:
                     raise
                 self._excluded[name] = str(error)  # left out of the agreement, it has no part in it
                 self._notify(Excluded(name, self._round, str(error)))
@@ -92,26 +92,24 @@ class LocalClients:
         try:
             while True:
                 there = [name for name in self.names if name not in missing]
-                self._asked, self._validator = (
-                    draw.members(number, self.names, there),
-                    ReplyValidator(),
-                )
+                self._drawn = draw.members(number, self.names, there)
+                self._validator = ReplyValidator()
                 try:
                     found = work()
                     left_out: RoundReport = {"missing": missing} if missing else {}
-                    return found, {"clients": self._asked, **left_out}
+                    return found, {"clients": self._drawn, **left_out}
                 except _BadError as error:
                     missing |= self._leave_out(error.faults)
-                    self._begin(self._moment.attempt + 1)
+                    self._begin(self._position.attempt + 1)
                 except AgainError as again:
                     missing |= again.without
-                    self._begin(self._moment.attempt + 1)
+                    self._begin(self._position.attempt + 1)
         finally:
             self._in_round, self._round = False, 0
 
     def _begin(self, attempt: int = 1) -> None:
-        turn = self._moment.turn + (attempt == 1)
-        self._moment = Moment(turn, attempt, exchange=0)
+        turn = self._position.turn + (attempt == 1)
+        self._position = Position(turn, attempt, exchange=0)
 
     def _exchanged(self, work: Callable[[], T], payload: Mapping[str, Any]) -> T:
         """Do an exchange; by itself it is a round by itself."""
@@ -121,13 +119,13 @@ class LocalClients:
         self, function: str, template: Template | None, payload: Mapping[str, Any]
     ) -> dict[str, Any]:
         if self._at_once is not None:
-            moment = replace(self._moment, exchange=self._moment.exchange + 1)
-            at_once = self._at_once(self._asked, Call(function, payload, moment))
+            position = replace(self._position, exchange=self._position.exchange + 1)
+            at_once = self._at_once(self._drawn, Call(function, payload, position))
             if at_once is not None:
-                self._moment = moment
+                self._position = position
                 return at_once
         # Of a thousand replies, none that is as usual has to wait for the others.
-        exchange = self._moment.exchange + 1
+        exchange = self._position.exchange + 1
         total = self._robust.sum(function, template, exchange, self._round)
         for name, reply in self._replies(function, template, payload):
             total.add(reply, name)
@@ -137,16 +135,16 @@ class LocalClients:
         self, function: str, template: Template | None, payload: Mapping[str, Any]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield each client's reply; if there are bad ones, raise when all have answered."""
-        self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
-        call, faults = Call(function, payload, self._moment), {}
-        for name in self._asked:
+        self._position = replace(self._position, exchange=self._position.exchange + 1)
+        call, faults = Call(function, payload, self._position), {}
+        for name in self._drawn:
             reply = self._doors[name].call(call)
             if fault := self._validator.fault(name, reply, template):
                 faults[name] = fault
             else:
                 yield name, reply
         if faults:
-            check_blame(faults, self._asked, len(self._doors))
+            check_blame(faults, self._drawn, len(self._doors))
             raise _BadError(faults)
 
     def _leave_out(self, faults: Mapping[str, str]) -> dict[str, str]:

@@ -141,7 +141,7 @@ class Participation:
         )  # fmt: skip
         return Door(self.name, client_of(study, site), policy, self._ledger), state
 
-    def look(self, study: Study) -> None:
+    def review(self, study: Study) -> None:
         """Show what the study shares, and check it against the policy; nothing leaves."""
         if self.corpus is None:
             return
@@ -151,8 +151,8 @@ class Participation:
         policy = self.policy_in(study)
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
-        told = policy.described(seen=not study.is_secure)
-        self.notify(Offered(study, leaves, seen, told))
+        rules = policy.described(seen=not study.is_secure)
+        self.notify(Offered(study, leaves, seen, rules))
         found = check_policy(
             policy, study, self.corpus, self.name, self._embedding_model,
             grows=self._growing is not None, accepted_roster=self._accepted_roster,
@@ -259,8 +259,8 @@ def check_policy(
     if study.privacy is not None and (recipe := recipe_of(study)) is not None:
         recipe.public_words(study.privacy.words, method, study.text)  # StudyError without any
     found = check_texts(corpus, study.text)
-    asked = method.method_name, method.max_rounds, documents, study.text, clients
-    policy.check_study(client, *asked)
+    facts = method.method_name, method.max_rounds, documents, study.text, clients
+    policy.check_study(client, *facts)
     needed = method.embedding_of(corpus)
     if needed is not None:
         check_embeddings(corpus, needed, embedding_model)

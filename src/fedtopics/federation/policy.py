@@ -90,8 +90,8 @@ class Policy(BaseModel):
         with explained(f"The policy {path}", cls):
             policy = cls(**read_toml(Path(path)))
         if policy.known_members is not None:
-            given = policy.known_members
-            entries = (given,) if isinstance(given, str) else given
+            members = policy.known_members
+            entries = (members,) if isinstance(members, str) else members
             known = [_digits(each) or str(Path(path).parent / each) for each in entries]
             policy = policy.model_copy(update={"known_members": tuple(known)})
         if policy.max_epsilon is None:  # no account is kept
@@ -289,9 +289,9 @@ def _known(entries: Sequence[str]) -> set[str]:
     return known
 
 
-def _digits(given: str) -> str:
+def _digits(text: str) -> str:
     """Return a SHA-256 without the spaces and colons that people write; "" if it is none."""
-    digits = re.sub(r"[\s:]", "", given).lower()
+    digits = re.sub(r"[\s:]", "", text).lower()
     return digits if re.fullmatch("[0-9a-f]{64}", digits) else ""
 
 

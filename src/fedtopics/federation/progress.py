@@ -47,17 +47,13 @@ class Progress:
         console = console or Console(stderr=True)
         self._lines = not console.is_terminal
         self._say = say or partial(print, file=sys.stderr, flush=True)
-        self._said, self._when = "", time.monotonic()
+        self._last_line, self._when = "", time.monotonic()
         self._bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False),
-            progress.MofNCompleteColumn(),
-            progress.BarColumn(),
-            progress.TextColumn("{task.fields[loss]}"),
-            progress.TimeRemainingColumn(),
-            console=console,
-            disable=self._lines or not bar,
+            progress.TextColumn("{task.description}", markup=False), progress.MofNCompleteColumn(),
+            progress.BarColumn(), progress.TextColumn("{task.fields[loss]}"),
+            progress.TimeRemainingColumn(), console=console, disable=self._lines or not bar,
             speed_estimate_period=60 * MINUTE,  # a round may take minutes
-        )
+        )  # fmt: skip
         self._bar.add_task("", total=None, loss="")
         (self._task,) = self._bar.tasks
 
@@ -100,9 +96,9 @@ class Progress:
 
     def _say_line(self) -> None:
         self._when = time.monotonic()
-        if self._lines and self._task.description and self._said != str(self):
-            self._said = str(self)
-            self._say(self._said)
+        if self._lines and self._task.description and self._last_line != str(self):
+            self._last_line = str(self)
+            self._say(self._last_line)
 
     def __str__(self) -> str:
         task, left = self._task, self._task.time_remaining

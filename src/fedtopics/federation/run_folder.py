@@ -24,7 +24,7 @@ from safetensors.numpy import load, save
 from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.study import Study
 from fedtopics.files import (
-    cut_half_line,
+    cut_torn_line,
     make_folder,
     open_file,
     open_private,
@@ -73,7 +73,7 @@ def has_run(folder: Path) -> bool:
         return bool(file.readline().endswith(b"\n"))
 
 
-class Position(Protocol):
+class StepCounts(Protocol):
     """How far a member's program has come."""
 
     @property
@@ -126,7 +126,7 @@ class RunFolder:
         make_folder(folder / "checkpoints")
         if self._resume:
             started = self._check_study(events)
-            cut_half_line(events)
+            cut_torn_line(events)
             self._write_to(events)
             self.event(Resumed(self._study, started))
         else:
@@ -314,7 +314,7 @@ class MemberRun(RunFolder):
     What was agreed before the first checkpoint is not read again: the steps before it are replayed.
     """
 
-    clients: Position  # whose steps these are
+    clients: StepCounts  # whose steps these are
     before_checkpoint: Callable[[], None] = staticmethod(lambda: None)
     after_checkpoint: Callable[[], None] = staticmethod(lambda: None)
 

@@ -28,7 +28,7 @@ from fedtopics.model.shown_words import USUAL
 from fedtopics.model.topics import Count
 from fedtopics.text.vocabulary import Vocabulary
 
-SHOWN = 8  # words of a topic
+STATUS_WORDS = 8  # words of a topic
 DAMAGES = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
     SafetensorError,
@@ -36,7 +36,7 @@ DAMAGES = (
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
 NONE_HELD = "What {} has between rounds are no topics of words; they come with the model."
 State = Literal["waiting", "training", "finished"]
-GONE = ("lost", "declined", "excluded")  # events of clients that are away then
+AWAY = ("lost", "declined", "excluded")  # events of clients that are away then
 WHERE = {
     "waiting": "before the first round",
     "training": "training",
@@ -144,9 +144,9 @@ class RunStatus:
             self.trouble = str(reason)
         elif client in self.clients and kind in ("bad reply", "excluded"):
             self.clients[client].bad += 1
-        if kind in GONE:
-            gone = "not connected" if kind == "lost" else kind
-            self._set(client, False, f"{gone}: {reason}" if reason else gone)
+        if kind in AWAY:
+            state = "not connected" if kind == "lost" else kind
+            self._set(client, False, f"{state}: {reason}" if reason else state)
         elif kind == "joined":
             self._set(client, True, "connected")
             if client in self.awaited & self.clients.keys():
@@ -271,11 +271,11 @@ def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None
     status = found.status
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
-        found.topics = [[str(word) for word in row["words"][:SHOWN]] for row in rows]
+        found.topics = [[str(word) for word in row["words"][:STATUS_WORDS]] for row in rows]
         found.no_topics = ""
         return
     if status.topics is not None:
-        found.topics = [words[:SHOWN] for words in status.topics]
+        found.topics = [words[:STATUS_WORDS] for words in status.topics]
         found.topics_of_round, found.no_topics = status.round, ""
         return
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
@@ -295,6 +295,6 @@ def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None
     vocabulary = Vocabulary.of(agreed)
     masses = method.topics_of(settings, len(vocabulary), load(read_bytes(path)))
     shares = masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(float).tiny)
-    columns = USUAL.order(shares, vocabulary.frequency, SHOWN)
+    columns = USUAL.order(shares, vocabulary.frequency, STATUS_WORDS)
     found.topics = [[vocabulary.words[i] for i in row] for row in columns]
     found.topics_of_round, found.no_topics = int(path.stem), ""

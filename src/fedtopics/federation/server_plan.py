@@ -17,15 +17,15 @@ class ServerPlan(msgspec.Struct, frozen=True):
     is_secure: bool
     clients: list[str]
     roster: Roster
-    given_address: str | None
+    study_address: str | None
     largest_message: int  # bytes
 
     @property
     def address(self) -> str:
         """Where the server is; StudyError if the study does not say so."""
-        if self.given_address is None:
+        if self.study_address is None:
             raise StudyError('The study has no server address; add [server] address = "HOST:PORT".')
-        return self.given_address
+        return self.study_address
 
     @property
     def certificate(self) -> bytes:
@@ -41,6 +41,6 @@ class ServerPlan(msgspec.Struct, frozen=True):
         """Return a member's link to the server."""
         return GrpcLink(self.address, key.pem, key.certificate, self.certificate)
 
-    def listen_address(self, given: str) -> str:
+    def listen_address(self, address: str) -> str:
         """Return where to listen: as given, or at the study's port on this machine."""
-        return given or f"0.0.0.0:{split_address(self.address)[1]}"
+        return address or f"0.0.0.0:{split_address(self.address)[1]}"

@@ -87,18 +87,18 @@ def train(
     return simulation.train(None if out is None else Path(out).expanduser(), resume, warm_start)
 
 
-def policies_of(study: Study, clients: Collection[str], given: Any = None) -> dict[str, Policy]:
+def policies_of(study: Study, clients: Collection[str], policies: Any = None) -> dict[str, Policy]:
     """Return each client's policy: as given, or as the study names it, or the default one.
 
     StudyError if a policy is nobody's, or the study has no client of a name and a client too much.
     """
     if study.clients.keys() - set(clients):
         check_keys(dict.fromkeys(clients), study.clients, "client of the study")
-    given = study.policies() if given is None else given
-    check_keys(given, {*clients, *study.clients}, "client")
-    if wrong := [name for name, policy in given.items() if not isinstance(policy, Policy)]:
+    policies = study.policies() if policies is None else policies
+    check_keys(policies, {*clients, *study.clients}, "client")
+    if wrong := [name for name, policy in policies.items() if not isinstance(policy, Policy)]:
         raise StudyError(f"What is given for client {wrong[0]!r} is no Policy; give Policy(...).")
-    return {name: given.get(name, Policy()) for name in clients}
+    return {name: policies.get(name, Policy()) for name in clients}
 
 
 @dataclass(frozen=True)
@@ -181,20 +181,20 @@ class _Simulation:
             self.on_event(event.plain())
 
 
-def by_client(given: Any) -> Mapping[Any, Any]:
+def by_client(clients: Any) -> Mapping[Any, Any]:
     """Return what is given of several clients, by client: of a list, client-1, client-2 and so on.
 
     DataError if it is neither a list nor a mapping.
     """
-    if isinstance(given, (list, tuple)) and not any(isinstance(each, str) for each in given):
-        given = {f"client-{number}": each for number, each in enumerate(given, 1)}
-    if not isinstance(given, Mapping):
+    if isinstance(clients, (list, tuple)) and not any(isinstance(each, str) for each in clients):
+        clients = {f"client-{number}": each for number, each in enumerate(clients, 1)}
+    if not isinstance(clients, Mapping):
         raise DataError(
             "Documents of several clients are a mapping of client to documents, a list with the "
             "documents of each, or, of an estimator, a table and the name of its column of "
             "clients; those of one corpus are for fit."
         )
-    return given
+    return clients
 
 
 def corpora_by_name(clients: Any, read: Callable[[Any], Corpus] = Corpus.of) -> dict[str, Corpus]:

@@ -174,12 +174,12 @@ class Study(BaseModel):
 
         IdentityError if one is missing or cannot be used.
         """
-        given: dict[str, str | None] = {n: each.certificate for n, each in self.clients.items()}
-        given |= {name: each.certificate for name, each in self.observers.items()}
-        server = self.server.certificate
-        if not any(given.values()) and server is None:
+        certificates = {name: each.certificate for name, each in self.clients.items()}
+        certificates |= {name: each.certificate for name, each in self.observers.items()}
+        host, server = self.server.host, self.server.certificate
+        if not any(certificates.values()) and server is None:
             return None
-        return Roster.of(given, server if self.server.host is None else given[self.server.host])
+        return Roster.of(certificates, server if host is None else certificates[host])
 
     @property
     def server_plan(self) -> ServerPlan:
@@ -230,8 +230,8 @@ class Study(BaseModel):
 
         Numbers, switches and names; no list of words, and not where documents are.
         """
-        told = ("seed", "aggregation", "privacy", "method", "text", "vocabulary")
-        plain = {key: self.agreed[key] for key in told if key in self.agreed}
+        keys = ("seed", "aggregation", "privacy", "method", "text", "vocabulary")
+        plain = {key: self.agreed[key] for key in keys if key in self.agreed}
         settings = dict(dotted(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
 

@@ -341,13 +341,12 @@ def as_toml(model: BaseModel, table: str = "", *, example: bool = False, own: An
         else:
             usual = example and value == getattr(own, key, info.default) and key != "name"
             hidden = "# " if value is None or usual else ""
-            lines.append(f"{hidden}{key} = {_plain(value, example)}  # {info.description}")
+            shown = "" if value is None else f" {_plain(value, example)}"
+            lines.append(f"{hidden}{key} ={shown}  # {info.description}")
     return "\n".join(lines) + "\n" + "".join(tables)
 
 
 def _plain(value: Any, example: bool) -> str:
-    if value is None:
-        return '"..."'
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):

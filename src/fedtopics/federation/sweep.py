@@ -119,14 +119,14 @@ def sweep(
 
 
 def _train_all(
-    study: Study, documents: Mapping[str, Corpus], given: Mapping[str, Policy] | None,
+    study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy] | None,
     tasks: Sequence[Task], out: Path, on_event: OnEvent,
 ) -> tuple[list[dict[str, Any]], Path]:  # fmt: skip
     """Train what is not trained yet; return all rows, and the folder of the models.
 
     Studies that differ in anything that a model depends on have rows and folders of their own.
     """
-    policies, study = policies_of(study, documents, given), study.with_clients(documents)
+    policies, study = policies_of(study, documents, policies), study.with_clients(documents)
     clients = {
         name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
         for name, corpus in documents.items()

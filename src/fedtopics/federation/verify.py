@@ -210,19 +210,19 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
 
 def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> Check:
     """Check that study, model and the client's account say the same of a bound."""
-    bound, said = study.privacy, None
+    bound, claim = study.privacy, None
     with suppress(OSError, *DAMAGES):  # of a model that is not there, or cannot be read
         found = json.loads(read_text(folder / "model/config.json"))["info"]["privacy"]
-        said = found if isinstance(found, dict) else {}
+        claim = found if isinstance(found, dict) else {}
     if bound is None:
         text = f"The study {study.fingerprint} promises no bound for a document"
-        if said is None:
+        if claim is None:
             return Check("privacy", None, f"{text}.")
         return Check("privacy", False, f"{text}, and the model says one.")
     numbers = f"epsilon {bound.epsilon:g}, delta {bound.delta:g} for each {bound.unit}"
-    if said is not None and {**said, "seeded": None} != {**bound.promise.plain, "seeded": None}:
+    if claim is not None and {**claim, "seeded": None} != {**bound.promise.plain, "seeded": None}:
         return Check("privacy", False, f"The study promises {numbers}; the model says another one.")
-    seeded = (said or {}).get("seeded") or path.parent != folder  # as in all simulations
+    seeded = (claim or {}).get("seeded") or path.parent != folder  # as in all simulations
     if seeded or any(line.content.get("secret") == SEEDED for line in lines):
         text = f"Noise as for {numbers} followed from the study's seed: there is no bound."
         return Check("privacy", None, text)

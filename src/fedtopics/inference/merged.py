@@ -78,12 +78,9 @@ class Merged:
             mode="json", include=set(before.settings_type.model_fields)
         )
         shape = MergedShape(
-            n_components=max(groups) + 1,
-            groups=tuple(groups),
-            inference=before.name,
-            precision=before.precision,
-            settings=settings,
-        )
+            n_components=max(groups) + 1, groups=tuple(groups), inference=before.name,
+            precision=before.precision, settings=settings,
+        )  # fmt: skip
         return cls(n_words, shape)
 
     def merged(self, topics: NDArray[np.int64]) -> NDArray[np.int64]:

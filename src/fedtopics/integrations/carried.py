@@ -176,7 +176,7 @@ class _Member:
     results: Results
     due: float = 0.0
     pause: float = PAUSE
-    is_asked: bool = False
+    is_pending: bool = False
     has_ended: bool = False
 
 
@@ -237,13 +237,13 @@ class CarriedServer:
             pass
         now = time.monotonic()
         for address, member in self._members.items():
-            if not member.is_asked and not member.has_ended and member.due <= now:
-                member.is_asked, member.due = True, float("inf")
+            if not member.is_pending and not member.has_ended and member.due <= now:
+                member.is_pending, member.due = True, float("inf")
                 self._carrier.send(address, encode(member.results))
 
     def _take(self, address: str, content: bytes | None) -> None:
         member = self._members[address]
-        member.is_asked = False
+        member.is_pending = False
         try:
             calls = decode(content or b"", Calls)
         except FederationError:

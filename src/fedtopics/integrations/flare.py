@@ -157,15 +157,17 @@ def site_settings(context: JobContext) -> SiteSettings:
     except (OSError, ValueError) as error:
         raise StudyError(
             f"The settings of site {context.site!r} in {file} cannot be used: "
-            f"{explain(error, SiteSettings)} Write them with: fedtopics flare allow FOLDER --data "
-            "FILE"
+            f"{explain(error, SiteSettings)} Write them with: fedtopics init "
+            "flare-site FOLDER --data FILE"
         ) from None
 
 
 def _checked(run: str) -> str:
     """Refuse a name that leads out of the folder of all runs: a job comes from elsewhere."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", run):
-        raise StudyError("The job's run has no name for a folder; use: fedtopics flare run")
+        raise StudyError(
+            "The job's run has no name for a folder; use: fedtopics train --engine flare"
+        )
     return run
 
 

@@ -19,7 +19,6 @@ from fedtopics.cli.records import show_run
 from fedtopics.errors import FederationError, FedTopicsError, RunError, StudyError
 from fedtopics.extras import require
 from fedtopics.files import copy_folder, make_folder, read_text, write_durably
-from fedtopics.harmless import file_name
 
 if TYPE_CHECKING:
     from fedtopics.federation.study import Study
@@ -27,44 +26,19 @@ if TYPE_CHECKING:
 RUN = "flare.json"  # in the folder of a submitted run: what it is called at the server
 
 
-@click.group("flare")
-def group() -> None:
-    """Run a study through NVIDIA FLARE: in its simulator or on a FLARE system."""
+def run(study: Study, folder: Path, resume: bool, keys: Path, kit: Path | None) -> None:
+    """Run a study as a job of FLARE: in its simulator, or on the system of an admin's startup kit.
 
-
-@group.command()
-@click.argument("study", type=FOLDER)
-@options.out
-@options.resume
-@click.option("--keys", type=FOLDER, help="In the simulator, the folder with the clients' keys.")
-@click.option(
-    "--startup-kit",
-    "kit",
-    type=FOLDER,
-    metavar="DIR",
-    help="An admin's, to submit to that FLARE system instead of the simulator.",
-)
-def run(
-    study: Path, out: Path | None, resume: bool, keys: Path | None, kit: Path | None
-) -> None:  # fmt: skip
-    """Run a study as a FLARE job.
-
-    Without --startup-kit, in FLARE's simulator: the study says where each client's documents are.
-    With it, on a FLARE system whose sites are called as the study's clients. Each site says itself
-    where its documents are, with `fedtopics flare allow`.
+    Each site names its documents itself, in what `allow` wrote; in the simulator the study does.
     """
-    from fedtopics.federation.study import Study
-
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
-    plan = Study.read(study)
-    if not plan.clients:
-        raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
-    folder = (out or Path("runs") / file_name(plan.name)).absolute()
+    if not study.clients:
+        raise StudyError("The study names no clients; add [clients.NAME] for each.")
     say("The study goes to FLARE, which takes half a minute to begin and to end.")
     if kit is None:
-        _simulate(plan, folder, (keys or study.parent).absolute())
+        _simulate(study, folder, keys)
     else:
-        _submit(plan, folder, resume, kit)
+        _submit(study, folder, resume, kit)
     from fedtopics.model.topic_model import TopicModel
 
     places = [folder, *sorted(folder.glob("clients/*"))]  # of a secure study the clients have it
@@ -75,7 +49,7 @@ def run(
         show_run(TopicModel.from_pretrained(place / "model"), place)
 
 
-@group.command()
+@click.command()
 @click.argument("folder", type=FOLDER)
 @click.option("--data", type=FOLDER, help="At a client's site: the documents, which stay there.")
 @options.columns("text", "tokens", "id", "round", "embedding", "author", "time", rules=False)
@@ -88,7 +62,7 @@ def allow(
     folder: Path, data: Path | None, columns: dict[str, str | None], embedding_model: str | None,
     policy: Path | None, out: Path | None, key: Path | None, insecure_seed: bool,
 ) -> None:  # fmt: skip
-    """Let fedtopics run at a FLARE server or site, and say where a site's documents are.
+    """Let fedtopics run at a FLARE server or site.
 
     FOLDER is the server's or the site's, with `startup` and `local` in it. Its list of allowed
     classes gets those of fedtopics, in local/resources.json. With --data, local/fedtopics.toml says
@@ -140,8 +114,8 @@ def _simulate(plan: Study, folder: Path, keys: Path) -> None:
         simulate(job, list(plan.clients), workspace)
     except FederationError as error:
         found = ((name, _read(place / FAILURE)) for name, place in folders.items())
-        said = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in found if s]
-        reason = " ".join(said) or _read(folder / FAILURE)
+        reasons = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in found if s]
+        reason = " ".join(reasons) or _read(folder / FAILURE)
         if not reason:  # FLARE's logs are all that there is
             raise
         shutil.rmtree(workspace, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Fedtopics as an app of Flower: what the two files of `fedtopics flower init` make of a study.
+"""Fedtopics as an app of Flower: what the two files of `fedtopics init flower` make of a study.
 
 The ServerApp runs where the SuperLink is, a ClientApp where a SuperNode is. Flower starts a
 new process with each message, which passes it on: the client's program runs in a resident process
@@ -91,10 +91,10 @@ def client_app(study: str | Path) -> ClientApp:
     def reply(message: Message, context: Context) -> Message:
         content = b""
         with suppress(Exception), _logged_failures():
-            config, asked = context.node_config, unwrapped(message)
+            config, request = context.node_config, unwrapped(message)
             simulated = PARTITION in config and "name" not in config
             node = _simulated(study, context) if simulated else _node(config, study)
-            content = node.ask(str(context.run_id), asked)
+            content = node.ask(str(context.run_id), request)
         return answer(message, content) if content else failure(message, FAILED)
 
     app = ClientApp()
@@ -131,9 +131,9 @@ class _Node:
 
     def ask(self, run: str, message: bytes) -> bytes:
         """Ask the resident process for a run of Flower's, which others end for."""
-        given = vars(self) | {"out": str(self.out), "data": dict(self.data)}
+        settings = vars(self) | {"out": str(self.out), "data": dict(self.data)}
         folder = self.out / "flower" / run
-        command = [sys.executable, "-m", __spec__.name, json.dumps(given), str(folder)]
+        command = [sys.executable, "-m", __spec__.name, json.dumps(settings), str(folder)]
         return ask(folder, message, command)
 
     def take_part(self, key: Key, study: Study, link: CarriedLink) -> None:
@@ -152,17 +152,17 @@ class _Node:
             join(part, study, link=link)
 
 
-def main(given: str, folder: str) -> None:
+def main(content: str, folder: str) -> None:
     """Be the resident process: answer a run's messages for one client.
 
-    `given` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it may
-    have read other settings, and two cannot write one ledger.
+    `content` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it
+    may have read other settings, and two cannot write one ledger.
     """
     from fedtopics.federation.study import Study
     from fedtopics.integrations.carried import CarriedLink
     from fedtopics.protocol.roster import Key
 
-    settings = json.loads(given)
+    settings = json.loads(content)
     node = _Node(**settings | {"out": Path(settings["out"])})
     for note in Path(folder).parent.glob("*"):
         if note != Path(folder):
@@ -181,7 +181,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
     news, offers = MemberNews(name), list[dict[str, Any]]()
 
     def write(event: dict[str, Any]) -> None:
-        from fedtopics.cli.records import write_beside
+        from fedtopics.cli.records import write_run_report
 
         kind = event["event"]
         if kind == "offer":
@@ -191,7 +191,7 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
             news(offers[0])
         news(event)
         if kind == "model":
-            write_beside(out)
+            write_run_report(out)
 
     return write
 

@@ -58,7 +58,7 @@ class GridCarrier:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._pause, self._next_look = FIRST_PAUSE, 0.0
+        self._pause, self._next_pull = FIRST_PAUSE, 0.0
         self._open: dict[str, str] = {}  # message to address
         self._failed: list[str] = []
         self._started: dict[str, str] = {}  # address to when its SuperNode started
@@ -82,7 +82,7 @@ class GridCarrier:
         identifiers = list(self._grid.push_messages([query]))
         if identifiers and identifiers[0]:
             self._open[identifiers[0]] = address
-            self._pause, self._next_look = FIRST_PAUSE, 0.0
+            self._pause, self._next_pull = FIRST_PAUSE, 0.0
         else:  # the SuperNode has gone meanwhile, or the message is too large for the SuperLink
             self._failed.append(address)
 
@@ -93,14 +93,14 @@ class GridCarrier:
             arrived: list[tuple[str, bytes | None]] = [(address, None) for address in self._failed]
             self._failed.clear()
             now = time.monotonic()
-            if now >= self._next_look:
+            if now >= self._next_pull:
                 found = self._pull()
                 arrived += found
                 self._pause = FIRST_PAUSE if found else min(self._pause * 1.5, LONGEST_PAUSE)
-                self._next_look = now + self._pause
+                self._next_pull = now + self._pause
             if arrived or now >= ends:
                 return arrived
-            time.sleep(max(0.0, min(self._next_look, ends) - now))
+            time.sleep(max(0.0, min(self._next_pull, ends) - now))
 
     def _pull(self) -> list[tuple[str, bytes | None]]:
         if not self._open:

@@ -82,19 +82,14 @@ More in fedtopics' documentation, flower.md.
 """)
 
 
-@click.group("flower")
-def group() -> None:
-    """Run a study through a Flower federation: a SuperLink and SuperNodes."""
-
-
-@group.command()
+@click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option("--study", type=FOLDER, help="The study's file.  [default: an example]")
 def init(folder: Path, study: Path | None) -> None:
-    """Write the app that `flwr run DIR` takes: the study, and two files that name fedtopics.
+    """Write a Flower app, for `flwr run DIR`.
 
-    DIR is a new folder or an empty one. The study names the clients' certificates; each SuperNode
-    itself names its documents and its key.
+    It consists of the study and two files that name fedtopics. DIR is a new or empty folder. The
+    study names the clients' certificates; each SuperNode names its own documents and key.
     """
     from fedtopics.federation.study import Study
 

@@ -22,18 +22,12 @@ def card(model: Topics) -> str:
     rows = [row | {"shown": shown_label(row)} for row in model.get_topic_info()]
     made = environment(for_markdown, escaped=False).get_template("card.md.j2")
     return made.render(
-        model=model,
-        info=model.info,
-        merger=merger(model),
+        model=model, info=model.info, merger=merger(model),
         network=f", network {name}" if name in NETWORKS.names else "",
-        fingerprint=shortened(model.vocabulary.fingerprint),
-        counted=counted,
-        total=sum(model.documents.values()),
-        promise=promise(model),
-        version=VERSION,
-        rows=rows,
+        fingerprint=shortened(model.vocabulary.fingerprint), counted=counted,
+        total=sum(model.documents.values()), promise=promise(model), version=VERSION, rows=rows,
         labelled=any(row["label"] for row in rows),
-    )
+    )  # fmt: skip
 
 
 def merger(model: Topics) -> str:

@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from fedtopics.errors import StudyError
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
 
 
@@ -28,7 +29,7 @@ class Pair:
     """Of the first words, those of both."""
     new: list[str]
     """Those of B alone."""
-    gone: list[str]
+    removed: list[str]
     """Those of A alone."""
 
 
@@ -53,15 +54,15 @@ class Comparison:
     """The largest topics of B first."""
     new: list[Single]
     """Topics of B alone, the largest first."""
-    gone: list[Single]
+    removed: list[Single]
     """Topics of A alone."""
     words_common: int
     words_new: int
-    words_gone: int
+    words_removed: int
 
 
 def compare(
-    a: TopicModel, b: TopicModel, n_words: int = 10, threshold: float | None = None
+    a: TopicModel, b: TopicModel, n_words: int = WORDS_SHOWN, threshold: float | None = None
 ) -> Comparison:
     """Match the topics of two models one to one, and say what is new and what is gone.
 
@@ -90,7 +91,7 @@ def compare(
     >>> both = compare(before, after, n_words=2)
     >>> [sorted(pair.common) for pair in both.pairs]
     [['elm', 'fir']]
-    >>> both.new[0].words[0], both.gone[0].words[0]
+    >>> both.new[0].words[0], both.removed[0].words[0]
     ('rice', 'yawl')
     """
     topics_a, topics_b = word_weights(a), word_weights(b)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError, StudyError
 from fedtopics.metrics import METRICS, Metric
 from fedtopics.model.coherence import count_pairs, federated_coherence
-from fedtopics.model.shown_words import SHOWN
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
@@ -101,7 +101,7 @@ class _Parts:
         def ask(**payload: Any) -> dict[str, Any]:
             return count_pairs(self._corpus, self._model.text, **payload)
 
-        shown = self._model.topics(SHOWN, self._lambda)
+        shown = self._model.topics(WORDS_SHOWN, self._lambda)
         return federated_coherence(ask, shown, self._by)
 
     @cached_property

@@ -24,6 +24,7 @@ from fedtopics.harmless import for_csv, for_markdown, for_scripts
 from fedtopics.model.figures import environment
 from fedtopics.model.finding import Finder, representatives
 from fedtopics.model.labels import shown_label
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 
@@ -31,7 +32,7 @@ TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text, missing where t
 SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
 
 
-def to_pandas(model: Topics, n_words: int = 10, lambda_: float | None = None) -> Any:
+def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> Any:
     """Return a DataFrame like that of BERTopic's ``get_topic_info``; takes what `topics` takes.
 
     Returns
@@ -58,7 +59,7 @@ def to_pandas(model: Topics, n_words: int = 10, lambda_: float | None = None) ->
 
 
 def get_topics(
-    model: Topics, n_words: int = 10, lambda_: float | None = None
+    model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None = None
 ) -> dict[int, list[tuple[str, float]]]:
     """Return the words of each topic with their p(word | topic), by its number, as BERTopic does.
 
@@ -73,14 +74,14 @@ def get_topics(
 
 
 def get_topic(
-    model: Topics, topic: int, n_words: int = 10, lambda_: float | None = None
+    model: Topics, topic: int, n_words: int = WORDS_SHOWN, lambda_: float | None = None
 ) -> list[tuple[str, float]]:
     """Return the words of a topic, as `get_topics` has them; StudyError if there is none such."""
     check_number(topic, "topic", 0, model.n_topics - 1)
     return get_topics(model, n_words, lambda_)[topic]
 
 
-def document_info(model: Finder, documents: Any, n_words: int = 10) -> Any:
+def document_info(model: Finder, documents: Any, n_words: int = WORDS_SHOWN) -> Any:
     """Return a DataFrame like that of BERTopic's ``get_document_info``: it holds the documents.
 
     Leaves the client

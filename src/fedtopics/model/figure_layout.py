@@ -113,7 +113,7 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
         topic = circle["topic"]
         text = short(topic["label"] or ", ".join(topic["words"][:2]))
         long = LETTER * len(text)
-        for x, y, anchor in _beside(circle, long):
+        for x, y, anchor in _places_around(circle, long):
             left = {"start": x, "middle": x - long / 2, "end": x - long}[anchor]
             box = (left - 3, y - LINE + 3, left + long + 3, y + 4)
             inside = box[0] >= 2 and box[1] >= 2 and box[2] <= width - 2 and box[3] <= height - 2
@@ -125,7 +125,7 @@ def _name(circles: list[Shape], width: int, height: int) -> None:
                 break
 
 
-def _beside(circle: Shape, long: float) -> Iterator[tuple[float, float, str]]:
+def _places_around(circle: Shape, long: float) -> Iterator[tuple[float, float, str]]:
     x, y, far = circle["x"], circle["y"], circle["r"] + 4
     yield x + far + 3, y + 4, "start"
     yield x - far - 3, y + 4, "end"
@@ -143,12 +143,12 @@ def free_places(
     taken: list[Box] = []
     found: list[tuple[float, float] | None] = []
     for (x, y), text in zip(middles, texts, strict=True):
-        half = LETTER * len(text) / 2
-        x = min(max(x, half), width - half)
+        reach = LETTER * len(text) / 2
+        x = min(max(x, reach), width - reach)
         found.append(None)
         for line in range(2 * round(height / LINE)):
             at = y + LINE * (-1) ** line * ((line + 1) // 2)
-            box = (x - half, at - LINE / 2, x + half, at + LINE / 2)
+            box = (x - reach, at - LINE / 2, x + reach, at + LINE / 2)
             inside = min(box) >= 0 and box[2] <= width and box[3] <= height
             if inside and not any(_meet(box, each) for each in taken):
                 taken.append(box)

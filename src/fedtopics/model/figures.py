@@ -201,10 +201,8 @@ def environment(
         loader=ChoiceLoader([PackageLoader("fedtopics.model"), *templates]),
         autoescape=escaped,  # noqa: S701 - Markdown has marks of its own to escape
         finalize=lambda value: show(value) if type(value) is str else value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     made.globals["in_report"] = in_report
     filters = {"percent": "{:.1%}".format, "line": layout.line, "name": name_of, "points": _points}
     made.filters |= filters

@@ -132,12 +132,9 @@ class Finder(Topics):
                 )
             corpus = corpus.with_embeddings(None)
         embeddings = document_embeddings(
-            corpus,
-            settings,
-            embedding_model=embedding_model,
-            on_progress=on_progress,
+            corpus, settings, embedding_model=embedding_model, on_progress=on_progress,
             encoder=encoder,
-        )
+        )  # fmt: skip
         return corpus.with_embeddings(embeddings, "" if encoder is None else encoder.fingerprint)
 
     def count(self, documents: Any) -> Any:

@@ -225,11 +225,11 @@ def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[st
     return named
 
 
-def _line(given: Any, what: str) -> str:
+def _line(value: Any, what: str) -> str:
     """Return a short line that prints; StudyError if it is none."""
-    if not isinstance(given, str):
+    if not isinstance(value, str):
         raise StudyError(f'The {what} is no text; put it in quotes, or give "" for none.')
-    text = str(given).strip()
+    text = str(value).strip()
     if len(text) > LONGEST_LABEL:
         raise StudyError(
             f"The {what} has {len(text)} characters; shorten it to at most {LONGEST_LABEL}."

@@ -21,13 +21,14 @@ from scipy.special import xlogy
 
 from fedtopics.errors import StudyError, check_number
 from fedtopics.inference.merged import PARTS, Merged
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import NAME_WORDS, Topics
 
 SMALLEST = 1e-12  # p(topic)
 Model = TypeVar("Model", bound=Topics)
 
 
-def hierarchy(model: Topics, n_words: int = 10) -> list[dict[str, Any]]:
+def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]:
     """Return how topics become fewer, a row a merger, the nearest two first, until one is left.
 
     Returns
@@ -146,12 +147,12 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     weights = model.weights if isinstance(model.inference, Merged) else {**model.weights, **parts}
     members = [np.flatnonzero(places == place) for place in range(len(kept))]
     largest_first = [sorted(map(int, topics), key=lambda k: -model.share[k]) for topics in members]
-    given = given_labels(model)
-    found = [next((given[k] for k in each if k in given), "") for each in largest_first]
+    manual = manual_labels(model)
+    found = [next((manual[k] for k in each if k in manual), "") for each in largest_first]
     labels = {k: label for k, label in enumerate(found) if label}
     alone = {int(k): place for place, (k, *others) in enumerate(members) if not others}
     suggested = {alone[k]: model.labels[k] for k in model.suggested if k in alone}
-    if lost := sorted({*given.values()} - {*found}):
+    if lost := sorted({*manual.values()} - {*found}):
         warnings.warn(
             f"Topics have one label each, and these are lost in merging: {', '.join(lost)}.",
             stacklevel=3,
@@ -167,7 +168,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     )  # fmt: skip
 
 
-def given_labels(model: Topics) -> dict[int, str]:
+def manual_labels(model: Topics) -> dict[int, str]:
     """Return the labels that people gave, without those that rules suggested."""
     return {k: label for k, label in model.labels.items() if k not in model.suggested}
 

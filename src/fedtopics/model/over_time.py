@@ -88,14 +88,14 @@ def grouped_by_time(
     if by not in (None, *get_args(Unit)):
         raise StudyError(f"by={by!r} cannot be used; choose from {', '.join(get_args(Unit))}.")
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
-    corpora, given = _by_client(documents, timestamps)
-    times = {client: times_of(values[~missing(values)]) for client, values in given.items()}
+    corpora, arrays = _by_client(documents, timestamps)
+    times = {client: times_of(values[~missing(values)]) for client, values in arrays.items()}
     timed = [each for each in times.values() if len(each)]
     if len({each.dtype.kind == "M" for each in timed}) > 1:
         raise DataError("Some clients' timestamps are dates and some are numbers; give all alike.")
     edges = None if nr_bins is None or not timed else _edges(timed, nr_bins)
     begins = {client: begin_of(each, by, edges) for client, each in times.items()}
-    found = _summed(model, corpora, given, begins, "period", min_documents)
+    found = _summed(model, corpora, arrays, begins, "period", min_documents)
     if not found.rows and found.few and edges is None and timed[0].dtype.kind != "M":
         raise DataError(
             f"Each number is a period of its own, and none has {min_documents} documents; give "
@@ -108,12 +108,12 @@ def grouped_by_class(
     model: Finder, documents: Any, classes: Any, *, min_documents: int = MIN_DOCUMENTS
 ) -> Grouped:
     """Return the rows of `topics_per_class`, and how many documents are in none."""
-    corpora, given = _by_client(documents, classes)
+    corpora, arrays = _by_client(documents, classes)
     names = {
         client: np.array([*filter(None, as_column(values).names().to_pylist())], np.str_)
-        for client, values in given.items()
+        for client, values in arrays.items()
     }
-    return _summed(model, corpora, given, names, "class", min_documents)
+    return _summed(model, corpora, arrays, names, "class", min_documents)
 
 
 def values_of(documents: Any, values: Any) -> Any:
@@ -143,7 +143,7 @@ def _by_client(documents: Any, values: Any) -> tuple[dict[Any, Corpus], dict[Any
 
 
 def _summed(
-    model: Finder, corpora: Mapping[Any, Corpus], given: Mapping[Any, NDArray[Any]],
+    model: Finder, corpora: Mapping[Any, Corpus], arrays: Mapping[Any, NDArray[Any]],
     groups: Mapping[Any, NDArray[Any]], name: str, min_documents: int,
 ) -> Grouped:  # fmt: skip
     """Return a row a group of documents and topic, of the groups that clients have a part in.
@@ -154,7 +154,7 @@ def _summed(
     check_number(min_documents, "min_documents", 0)
     without = few = unknown = 0
     for client, corpus in corpora.items():
-        there = ~missing(given[client])
+        there = ~missing(arrays[client])
         theta, seen = model.theta_and_seen(corpus)
         theta, seen = theta[there], seen[there]
         without, unknown = without + int((~there).sum()), unknown + int((~seen).sum())
@@ -236,8 +236,8 @@ def _halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         years = [[p for p in periods if p.year == year] for year in (last - 1, last)]
         if all(years):
             return years[0], years[1]
-    half = len(periods) // 2
-    return list(periods[:half]), list(periods[half:])
+    middle = len(periods) // 2
+    return list(periods[:middle]), list(periods[middle:])
 
 
 def _when(period: Any) -> float:

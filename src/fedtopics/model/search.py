@@ -97,7 +97,7 @@ def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[s
     if not corpus.is_tokenised:
         return found
     return [
-        [form for w in words for form in ([w] if w in known else rules.given([w])[0])]
+        [form for w in words for form in ([w] if w in known else rules.forms_of([w])[0])]
         for words in found
     ]
 
@@ -210,8 +210,8 @@ def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.flo
     """Return how near synonyms are to topics, (n_synonyms, n_topics)."""
     counts = occurrences(model)
     inside = counts / counts.sum(0)
-    beside = counts / np.maximum(counts.max(1, keepdims=True), np.finfo(float).tiny)
-    of_word = np.sqrt(inside * beside)
+    relative = counts / np.maximum(counts.max(1, keepdims=True), np.finfo(float).tiny)
+    of_word = np.sqrt(inside * relative)
     rows = []
     for words in words_of(model, synonyms):
         found = [columns_of(word, model) for word in words]

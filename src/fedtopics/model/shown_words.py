@@ -20,7 +20,7 @@ SMALLEST = 1e-9  # added to shares of words, so that their logarithm exists
 DIFFERENT = 0.9  # share of the shown words that differ between topics, if that can be had
 LESS_DIFFERENT = 0.02  # by so much at most, where the most coherent words are shown
 LAMBDAS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
-SHOWN = 10  # words of a topic that readings are judged by
+WORDS_SHOWN = 10  # of a topic, by default; as many judge how topics are read
 CANDIDATES = 15  # first words of a topic of which these are
 Columns = NDArray[np.int64]
 
@@ -91,14 +91,14 @@ def choose(
     ----------
     readings : sequence of Reading
     columns : for each reading, int64 array of shape (n_topics, n)
-        The first words of the topics; n is at least `SHOWN`, if there are so many words.
+        The first words of the topics; n is at least `WORDS_SHOWN`, if there are so many words.
     npmi : for each reading, float64 array of shape (n_topics, n, n)
         Of the pairs of these words.
     """
     ways: list[Reading] = []
     scores, different = [], []
     for reading, words, pairs in zip(readings, columns, npmi, strict=True):
-        as_ranked = [list(range(words.shape[1]))[:SHOWN]] * len(words)
+        as_ranked = [list(range(words.shape[1]))[:WORDS_SHOWN]] * len(words)
         coherent = [keep_coherent(topic) for topic in pairs]
         for kept in (as_ranked, coherent):
             shown = np.take_along_axis(words, np.array(kept), axis=1)
@@ -113,7 +113,7 @@ def choose(
     return ways[int(np.where(fit, scores, -np.inf).argmax())]
 
 
-def keep_coherent(npmi: NDArray[np.float64], n_kept: int = SHOWN) -> list[int]:
+def keep_coherent(npmi: NDArray[np.float64], n_kept: int = WORDS_SHOWN) -> list[int]:
     """Drop, again and again, the word that is least coherent with the rest; return who is left.
 
     `npmi`, (n, n), is that of the words' pairs; of equals the later word goes.

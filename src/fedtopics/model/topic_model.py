@@ -14,6 +14,7 @@ from fedtopics.model.figures import Figure
 from fedtopics.model.finding import Finder
 from fedtopics.model.folder import read_model, write_model
 from fedtopics.model.labels import checked_labels, checked_names
+from fedtopics.model.shown_words import WORDS_SHOWN
 
 
 class TopicModel(Finder):
@@ -75,7 +76,7 @@ class TopicModel(Finder):
     to_gensim = exports.to_gensim
 
     def to_octis(
-        self, documents: Any = None, n_words: int = 10, lambda_: float | None = None
+        self, documents: Any = None, n_words: int = WORDS_SHOWN, lambda_: float | None = None
     ) -> dict[str, Any]:
         """Return what OCTIS' metrics take as a model's output; some look at documents' topics.
 

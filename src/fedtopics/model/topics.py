@@ -15,7 +15,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from fedtopics.errors import check_number
 from fedtopics.inference import Inference, Shared, Weights
-from fedtopics.model.shown_words import USUAL, Reading
+from fedtopics.model.shown_words import USUAL, WORDS_SHOWN, Reading
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
@@ -218,7 +218,7 @@ class Topics:
         """Return what people call a client."""
         return self.client_names.get(client, client)
 
-    def topics(self, n_words: int = 10, lambda_: float | None = None) -> list[list[str]]:
+    def topics(self, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> list[list[str]]:
         """Return the words of each topic, the most relevant first.
 
         By default that is as `reading` says, whose `first` words, where it has some, come before
@@ -244,7 +244,7 @@ class Topics:
             return self.beta
         return np.asarray(self.word_sums / np.maximum(self.word_sums.sum(1, keepdims=True), 1))
 
-    def read(self, reading: Reading, n_words: int = 10) -> list[list[str]]:
+    def read(self, reading: Reading, n_words: int = WORDS_SHOWN) -> list[list[str]]:
         """Return the words of each topic under a reading."""
         check_number(n_words, "n_words")
         columns = self.columns(reading, n_words)
@@ -255,7 +255,7 @@ class Topics:
         return reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
 
     def get_topic_info(
-        self, n_words: int = 10, lambda_: float | None = None
+        self, n_words: int = WORDS_SHOWN, lambda_: float | None = None
     ) -> list[dict[str, Any]]:
         """Return a row a topic, largest first; `to_pandas` names the columns as BERTopic does.
 

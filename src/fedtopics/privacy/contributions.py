@@ -62,7 +62,7 @@ def authors(corpus: Corpus, privacy: Privacy | None) -> list[str]:
     if corpus.authors is None:
         raise DataError(
             "The study has a bound for authors, and nothing says whose each document is; name the "
-            "column with --author, or as author in the client's table."
+            "column with --columns author=NAME, or as author in the client's table."
         )
     names: list[str] = corpus.authors.to_pylist()
     return names

@@ -154,10 +154,10 @@ def _find_centres(directions: Numbers, weights: Numbers, n: int) -> Numbers:
     return centres
 
 
-def _far_apart(directions: Numbers, weights: Numbers, given: Numbers, n: int) -> Numbers:
-    """Choose directions far from the space of given ones and of each other, well known first."""
+def _far_apart(directions: Numbers, weights: Numbers, centres: Numbers, n: int) -> Numbers:
+    """Choose directions far from the space of the centres and of each other, well known first."""
     known = np.minimum(1, weights / np.median(weights)) ** 0.5
-    axes, _ = np.linalg.qr(given.T)
+    axes, _ = np.linalg.qr(centres.T)
     left = (directions - directions @ axes @ axes.T) * known[:, None]
     chosen = []
     for _ in range(n):

@@ -133,7 +133,7 @@ class Recipe:
         StudyError if the study names none, and its embedding model is not here or has other pieces.
         """
         if words:
-            return text.given(words)[0]
+            return text.forms_of(words)[0]
         name = (settings.needed_embedding or EmbeddingSettings()).model
         try:
             encoder = sentence_encoder(name)
@@ -159,13 +159,11 @@ class Recipe:
 
 
 RECIPES: Registry[Recipe] = Registry(
-    "recipe of differential privacy",
-    "fedtopics.privacy",
-    {
-        name: f"fedtopics.privacy.{name}:RECIPE"
-        for name in ("lda", "nmf", "kmeans", "discriminative")
+    "recipe of differential privacy", "fedtopics.privacy", {
+    name: f"fedtopics.privacy.{name}:RECIPE"
+    for name in ("lda", "nmf", "kmeans", "discriminative")
     },
-)
+)  # fmt: skip
 """Recipes by the names of their methods."""
 WITHOUT = {
     "auto": "it chooses by exact numbers of documents and words",

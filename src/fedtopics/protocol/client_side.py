@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.methods.core.events import Defect, Event
-from fedtopics.methods.core.interfaces import Call, Moment
+from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.methods.core.interfaces import Door as BaseDoor
 from fedtopics.protocol.link import LinkError, reason_of
 
@@ -29,7 +29,7 @@ class Door(BaseDoor, Protocol):
     def check_sum(self, documents: int) -> None:
         """Raise PolicyError if a sum may not be over so few documents."""
 
-    def came(self, function: str, moment: Moment, digest: bytes, size: int) -> None:
+    def write_total(self, function: str, position: Position, digest: bytes, size: int) -> None:
         """Write down what came."""
 
 

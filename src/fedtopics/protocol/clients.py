@@ -17,7 +17,7 @@ import numpy as np
 
 from fedtopics.errors import FederationError, RunError
 from fedtopics.methods.core.events import CallStarted, Event, Narrowed, RoundReport
-from fedtopics.methods.core.interfaces import EVERYONE, Call, Draw, Moment, T
+from fedtopics.methods.core.interfaces import EVERYONE, Call, Draw, Position, T
 from fedtopics.methods.core.replies import Template, WordCounts, find_fault
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.client_side import ClientSide, Door
@@ -81,7 +81,7 @@ class SecureClients:
         self._study, self._documents = study, 0
         self.step, self.turn = step, turn
         self._drawn: list[str] = []  # who takes part in this round
-        self._moment = Moment(turn)
+        self._position = Position(turn)
         if step == 0:
             self._begin(identity, documents)
 
@@ -92,7 +92,7 @@ class SecureClients:
         def own() -> bytes:
             if documents is None:
                 return b""
-            self._moment = Moment(exchange=2)  # a ledger begins before that
+            self._position = Position(exchange=2)  # a ledger begins before that
             self._leave(DOCUMENTS, {"documents": documents})
             return documents.to_bytes(8, "big")
 
@@ -104,14 +104,14 @@ class SecureClients:
 
     def tell(self, function: str, **payload: Any) -> None:
         """Execute a function of this client; nothing leaves."""
-        self._side.repeat(Call(function, payload, Moment(self.turn)))
+        self._side.repeat(Call(function, payload, Position(self.turn)))
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
         """Do the steps of a round, with the clients that are drawn; see `Clients.round`."""
         self.turn += 1
-        self._moment = Moment(self.turn, exchange=0)
+        self._position = Position(self.turn, exchange=0)
         self._side.begin(number)
         self._drawn = draw.members(number, self.names, self.names)
         self._side.guarded(lambda door: door.check_members(self._drawn))
@@ -218,7 +218,7 @@ class SecureClients:
 
     def _leave(self, what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
         """Write down what leaves that is no reply of a function."""
-        call = Call(what, {}, self._moment, hidden=what not in SEEN)
+        call = Call(what, {}, self._position, hidden=what not in SEEN)
         self._side.guarded(lambda door: door.leave(call, made))
         return made
 
@@ -227,8 +227,8 @@ class SecureClients:
         return self._side.door is not None and self._member.name in self._drawn
 
     def _advance(self) -> None:
-        """Move to the next moment, also where an earlier process did what belongs to it."""
-        self._moment = replace(self._moment, exchange=self._moment.exchange + 1)
+        """Move to the next position, also where an earlier process did what belongs to it."""
+        self._position = replace(self._position, exchange=self._position.exchange + 1)
 
     def _next(
         self, function: str, payload: Mapping[str, Any], is_hidden: bool
@@ -236,7 +236,7 @@ class SecureClients:
         """Begin a call; return what computes the reply when it is needed."""
         self._advance()
         record = self._member.record
-        call = Call(function, payload, self._moment, record.transcript.hex(), is_hidden)
+        call = Call(function, payload, self._position, record.transcript.hex(), is_hidden)
         is_new = self.step >= record.step and not record.part
         if not is_new:
             self._side.skip(call)
@@ -269,11 +269,12 @@ class SecureClients:
                 )
             return entry.opened
         # After a crash the bytes that may have left are sent again, not computed again.
-        given = self._member.content if record.part else content()
-        entry = self._exchange.step(function, kind, layout, given)
+        data = self._member.content if record.part else content()
+        entry = self._exchange.step(function, kind, layout, data)
         size = sum(map(len, entry.opened))
         if number > 0:
-            self._side.guarded(lambda door: door.came(function, self._moment, entry.digest, size))
+            total = function, self._position, entry.digest, size
+            self._side.guarded(lambda door: door.write_total(*total))
         return entry.opened
 
     def done(self) -> None:
@@ -289,16 +290,16 @@ class SecureClients:
         that they are near the own ones and returns the new fingerprint.
         """
 
-        def told(what: str, content: bytes) -> bytes:
+        def emit(what: str, content: bytes) -> bytes:
             self.turn += 1
-            self._moment = Moment(self.turn)
+            self._position = Position(self.turn)
             self._leave(what, {"documents": 0, "content": np.frombuffer(content, np.uint8)})
             return content
 
         is_first = self._member.name == self._member.names[0]
-        if len(set(self._step(MODEL, "call", b"", lambda: told(MODEL, fingerprint)))) == 1:
+        if len(set(self._step(MODEL, "call", b"", lambda: emit(MODEL, fingerprint)))) == 1:
             return
-        own = self._step(ARRAYS, "call", b"", lambda: told(ARRAYS, arrays()) if is_first else b"")
+        own = self._step(ARRAYS, "call", b"", lambda: emit(ARRAYS, arrays()) if is_first else b"")
         taken = take(own[0])
-        if len(set(self._step(MODEL, "call", b"", lambda: told(MODEL, taken)))) > 1:
+        if len(set(self._step(MODEL, "call", b"", lambda: emit(MODEL, taken)))) > 1:
             self._exchange.stop("the models of the members differ")

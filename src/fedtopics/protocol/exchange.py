@@ -77,7 +77,7 @@ class Exchange:
     def _turn(self) -> None:
         """Ask once, and do what the answer says."""
         member = self.member
-        before, asked = member.record, time.monotonic()
+        before, start = member.record, time.monotonic()
         question = member.question()
         answer = decode(self._patience(lambda: self._link.ask(question)), Answer)
         if isinstance(answer.message, Total):
@@ -87,7 +87,7 @@ class Exchange:
         else:
             self._say(member.answer(answer.message))
         self._show(answer.waiting)
-        if member.record is before and time.monotonic() - asked < IDLE:
+        if member.record is before and time.monotonic() - start < IDLE:
             time.sleep(IDLE)
 
     def _say(self, messages: list[bytes]) -> None:

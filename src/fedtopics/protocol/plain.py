@@ -17,7 +17,7 @@ import msgspec
 
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.events import CallStarted, Event, LeftOut, RoundReport
-from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Draw, Moment, T
+from fedtopics.methods.core.interfaces import EVERYONE, AgainError, Call, Draw, Position, T
 from fedtopics.methods.core.replies import Template
 from fedtopics.protocol.client_side import ClientSide, Door
 from fedtopics.protocol.keys import digest
@@ -133,7 +133,7 @@ class PlainClients:
 
     def tell(self, function: str, **payload: Any) -> None:
         """Execute a function of this client; nothing leaves."""
-        self._side.repeat(Call(function, payload, Moment(self.turn)))
+        self._side.repeat(Call(function, payload, Position(self.turn)))
 
     def call(
         self, function: str, template: Template | None = None, **payload: Any
@@ -184,16 +184,17 @@ class PlainClients:
             work = partial(self._exchanged, request, payload)
             return self.round(int(payload.get("round", 0)), work)[0]
         function = request.function
-        moment, own = Moment(self.turn, attempt.number, attempt.exchanges + 1), None
+        position, own = Position(self.turn, attempt.number, attempt.exchanges + 1), None
         if self._side.door is not None and self._own in attempt.members:
+            call = Call(function, payload, position)
             if self._source.has(self.step):
-                self._side.skip(Call(function, payload, moment))
+                self._side.skip(call)
             else:
-                own = self._reply(function, payload, moment, attempt)
+                own = self._reply(call, attempt)
         content = self._source.add(self.step, attempt, request, own)
         entry = self._read(content, function)
-        came = digest(content), len(content)
-        self._side.guarded(lambda door: door.came(function, moment, *came))
+        total = function, position, digest(content), len(content)
+        self._side.guarded(lambda door: door.write_total(*total))
         attempt.missing |= entry["missing"]
         attempt.members = [name for name in attempt.members if name not in entry["missing"]]
         if entry["again"]:
@@ -202,14 +203,11 @@ class PlainClients:
         found: dict[str, Any] = entry["result"]
         return found
 
-    def _reply(
-        self, function: str, payload: Mapping[str, Any], moment: Moment, attempt: Attempt
-    ) -> bytes:
+    def _reply(self, call: Call, attempt: Attempt) -> bytes:
         """Return what the door lets out."""
         self._side.repeat_skipped()
         self._side.guarded(lambda door: door.check_members(attempt.members))
-        self._notify(CallStarted(function, attempt.round, attempt.number))
-        call = Call(function, payload, moment)
+        self._notify(CallStarted(call.function, attempt.round, attempt.number))
         return dumps(self._side.guarded(lambda door: door.call(call)))
 
     def _read(self, content: bytes, name: str) -> Mapping[str, Any]:

@@ -81,12 +81,12 @@ class Remote:
         since = shown = time.monotonic()
         is_wanted = False
         while step not in self._found:
-            asked = time.monotonic()
+            start = time.monotonic()
             answer = self._ask(step, "begin" if own is None else "reply")
             if answer.what == "reply" and own is not None:
                 is_wanted = True
                 self._say(encode(PlainReply(step, own)))
-            elif not self._take(step, answer) and time.monotonic() - asked < IDLE:
+            elif not self._take(step, answer) and time.monotonic() - start < IDLE:
                 time.sleep(IDLE)
             if answer.waiting and time.monotonic() - shown > QUIET:
                 shown = time.monotonic()

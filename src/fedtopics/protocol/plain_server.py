@@ -19,7 +19,7 @@ from fedtopics.protocol.plain_log import Log
 from fedtopics.protocol.relay import HOLD
 from fedtopics.protocol.values import dumps
 
-GONE = 45.0  # seconds without a call after which a client that waits for the server is away
+AWAY_AFTER = 45.0  # seconds without a call after which a client that waits for the server is away
 ABSENT, ENDED = "not connected", "it ended; its own log says why"
 
 
@@ -93,7 +93,7 @@ class PlainServer:
                 self.changed.wait(left)
             if client.asks == number:
                 client.called = time.monotonic()
-                client.due = client.called + GONE if answer is None else math.inf
+                client.due = client.called + AWAY_AFTER if answer is None else math.inf
             return encode(answer or PlainAnswer("", self.log.run, self._waiting()))
 
     def _met(self, name: str, ask: PlainAsk) -> Caller:

@@ -71,8 +71,8 @@ class Key:
             .sign(private, SHA256())
             .public_bytes(Encoding.PEM)
         )
-        beside = folder.with_name(f"{name}.pem")
-        for path in (folder, beside):
+        shared = folder.with_name(f"{name}.pem")
+        for path in (folder, shared):
             if path.exists() or path.is_symlink():
                 raise IdentityError(
                     f"{path} is there already, and a key is never overwritten; take another name "
@@ -82,7 +82,7 @@ class Key:
         key = cls(name, private, certificate, folder)
         create(folder / PRIVATE, key.pem)
         create(folder / PUBLIC, certificate, public=True)
-        create(beside, certificate, public=True)
+        create(shared, certificate, public=True)
         return key
 
     @classmethod

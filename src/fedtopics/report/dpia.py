@@ -15,7 +15,7 @@ from fedtopics.federation.program import exchanges
 from fedtopics.methods.registry import find_method
 from fedtopics.report.dpia_assessment import ASSESSMENT
 from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section, Statement, Table
-from fedtopics.report.dpia_records import CONTROLLER, EACH, Parts, Records, said_or_asked
+from fedtopics.report.dpia_records import CONTROLLER, EACH, Parts, Records, answer_or_gap
 from fedtopics.report.run import LedgerFacts
 
 FROM = {
@@ -40,25 +40,21 @@ def assess(place: Path, audit: Path | None = None) -> Document:
         elif not isinstance(part, Table) or part.rows:
             sections[-1].parts.append(part)
     return Document(
-        f"Data protection impact assessment: {study.name}",
-        [
-            "The headings are those of the template of the European Data Protection Board, version "
-            "1.0 of 10 March 2026, as it was published for consultation; its final version may "
-            "differ.",
-            f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
-            "Each statement names the record that it comes from. What no record says is marked, "
-            "and left to people, whose assessment this is. Statements about the program are those "
-            "of its documentation and tests.",
-            *(
-                f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
-                f"{facts.head}. That it still is that ledger: fedtopics verify RUN --head with "
-                "this digest, and --certificate."
-                for facts in records.ledgers
-                if facts.head
-            ),
-        ],
-        sections,
-    )
+        f"Data protection impact assessment: {study.name}", [
+        "The headings are those of the template of the European Data Protection Board, version "
+        "1.0 of 10 March 2026, as it was published for consultation; its final version may "
+        "differ.",
+        f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
+        "Each statement names the record that it comes from. What no record says is marked, "
+        "and left to people, whose assessment this is. Statements about the program are those "
+        "of its documentation and tests.", *(
+        f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
+        f"{facts.head}. That it still is that ledger: fedtopics audit verify RUN --head "
+        "with this digest, and --certificate."
+        for facts in records.ledgers
+        if facts.head
+        ), ], sections,
+    )  # fmt: skip
 
 
 DERIVED = {
@@ -78,7 +74,7 @@ def _parties(records: Records) -> Parts:
             f"Participants, each with documents of its own that stay with it: {names}.",
             f"{records.cited}, [clients]",
         ),
-        said_or_asked(records, "contact", CONTROLLER, "Whom do people ask about this processing?"),
+        answer_or_gap(records, "contact", CONTROLLER, "Whom do people ask about this processing?"),
         Gap(
             CONTROLLER,
             "Which organisation is behind each of these names, as controller or joint controller; "
@@ -86,7 +82,7 @@ def _parties(records: Records) -> Parts:
             "obligations has each?",
         ),
         Section("0.2", "Processors and sub-processors"),
-        said_or_asked(records, "operator", CONTROLLER, "Who runs the study, and the server?"),
+        answer_or_gap(records, "operator", CONTROLLER, "Who runs the study, and the server?"),
         Statement(f"{adds}{change}.", f"{records.cited}; {PROGRAM}"),
         Gap(
             CONTROLLER,
@@ -159,7 +155,7 @@ def _purposes(records: Records) -> Parts:
             "shares of topics in it, which stay with its client. Table 1.2 has each."
         ),
         Section("1.1.b", "Purposes of the processing"),
-        said_or_asked(records, "purpose", CONTROLLER, "What is the model for?"),
+        answer_or_gap(records, "purpose", CONTROLLER, "What is the model for?"),
         Gap(CONTROLLER, "Which of the personal data in the texts does this purpose need, and why?"),
         Section("1.1.c", "Secondary or compatible uses"),
         Statement(
@@ -205,7 +201,7 @@ def _functions(records: Records) -> Parts:
         ["result", "storage", "the model, and at each participant its documents' topics"],
         ["after it", "storage, deletion", "files stay until somebody deletes them: 2.2.a"],
     ]
-    said = [
+    software = [
         Statement(f"Software at {facts.client}: fedtopics {facts.version}.", facts.began)
         for facts in records.ledgers
     ]
@@ -216,7 +212,7 @@ def _functions(records: Records) -> Parts:
         *([] if records.ledgers else [_schedule(records)]),
         Gap(CONTROLLER, "How are the documents collected, and when are they deleted?"),
         Section("1.3", "Means of processing, supporting assets and underlying architecture"),
-        *said,
+        *software,
         Statement("Organisational: each client's own policy, below in 2.3.a."),
         Gap(EACH, "Which machines, networks, rooms and people has this, and who has access?"),
         Section("1.4", "Compliance with approved codes of conduct"),
@@ -244,9 +240,9 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
     left = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
     times = f"{left / texts:,.0f}" if left >= 10 * texts else f"{left / max(texts, 1):.2g}"
-    beside = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
+    ratio = f", {times} times the size of its texts ({texts:,} bytes)" if texts else ""
     source = f"{facts.began} and those above"
-    return [table, Statement(f"{left:,} bytes left {facts.client}{beside}.", source), _clear(facts)]
+    return [table, Statement(f"{left:,} bytes left {facts.client}{ratio}.", source), _clear(facts)]
 
 
 def _clear(facts: LedgerFacts) -> Statement:

@@ -137,7 +137,7 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
 TABLES = read_toml(Path(__file__).with_name("dpia_tables.toml"))
 
 
-def said_or_asked(records: Records, name: str, who: str, question: str) -> Part:
+def answer_or_gap(records: Records, name: str, who: str, question: str) -> Part:
     """Return what the study's [about] says, or the question."""
     rows = dict(records.study.about.rows())
     if name in rows:

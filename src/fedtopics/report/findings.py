@@ -50,15 +50,15 @@ def sentences(
     change: Change | None, kind: str, units: str = "documents",
 ) -> list[str]:  # fmt: skip
     """Say in three sentences what was found: what it is about, who differs, what changed."""
-    said = [_about(topics, sum(documents.values()), kind, units)]
+    lines = [_about(topics, sum(documents.values()), kind, units)]
     if len(documents) > 1:
-        said.append(_clients(topics, documents, similarity, kind))
+        lines.append(_clients(topics, documents, similarity, kind))
     if change is not None:
         of_one = change["of"] == 1 < len(documents)
-        said.append(_changed({t["topic"]: t for t in topics}, change, of_one))
+        lines.append(_changed({t["topic"]: t for t in topics}, change, of_one))
     else:
-        said.append(_shared(topics, documents, kind))
-    return [sentence for sentence in said if sentence]
+        lines.append(_shared(topics, documents, kind))
+    return [sentence for sentence in lines if sentence]
 
 
 def _quoted(topic: Topic) -> str:
@@ -91,8 +91,8 @@ def _clients(
     if not owned:
         return f"No {kind} is one client's alone" + (f"; {alike}." if alike else ".")
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
-    said = [f"{client} alone has {_listed(owned[client])}" for client in most[:2]]
-    return "; ".join([*said, *([alike] if alike else [])]) + "."
+    parts = [f"{client} alone has {_listed(owned[client])}" for client in most[:2]]
+    return "; ".join([*parts, *([alike] if alike else [])]) + "."
 
 
 def _listed(topics: Sequence[Topic]) -> str:
@@ -104,15 +104,15 @@ def _listed(topics: Sequence[Topic]) -> str:
 def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
     order, shares = grown(change), change["topics"]
 
-    def said(topic: int, how: str) -> str:
+    def describe_change(topic: int, how: str) -> str:
         before, after = shares[topic]["before"], shares[topic]["after"]
         return f"{_quoted(topics[topic])} {how} most, from {before:.1%} to {after:.1%}"
 
     found = []
     if shares[order[0]]["after"] - shares[order[0]]["before"] >= NOTABLE:
-        found.append(said(order[0], "grew"))
+        found.append(describe_change(order[0], "grew"))
     if shares[order[-1]]["before"] - shares[order[-1]]["after"] >= NOTABLE:
-        found.append(said(order[-1], "shrank"))
+        found.append(describe_change(order[-1], "shrank"))
     when = f"{change['after']} against {change['before']}"
     when += ", in the documents of one client" if of_one else ""
     return f"{when}: {'; '.join(found)}." if found else f"{when}: nothing changed much."

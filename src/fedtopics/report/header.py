@@ -62,14 +62,14 @@ def _fact(name: str, value: str, detail: str = "", good: bool | None = None) -> 
 
 
 def _private(model: TopicModel, run: RunFacts) -> Fact:
-    bound, said = model.info.get("privacy"), promise(model)
+    bound, text = model.info.get("privacy"), promise(model)
     seen = "All clients were on one machine." if run.place == "simulation" else ""
     seen = SEEN.get(model.info.get("masked", ""), seen)
     if bound is None:
         detail = f"{UNBOUND} {seen}".strip()
         return _fact("Is it private?", "Sums alone, no promise", detail)
     if bound["seeded"]:
-        return _fact("Is it private?", "For trying alone", f"{said}.", False)
+        return _fact("Is it private?", "For trying alone", f"{text}.", False)
     value = f"Yes, epsilon {bound['epsilon']:g}"
     return _fact("Is it private?", value, f"For each {bound['unit']}. {seen}".strip(), True)
 
@@ -81,12 +81,12 @@ def _policy(run: RunFacts) -> Fact:
         return _fact(name, where, KEPT)
     broken = sorted(set(_broken(run)))
     if broken:
-        return _fact(name, "No", f"{' '.join(broken)} See fedtopics verify.", False)
+        return _fact(name, "No", f"{' '.join(broken)} See fedtopics audit verify.", False)
     replies = (row for rows in run.ledgers.values() for row in _replies(rows))
     fewest = min((row["documents"] for row in replies), default=0)
-    asked = max(policy.min_documents for policy in run.policies.values())
+    required = max(policy.min_documents for policy in run.policies.values())
     each = f"Each reply sums over {fewest:,} documents or more" if fewest else "Nothing has left"
-    return _fact(name, "Yes", f"{each}; {asked:,} are asked for.", True)
+    return _fact(name, "Yes", f"{each}; {required:,} are asked for.", True)
 
 
 def _replies(rows: Rows) -> Rows:

@@ -54,9 +54,9 @@ def write_report(
     InputError
         If that file ends otherwise, or one of the two is there already and is not ours.
     """
-    page, beside = Path(path), Path(path).with_suffix(".md")
+    page, text_path = Path(path), Path(path).with_suffix(".md")
     check_output(page, [".html"], inputs)
-    write_output(beside, markdown(summary).encode(), [".md"], inputs)
+    write_output(text_path, markdown(summary).encode(), [".md"], inputs)
     return write_output(page, html(summary).encode(), [".html"], inputs)
 
 
@@ -71,8 +71,7 @@ def html(summary: Summary) -> str:
     script = "".join(figures.resource(made, name) for name in SCRIPTS)
     style = "".join(figures.resource(made, name) for name in STYLES)
     return made.get_template("report.html.j2").render(
-        s=summary,
-        **figures.drawn(summary),
+        s=summary, **figures.drawn(summary),
         tree=layout.tree(summary["tree"], len(summary["topics"])),
         curves=[(name, CURVES[name], curve) for name, curve in curves.items() if curve],
         style=Markup(style),  # noqa: S704 - ours, as the next
@@ -80,7 +79,7 @@ def html(summary: Summary) -> str:
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=_for_script({t["topic"]: _list(t) for t in summary["topics"]}),
         csv=f"data:text/csv;base64,{table}",
-    )
+    )  # fmt: skip
 
 
 def markdown(summary: Summary) -> str:

@@ -190,20 +190,15 @@ def read(folder: Path) -> RunFacts:
     with suppress(LookupError, TypeError, ValueError, OverflowError, OSError):
         day = datetime.fromtimestamp(events[-1]["time"], UTC).date().isoformat()
     return RunFacts(
-        name=folder.resolve().name,
-        study=_study(folder / "study.toml"),
-        events=events,
-        ledgers={facts.client: facts.rows for facts in ledgers},
-        left=dict(left),
-        seeded=tuple(facts.client for facts in ledgers if facts.seeded),
-        policies={
-            facts.client: Policy(**{key: facts.policy[key] for key in known & facts.policy.keys()})
-            for facts in ledgers
-            if facts.began_line
-        },
-        ended=max([day, *(facts.times[1][:10] for facts in ledgers)]),
+        name=folder.resolve().name, study=_study(folder / "study.toml"), events=events,
+        ledgers={facts.client: facts.rows for facts in ledgers}, left=dict(left),
+        seeded=tuple(facts.client for facts in ledgers if facts.seeded), policies={
+        facts.client: Policy(**{key: facts.policy[key] for key in known & facts.policy.keys()})
+        for facts in ledgers
+        if facts.began_line
+        }, ended=max([day, *(facts.times[1][:10] for facts in ledgers)]),
         place=place_of(folder, bool(events)),
-    )
+    )  # fmt: skip
 
 
 def place_of(folder: Path, ran: bool) -> Place:
@@ -272,7 +267,7 @@ def over_time(
         if time:
             raise DataError(
                 f"There are no documents whose column {time!r} could be read; name their file with "
-                "--with-documents."
+                "--examples-from."
             )
         return None
     times = {name: as_array(corpus.times) for name, corpus in corpora.items()}

@@ -78,11 +78,11 @@ def summarise(
     if over_time is None and model.periods is not None:
         over_time = [*model.periods.rows()]
     topics, change = _topics(model, facts["topics"]), changes(over_time)
-    said = documents_of, similarity, change, facts["kind"], counted_units(model)
+    details = documents_of, similarity, change, facts["kind"], counted_units(model)
     return {
         **facts,
         "title": run.study.get("name") or run.name or "model",
-        "found": findings.sentences(topics, *said),
+        "found": findings.sentences(topics, *details),
         "topics": topics,
         "change": change,
         "similarity": similarity.tolist(),

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtopics.errors import DataError, RunError
 from fedtopics.files import (
-    cut_half_line,
+    cut_torn_line,
     make_folder,
     open_private,
     read_bytes,
@@ -179,7 +179,7 @@ class Arrivals:
 def _read_state(path: Path) -> dict[Key, int]:
     if not path.exists():
         return {}
-    cut_half_line(path)
+    cut_torn_line(path)
     try:
         lines = [json.loads(line) for line in read_text(path).splitlines()]
         return {key: int(line["round"]) for line in lines for key in line["documents"]}

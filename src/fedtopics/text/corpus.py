@@ -189,19 +189,17 @@ class Corpus:
         columns = replace(Columns(), rules=columns.rules) if table.is_folder else columns
         name = table.document_column(columns)
         raw = None if columns.tokens is None else columns.text
-        ids = table.asked(columns.id, ID_NAMES, Column.names)
+        ids = table.read_column(columns.id, ID_NAMES, Column.names)
         strict = columns.embedding is not None
         corpus = cls(
-            _numbered(table.n_rows) if ids is None else ids,
-            table.column(name).documents(),
-            table.asked(columns.label, LABEL_NAMES, Column.values),
-            table.asked(columns.embedding, EMBEDDING_NAMES, lambda c: c.embeddings(strict)),
-            table.asked(raw, (), lambda column: column.documents(False)),
-            table.asked(columns.rounds, (), Column.values),
-            table.asked(columns.author, (), Column.names),
-            table.asked(columns.time, (), Column.values),
-            source=table.source(name),
-        )
+            _numbered(table.n_rows) if ids is None else ids, table.column(name).documents(),
+            table.read_column(columns.label, LABEL_NAMES, Column.values),
+            table.read_column(columns.embedding, EMBEDDING_NAMES, lambda c: c.embeddings(strict)),
+            table.read_column(raw, (), lambda column: column.documents(False)),
+            table.read_column(columns.rounds, (), Column.values),
+            table.read_column(columns.author, (), Column.names),
+            table.read_column(columns.time, (), Column.values), source=table.source(name),
+        )  # fmt: skip
         return corpus if columns.rules is None else corpus.split_by(columns.rules.analyser())
 
     def __len__(self) -> int:

@@ -51,13 +51,13 @@ ELIDED = {
 }
 
 
-def language_name(given: str) -> str:
+def language_name(value: str) -> str:
     """Return a language's name, of a name or a code; ValueError for one that is not known."""
-    name = CODES.get(given, given)
+    name = CODES.get(value, value)
     if name not in NAMES:
         raise ValueError(
-            f"the language {given!r} is not known; known: {', '.join(sorted(NAMES))}, by name or "
-            'by code as in "de", or "detect"'
+            f"the language {value!r} is not known; choose from: {', '.join(sorted(NAMES))}, by "
+            'name or by code as in "de", or "detect"'
         )
     return name
 
@@ -198,9 +198,9 @@ class WordsOfLanguages:
             self._lists[likely] = frozenset(forms)
         return self._lists[likely]
 
-    def _as_found(self, given: Iterable[str], language: str) -> Iterator[str]:
+    def _as_found(self, terms: Iterable[str], language: str) -> Iterator[str]:
         """Yield words that people give as texts have them: several if no n-gram is as long."""
-        for word in given:
+        for word in terms:
             written, words = self._read(word, language)
             yield from words if len(words) > self._ngrams[1] else [" ".join(words) or written]
 
@@ -208,7 +208,7 @@ class WordsOfLanguages:
         written = lower(normal(word), language) if self._lowercase else normal(word)
         return written, [written] if self._is_own else self._found(written, language)
 
-    def given(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
+    def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return words that people give as texts have them, each once, and which are stop words."""
         found = [*dict.fromkeys(self._as_found(words, self._languages[0]))]
         left_out = self._left_out(self._languages)
@@ -278,5 +278,5 @@ def language_sentence(event: Mapping[str, Any]) -> str:
     if event["event"] != "languages":
         return ""
     shares = (f"{name.title()} ({share:.0%})" for name, share in event["languages"].items())
-    said = f"documents of {event['client']} are in {', '.join(shares)}"
-    return f"{said}; {event['advice']}" if event["advice"] else said
+    text = f"documents of {event['client']} are in {', '.join(shares)}"
+    return f"{text}; {event['advice']}" if event["advice"] else text

@@ -205,8 +205,8 @@ def _read_csv(path: Path) -> Table:
 
 def _separator(path: Path, sample: str, whole: bool) -> str:
     """Return the separator by which the header and the first rows have as many fields."""
-    if said := EXCEL.match(sample):
-        return said[1]
+    if match := EXCEL.match(sample):
+        return match[1]
     fits = {}
     for separator in SEPARATORS:
         lines = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)

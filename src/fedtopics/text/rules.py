@@ -86,10 +86,10 @@ class TextRules(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _stop_words_of_languages(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("languages") and "stop_words" not in given:
-            return given | {"stop_words": OF_LANGUAGES}
-        return given
+    def _stop_words_of_languages(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("languages") and "stop_words" not in data:
+            return data | {"stop_words": OF_LANGUAGES}
+        return data
 
     @field_validator("token_pattern")
     @classmethod
@@ -119,8 +119,8 @@ class TextRules(BaseModel):
         if name not in ("none", OF_LANGUAGES, *AVAILABLE_LANGUAGES):
             languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
             raise ValueError(
-                f"there are no stop words for {value!r}; known: {languages}, by name or by code as "
-                'in "de", "none", or "languages"'
+                f"there are no stop words for {value!r}; choose from: {languages}, by name or by "
+                'code as in "de", "none", or "languages"'
             )
         return name
 
@@ -153,13 +153,12 @@ class TextRules(BaseModel):
                 f"The model was trained with version {self.version} of the rules by which texts "
                 f"become words, and this fedtopics has version {RULES}: words with apostrophes, "
                 "hyphens, marks or invisible characters may not be found. Train it again to be "
-                "sure.",
-                stacklevel=2,
-            )
+                "sure.", stacklevel=2,
+            )  # fmt: skip
         clean, words = cleaner(self.html, self.addresses), self._words(tokeniser)
         return lambda text: words(clean(text))
 
-    def given(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
+    def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return words that people give as texts have them, and which are stop words.
 
         Of several languages they are as in the first one. They are no base forms, and of scripts
@@ -174,7 +173,7 @@ class TextRules(BaseModel):
                 changes |= {"stop_words": "none"}
         else:
             changes |= {"languages": self.languages[:1]}
-        return self.model_copy(update=changes)._words().given(words)
+        return self.model_copy(update=changes)._words().forms_of(words)
 
     def _words(self, tokeniser: Callable[[str], list[str]] | None = None) -> WordsOfLanguages:
         split = tokeniser or splitter(self.token_pattern)

@@ -100,7 +100,7 @@ class Table:
             )
         return Column(self.parts[self.names.index(name)], f"{_called(name)} of {self.where}")
 
-    def asked(
+    def read_column(
         self, wanted: str | None, usual: Sequence[str], read: Callable[[Column], T]
     ) -> T | None:
         """Return what is read of a column; None without one, and of a usual one that is unfit."""
@@ -132,12 +132,12 @@ class Table:
             raise DataError(
                 f"{self.where} has one column, and its first line may be a document. Add a first "
                 "line that says text, or name the column by the line that it has (text=..., "
-                "--text, or text in a study)."
+                "--columns text=NAME, or text in a study)."
             )
         if name is None:
             raise DataError(
                 f"Cannot tell which column of {self.where} holds the text; call it 'text', or name "
-                f"it (text=..., --text, or text in a study): {self.listed}."
+                f"it (text=..., --columns text=NAME, or text in a study): {self.listed}."
             )
         return name
 

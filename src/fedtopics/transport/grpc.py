@@ -1,12 +1,15 @@
 """The three calls over gRPC: a member's link, and the server. No wait is without a deadline.
 
-A call is a request and an answer, each in chunks; metadata has the size of the request.
+A call is a request and an answer, each in chunks; metadata has the size of the request. TLS is
+mutual with pinned certificates: each side trusts those of the roster only. They are self-signed and
+there is no authority. gRPC agrees on TLS 1.3; its Python interface cannot forbid 1.2.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,17 +23,13 @@ from typing import Any, ClassVar
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from grpc import StatusCode
 
 from fedtopics.errors import FederationError, FedTopicsError, StudyError
 from fedtopics.harmless import sentence
 from fedtopics.protocol.link import LinkError, Service, check_size, reason_of
-from fedtopics.transport.credentials import (
-    certificate_of,
-    channel_credentials,
-    names_by_certificate,
-    server_credentials,
-)
 
 VERSION = 3  # of the protocol
 CHUNK = 1 << 20  # bytes
@@ -329,3 +328,42 @@ def _reason(address: str, code: StatusCode, details: str) -> str:
     if details.startswith("failed to connect") and details.endswith("Socket closed"):
         return f"{address} ends the connection; it may not know this member's certificate"
     return f"cannot reach {address}: {re.sub('.*[:(] ?(?=[A-Z])|[^a-z]*$', '', details)}"
+
+
+def channel_credentials(
+    key: bytes, certificate: bytes, server: bytes
+) -> tuple[grpc.ChannelCredentials, str]:
+    """Return a member's credentials, all from PEM, and the name in the server's certificate.
+
+    gRPC compares that name in place of the host name: the certificate is pinned, and the server can
+    move to another host.
+    """
+    names = x509.load_pem_x509_certificate(server).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    return (
+        grpc.ssl_channel_credentials(server, key, certificate),
+        names.value.get_values_for_type(x509.DNSName)[0],
+    )
+
+
+def server_credentials(
+    key: bytes, certificate: bytes, members: Mapping[str, bytes]
+) -> grpc.ServerCredentials:
+    """Return the server's credentials; its key and all certificates are in PEM."""
+    roots = b"\n".join(members.values())
+    return grpc.ssl_server_credentials([(key, certificate)], roots, require_client_auth=True)
+
+
+def names_by_certificate(members: Mapping[str, bytes]) -> dict[bytes, str]:
+    """Return the member's name for each certificate in DER; `members` has them in PEM."""
+    return {
+        x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER): name
+        for name, pem in members.items()
+    }
+
+
+def certificate_of(context: Any) -> bytes:
+    """Return the certificate in DER of whoever made a call, as TLS has checked it."""
+    (pem,) = context.auth_context()["x509_pem_cert"]
+    return ssl.PEM_cert_to_DER_cert(pem.decode())

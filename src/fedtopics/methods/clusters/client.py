@@ -33,7 +33,7 @@ from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many
 from fedtopics.methods.core.settings import TopicSettings
 
 Clustering = tuple[int, int, int]
-"""Which start, how many clusters, which half of the documents."""
+"""Which start, how many clusters, which part of the documents."""
 Labels = NDArray[np.int64]
 FILE = "labels.safetensors"
 
@@ -47,26 +47,26 @@ class ReleasedLabels:
         self._last: dict[Clustering, tuple[str, Labels, Labels]] = {}
         if self._file is not None and self._file.exists():
             for key, labels in load(read_bytes(self._file)).items():
-                start, number, half = map(int, key.split("-"))
-                self._last[start, number, half] = "", labels, labels
+                start, number, part = map(int, key.split("-"))
+                self._last[start, number, part] = "", labels, labels
 
     def before(self, clustering: Clustering, question: str, labels: Labels) -> Labels:
         """Return the labels of the last reply; of the first, and of other documents, these.
 
         A reply to the same question counts as none: it has not been added up if it is asked again.
         """
-        asked, earlier, last = self._last.get(clustering, ("", labels, labels))
-        before = earlier if asked == question else last
+        last_question, earlier, last = self._last.get(clustering, ("", labels, labels))
+        before = earlier if last_question == question else last
         return before if len(before) == len(labels) else labels
 
     def keep(self, clustering: Clustering, question: str, labels: Labels) -> None:
         """Remember the labels of a reply to a question."""
         self._last[clustering] = question, self.before(clustering, question, labels), labels
 
-    def of(self, number: int, half: int) -> list[Labels]:
+    def of(self, number: int, part: int) -> list[Labels]:
         """Return the labels of all clusterings of so many clusters."""
         found = self._last.items()
-        return [labels for (_, *of), (*_, labels) in found if of == [number, half]]
+        return [labels for (_, *of), (*_, labels) in found if of == [number, part]]
 
     def forget(self) -> None:
         """Start a new study, in which nothing was released yet."""
@@ -119,13 +119,13 @@ class PointSums(Exchanges):
         "The sum of the points, the sum of their outer products (of fewer documents than "
         "dimensions, it tells which space they span), and their number."
     )
-    def moments(self, vocabulary: str, origin: Numbers, half: int) -> dict[str, Any]:
+    def moments(self, vocabulary: str, origin: Numbers, part: int) -> dict[str, Any]:
         """Sum the embeddings, less their mean and of unit length, and their outer products.
 
-        The origin (n_dimensions,) is the mean embedding of all clients; see `rows` for the half.
+        The origin (n_dimensions,) is the mean embedding of all clients; see `rows` for the part.
         """
         self.client.check(vocabulary)
-        points = self.points(origin)[self.rows(half)]
+        points = self.points(origin)[self.rows(part)]
         total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
         for _, block in blocks(points):
             total += block.sum(0)
@@ -140,7 +140,7 @@ class PointSums(Exchanges):
     )
     def cluster_sums(
         self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],
-        half: int, groups: Groups = SEEN,
+        part: int, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points that are nearest to each centre (k-means).
 
@@ -152,20 +152,20 @@ class PointSums(Exchanges):
         are the clusterings' numbers, as later rounds have fewer. See `moments` for the rest.
         """
         self.client.check(vocabulary)
-        points = self.points(origin)[self.rows(half)]
+        points = self.points(origin)[self.rows(part)]
         sums, counts = np.zeros(centres.shape), np.zeros(centres.shape[:2])
         distances, n = np.zeros(len(centres)), centres.shape[1]
         moves = np.zeros((len(centres), n, n), np.int64)
         compute = lambda: [nearest(points, each) for each in centres]  # noqa: E731
-        given = {"sums": "nearest", "origin": origin, "centres": centres, "half": half}
-        found = self.client.guard.once(groups, given, compute)
+        request = {"sums": "nearest", "origin": origin, "centres": centres, "part": part}
+        found = self.client.guard.once(groups, request, compute)
         question = digest_of({"round": round, "origin": origin, "centres": centres})
         for i, (start, (labels, distance)) in enumerate(zip(starts, found, strict=True)):
-            before = self.released.before((start, n, half), question, labels)
+            before = self.released.before((start, n, part), question, labels)
             labels, enough, moves[i] = self.moved(groups, i, before, labels, n)
             if is_count(groups):
                 continue
-            self.released.keep((start, n, half), question, labels)
+            self.released.keep((start, n, part), question, labels)
             sums[i], counts[i] = of_enough(enough, *sums_by_label(points, labels, n))
             distances[i] = distance.sum()
         if is_count(groups):
@@ -196,17 +196,17 @@ class PointSums(Exchanges):
         """As of `Exchanges`: nothing was released yet."""
         self.released.forget()
 
-    def rows(self, half: int) -> Documents | slice:
-        """Return which points belong to a half of the documents, or all of them.
+    def rows(self, part: int) -> Documents | slice:
+        """Return which points belong to a part of the documents: a half, or all of them.
 
         Where one of the halves has fewer documents than the policy asks for, both are empty: the
         sum of all less the sum of one is that of the other.
         """
-        if half not in (0, 1):
+        if part not in (0, 1):
             return slice(None)
         shuffled = self.client.secret.rng("halves").permutation(len(self.located))
         enough = len(shuffled) // 2 >= self.client.min_documents
-        return np.sort(shuffled[half::2]) if enough else shuffled[:0]
+        return np.sort(shuffled[part::2]) if enough else shuffled[:0]
 
     def points(self, origin: Numbers) -> Points:
         """Return the points of the documents that have one; the last ones are cached."""
@@ -252,11 +252,11 @@ class ClusterSums(PointSums):
     )
     def class_sums(
         self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
-        directions: Numbers, bias: Numbers, half: int, groups: Groups = SEEN,
+        directions: Numbers, bias: Numbers, part: int, groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
         """Sum points by memberships in n_starts `Discriminant`s; see `moments` for the rest."""
         self.client.check(vocabulary)
-        points = self.points(origin)[self.rows(half)]
+        points = self.points(origin)[self.rows(part)]
         temperature = self.client.settings.temperature
 
         def compute() -> Grouped:
@@ -271,11 +271,11 @@ class ClusterSums(PointSums):
 
             return {"counts": weights}, summed
 
-        given = {
+        request = {
             "sums": "classes", "origin": origin, "projection": projection,
-            "directions": directions, "bias": bias, "half": half,
+            "directions": directions, "bias": bias, "part": part,
         }  # fmt: skip
-        reply = self.client.guard.sums(groups, given, as_many, compute)
+        reply = self.client.guard.sums(groups, request, as_many, compute)
         return reply | {"documents": len(points)}
 
     @leaves(

@@ -87,14 +87,14 @@ def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments
     return origin, moments_about(agreement, origin, ALL)
 
 
-def moments_about(agreement: Agreement, origin: Numbers, half: int) -> Moments:
+def moments_about(agreement: Agreement, origin: Numbers, part: int) -> Moments:
     """Return the moments of points; raise StudyError if there are no two different ones."""
     dimension = len(origin)
     # Points have length 1. Those of most clients may cancel out, of one that differs they do not.
     points = Field((dimension,), length=1.0)
     products = Field((dimension, dimension), products=True)
     template: Template = {"points": points, "products": products}
-    reply = agreement.sum("moments", template, origin=origin, half=half)
+    reply = agreement.sum("moments", template, origin=origin, part=part)
     count = reply["documents"]
     if count == 0 or not reply["products"].any():
         raise StudyError(

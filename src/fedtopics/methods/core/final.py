@@ -29,7 +29,7 @@ from fedtopics.methods.core.plan import Secret, WarmStart
 from fedtopics.methods.core.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model import coherence
-from fedtopics.model.shown_words import SHOWN, USUAL
+from fedtopics.model.shown_words import USUAL, WORDS_SHOWN
 from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topics import TOGETHER, Periods, Topics
 
@@ -99,14 +99,14 @@ class LastSums(Exchanges):
     )
     def pairs(
         self, vocabulary: str, words: list[str], pairs: NDArray[np.int64], windows: list[int],
-        half: int,
+        part: int,
     ) -> dict[str, Any]:  # fmt: skip
         """Count how often the topics' words occur together, to choose them or to score them."""
         self.client.check(vocabulary)
         corpus, bags = self.client.corpus, [self.client.bag]
-        if half != ALL:
-            parts = draw_halves(self.client.secret, len(corpus), self.client.min_documents)
-            corpus, bags = corpus.take(parts[half]), [self.client.bag[part] for part in parts]
+        if part != ALL:
+            halves = draw_halves(self.client.secret, len(corpus), self.client.min_documents)
+            corpus, bags = corpus.take(halves[part]), [self.client.bag[rows] for rows in halves]
         counts = coherence.count_pairs(corpus, self.client.text, words, pairs, windows)
         usual = document_frequency(self.client.bag) > 0
         for frequency in map(document_frequency, bags):
@@ -123,8 +123,8 @@ def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np
     It is the same draw each time. Where a half has fewer than `least`, none choose and all score.
     """
     order = secret.rng("halves of pairs").permutation(n_documents)
-    half = n_documents // 2
-    return [np.sort(part) for part in np.split(order, [half if half >= least else 0])]
+    middle = n_documents // 2
+    return [np.sort(part) for part in np.split(order, [middle if middle >= least else 0])]
 
 
 def sums_of_words(
@@ -200,7 +200,7 @@ def sum_periods(
 
 
 def count_pairs(
-    agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], half: int
+    agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], part: int
 ) -> dict[str, Any]:
     """Count pairs of words in all clients' documents; see `LastSums.pairs`."""
     template, vocabulary = {}, agreement.vocabulary
@@ -210,7 +210,7 @@ def count_pairs(
         most = agreement.upper_bound(counted[places]) if agreement.counted else np.inf
         most = np.broadcast_to(most, len(words))
         template[str(size)] = Windows(pairs, most, documents=size == 0)
-    request = {"words": words, "pairs": pairs, "windows": windows, "half": half}
+    request = {"words": words, "pairs": pairs, "windows": windows, "part": part}
     return agreement.sum("pairs", template, **request)
 
 
@@ -220,16 +220,17 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
     chosen = readings[0] if len(readings) == 1 else USUAL
     if within == "nothing":
         return replace(model, reading=chosen)
-    ask, half = partial(count_pairs, agreement), ALL
+    ask, part = partial(count_pairs, agreement), ALL
     if settings.chooses_words:
         columns = [model.columns(reading, settings.n_candidate_words) for reading in readings]
         words = model.vocabulary.words
         topics = [[words[i] for i in topic] for shown in columns for topic in shown]
-        npmi = coherence.federated_npmi(partial(ask, half=CHOOSING), topics, within)
+        npmi = coherence.federated_npmi(partial(ask, part=CHOOSING), topics, within)
         if npmi is not None:
             chosen = choose_reading(readings, columns, np.split(npmi, len(readings)))
-        half = SCORED
+        part = SCORED
     model = replace(model, reading=chosen)
-    scored = partial(ask, half=half)
-    scores = coherence.federated_coherence(scored, model.topics(SHOWN), within, known_alone=True)
+    scored = partial(ask, part=part)
+    shown = model.topics(WORDS_SHOWN)
+    scores = coherence.federated_coherence(scored, shown, within, known_alone=True)
     return replace(model, coherence=scores)

@@ -58,7 +58,7 @@ class Guard:
         return self.of_all and groups.get("least", 0) >= self.least
 
     def sums(
-        self, groups: Groups, given: Payload, rule: Callable[..., Enough],
+        self, groups: Groups, request: Payload, rule: Callable[..., Enough],
         compute: Callable[[], Grouped],
     ) -> dict[str, Any]:  # fmt: skip
         """Return the counts of its own groups if these are asked for, else what they sum to.
@@ -66,18 +66,18 @@ class Guard:
         `rule` says by counts which groups have enough documents. Where it goes by its own alone,
         a client counts for others what it gives. Both are computed `once`.
         """
-        own, summed = self.once(groups, given, compute)
+        own, summed = self.once(groups, request, compute)
         enough = rule(**own, least=self.least)
         shares = self.shares(groups)
         if is_count(groups):
             return {name: count if shares else count * enough for name, count in own.items()}
         return summed(rule(**groups["counted"], least=groups["least"]) if shares else enough)
 
-    def once(self, groups: Groups, given: Payload, compute: Callable[[], Result]) -> Result:
+    def once(self, groups: Groups, request: Payload, compute: Callable[[], Result]) -> Result:
         """Compute what both counts and sums are of once: what is summed is what was counted."""
         if not groups:
             return compute()
-        digest = digest_of(given)
+        digest = digest_of(request)
         if self._last[0] != digest:
             self._last = digest, compute()
         found: Result = self._last[1]
@@ -164,7 +164,7 @@ def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
     if corpus.times is None:
         raise DataError(
             f"The study sums topics by {over_time.period}, and nothing says when documents are "
-            "of; name the column with --time, or as time in the client's table."
+            "of; name it with --columns time=NAME, or as time in the client's table."
         )
     over_time.places(corpus)
 

@@ -22,7 +22,7 @@ DRAW = 0x64726177  # keeps these draws apart from other uses of the seed
 
 
 @dataclass(frozen=True, order=True)
-class Moment:
+class Position:
     """The position of an exchange in a run, which grows with each exchange of a client."""
 
     turn: int = 0  # of `Clients.round`, counted from 1 in the run, the same at all participants
@@ -71,7 +71,7 @@ class Call:
 
     function: str
     payload: Mapping[str, Any]
-    moment: Moment
+    position: Position
     follows: str = ""
     hidden: bool = False
 

@@ -14,7 +14,7 @@ from fedtopics.extras import Registry
 from fedtopics.methods.core.groups import OverTime
 from fedtopics.methods.core.interfaces import Draw
 from fedtopics.model.coherence import Within
-from fedtopics.model.shown_words import CANDIDATES, READINGS, SHOWN, Reading
+from fedtopics.model.shown_words import CANDIDATES, READINGS, WORDS_SHOWN, Reading
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.rules import TextRules
@@ -93,9 +93,9 @@ def fill_from(
     return filled(settings, presets.get(str(settings.get("preset")), {}) | (implied or {}))
 
 
-def filled(given: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+def filled(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
     """Fill missing settings, and those of groups; None is missing, as a study cannot say it."""
-    found = {**given, **{key: each for key, each in usual.items() if given.get(key) is None}}
+    found = {**settings, **{key: each for key, each in usual.items() if settings.get(key) is None}}
     for key, each in usual.items():
         if isinstance(each, Mapping) and isinstance(found[key], Mapping):
             found[key] = {**each, **found[key]}
@@ -119,12 +119,12 @@ def seeds_in(
     """Return the words of seed_topics as texts have them; StudyError if a topic has none left."""
     found = []
     for number, words in enumerate(seeds):
-        given, left_out = text.given(words)
-        found.append(tuple(word for word in given if word not in left_out))
+        forms, left_out = text.forms_of(words)
+        found.append(tuple(word for word in forms if word not in left_out))
         if not found[-1]:
             raise StudyError(
                 f"All words of topic {number} of seed_topics are stop words, which no document "
-                f"keeps: {', '.join(given)}. Give others, or set stop_words."
+                f"keeps: {', '.join(forms)}. Give others, or set stop_words."
             )
     try:
         check_seeds(found, n_topics)
@@ -164,7 +164,7 @@ class TopicSettings(BaseModel):
         "coherent way in which nine of ten words differ",
     )  # fmt: skip
     candidate_words: int | None = Field(
-        None, ge=SHOWN, le=50,
+        None, ge=WORDS_SHOWN, le=50,
         description="of so many first words of a topic the ten that are most coherent together are "
         "shown first; 10 leaves them as they are; by default 15, or 10 if relevance says how "
         "topics are read",
@@ -255,12 +255,12 @@ class TopicSettings(BaseModel):
     @property
     def n_candidate_words(self) -> int:
         """The first words of a topic of which the most coherent are shown first."""
-        return self.candidate_words or (CANDIDATES if self.relevance is None else SHOWN)
+        return self.candidate_words or (CANDIDATES if self.relevance is None else WORDS_SHOWN)
 
     @property
     def chooses_words(self) -> bool:
         """Whether documents choose which words of topics are shown."""
-        return len(self.readings) > 1 or self.n_candidate_words > SHOWN
+        return len(self.readings) > 1 or self.n_candidate_words > WORDS_SHOWN
 
 
 class MinibatchSettings(TopicSettings):

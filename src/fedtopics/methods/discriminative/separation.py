@@ -69,7 +69,7 @@ class Separation:
     settings: DiscriminativeSettings
     origin: Numbers
     moments: Moments
-    half: int = ALL  # of the documents: the first (0), the second (1) or both
+    part: int = ALL  # of the documents: the first (0), the second (1) or both
 
     def exchange(
         self, agreement: Agreement, state: Split, round_: int
@@ -83,7 +83,7 @@ class Separation:
             "sent": sums(*shape, each=1),
         }  # fmt: skip
         payload = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
-        payload |= {"origin": self.origin, "half": self.half}
+        payload |= {"origin": self.origin, "part": self.part}
         counted: Template = {"counts": template["weights"]}
         return directed, agreement.sum_groups(
             "class_sums", template, counted, round=round_, **payload
@@ -169,13 +169,13 @@ def with_number(
     """
     scores: dict[int, float] = {}
     how = settings.separation
-    halves = [moments_about(agreement, origin, half) for half in (0, 1) if how.candidates]
+    halves = [moments_about(agreement, origin, part) for part in (0, 1) if how.candidates]
     for number in how.candidates:
         clusterings = []
-        for half, moments in enumerate(halves):
-            separation = Separation(settings, origin, moments, half)
+        for part, moments in enumerate(halves):
+            separation = Separation(settings, origin, moments, part)
             first = start_with_kmeans(
-                agreement, settings.start, number, origin, moments, seed, how.finalists, half
+                agreement, settings.start, number, origin, moments, seed, how.finalists, part
             )
             split = separation.iterate(agreement, Split.of(first), MOST_ROUNDS)
             clusterings.append(separation.direct(split).weights())

@@ -59,9 +59,8 @@ class FLDAClient(TopicClient[FLDASettings]):
         "each in enough of these documents, with their weights; which of all clients' topics "
         "guided it; how many words of the documents are of it. The number of documents. If "
         "too few documents are new, nothing but that. They are merged, not summed: all "
-        "participants see those of each client.",
-        seen_by_all=True,
-    )
+        "participants see those of each client.", seen_by_all=True,
+    )  # fmt: skip
     def local_topics(
         self, round: int, ids: list[int], seeds: dict[str, list[int]], first: list[int],
         **packed: Any,

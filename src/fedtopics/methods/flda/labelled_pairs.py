@@ -136,13 +136,14 @@ def read_pairs(path: str | Path) -> list[TopicPair]:
     path = Path(path)
     if not path.exists():
         raise DataError(
-            f"There is no file {path}; make it with: fedtopics flda sample-pairs RUN -o {path}"
+            f"There is no file {path}; make it with: python -m fedtopics.cli.flda sample-pairs RUN "
+            f"-o {path}"
         )
     table = read_table(path, ".csv")
     if [*table.names] != COLUMNS or not table.n_rows:
         raise DataError(
             f"{path} is not a table of pairs, CSV in UTF-8 with the columns {', '.join(COLUMNS)}; "
-            "make one with: fedtopics flda sample-pairs"
+            "make one with: python -m fedtopics.cli.flda sample-pairs"
         )
     columns = [table.column(name).names().to_pylist() for name in COLUMNS]
     rows = enumerate(zip(*columns, strict=True), 1)

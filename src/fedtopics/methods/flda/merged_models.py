@@ -26,7 +26,7 @@ from fedtopics.methods.flda.topic_lists import group_topics
 from fedtopics.metrics import usual_threshold
 from fedtopics.model.comparison import word_weights
 from fedtopics.model.folder import model_folder
-from fedtopics.model.merging import given_labels
+from fedtopics.model.merging import manual_labels
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
@@ -110,22 +110,16 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
     prior = LDAPrior(n_components=len(sums))
     return TopicModel(
         inference=VariationalLDA(len(vocabulary), prior),
-        weights={"pseudo_counts": np.ascontiguousarray(sums.T + prior.topic_prior)},
-        shared={},
-        vocabulary=vocabulary,
-        text=models[0].text,
-        shares=shares,
+        weights={"pseudo_counts": np.ascontiguousarray(sums.T + prior.topic_prior)}, shared={},
+        vocabulary=vocabulary, text=models[0].text, shares=shares,
         documents={name: n for model in models for name, n in model.documents.items()},
         client_names={key: name for model in models for key, name in model.client_names.items()},
-        word_sums=sums,
-        reading=READING,
-        labels={
-            first + topic: label
-            for model, first in zip(models, _firsts(models), strict=True)
-            for topic, label in given_labels(model).items()
-        },
-        info={"method": "merged", "merged": [_described(model) for model in models]},
-    )
+        word_sums=sums, reading=READING, labels={
+        first + topic: label
+        for model, first in zip(models, _firsts(models), strict=True)
+        for topic, label in manual_labels(model).items()
+        }, info={"method": "merged", "merged": [_described(model) for model in models]},
+    )  # fmt: skip
 
 
 def _firsts(models: Sequence[TopicModel]) -> list[int]:

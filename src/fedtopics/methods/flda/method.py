@@ -212,13 +212,10 @@ class FLDA(Program[FLDASettings, FLDAState]):
         documents, unknown = agreement.documents, agreement.documents - agreement.training
         run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, documents, unknown))
         make = partial(
-            Topics,
-            inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),
-            weights={"pseudo_counts": pseudo_counts},
-            shared={},
-            text=self.plan.text,
+            Topics, inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),
+            weights={"pseudo_counts": pseudo_counts}, shared={}, text=self.plan.text,
             info=info_of(state, topics, self.settings.eta, self.plan.seed),
-        )
+        )  # fmt: skip
         settings = self.settings.model_copy(update={"n_components": len(topics)})
         trained = {"topics": topic_weights(pseudo_counts)}
         return describe(agreement, settings, trained, make, self.plan.start)

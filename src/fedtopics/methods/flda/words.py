@@ -17,7 +17,7 @@ from fedtopics.methods.core.replies import LONGEST, counts
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import GlobalTopic
 from fedtopics.model.coherence import federated_coherence
-from fedtopics.model.shown_words import SHOWN
+from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.text.vocabulary import Vocabulary
 
 
@@ -40,9 +40,9 @@ def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDA
     """Return the mean coherence (C_V) of topics in all clients' documents; -1 of no topics."""
     if not topics:
         return -1.0
-    shown = min(SHOWN, *(len(topic.words) for topic in topics))
+    shown = min(WORDS_SHOWN, *(len(topic.words) for topic in topics))
     words = [list(topic.words)[:shown] for topic in topics]
-    ask = partial(count_pairs, adopt_words(clients, topics), half=ALL)
+    ask = partial(count_pairs, adopt_words(clients, topics), part=ALL)
     within = cast(Literal["windows", "documents"], settings.coherence)
     return float(federated_coherence(ask, words, within)["c_v"].mean())
 
@@ -57,8 +57,8 @@ def count_topic_words(
     """
     agreement = adopt_words(clients, topics)
     n_words, index = len(agreement.vocabulary), agreement.vocabulary.index
-    asked = {"containing": counts(n_words, each=1), "occurrences": counts(n_words, each=LONGEST)}
-    counted = agreement.sum("word_counts", asked)
+    template = {"containing": counts(n_words, each=1), "occurrences": counts(n_words, each=LONGEST)}
+    counted = agreement.sum("word_counts", template)
     pseudo_counts = np.full((n_words, len(topics)), eta)
     remembered = np.ones(n_words)
     for number, topic in enumerate(topics):

@@ -165,9 +165,9 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         (n_clusters,); `network` is the mean of all clients' after a round that averages, or empty.
         """
         self.check(vocabulary)
-        given: dict[str, Any] = {"round": round, "centres": centres, "counts": counts}
-        given["network"] = network
-        reply = self.guard.sums(groups, given, as_many, partial(self._trained, **given))
+        request: dict[str, Any] = {"round": round, "centres": centres, "counts": counts}
+        request["network"] = network
+        reply = self.guard.sums(groups, request, as_many, partial(self._trained, **request))
         return reply | {"documents": len(self.usable)}
 
     def _trained(self, round: int, centres: Numbers, counts: Numbers, network: Arrays) -> Grouped:

@@ -67,7 +67,7 @@ class Lloyd:
 
     origin: Numbers
     finalists: int = 1  # best starts, which continue after the first ten rounds
-    half: int = ALL  # of the documents: the first (0), the second (1) or both
+    part: int = ALL  # of the documents: the first (0), the second (1) or both
     length: float = np.inf  # of points, the root of the mean square
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Lloyd:
             "counts": sums(*state.counts.shape, each=1),
             "distances": sums(*state.distances.shape, each=farthest),
         }  # fmt: skip
-        payload = {"centres": state.centres, "starts": state.starts.tolist(), "half": self.half}
+        payload = {"centres": state.centres, "starts": state.starts.tolist(), "part": self.part}
         payload |= {"origin": self.origin, "round": round_}
         n_starts, n_clusters = state.counts.shape
         counted: Template = {"moves": whole(n_starts, n_clusters, n_clusters, each=1)}
@@ -108,7 +108,7 @@ class Lloyd:
 
 def start_with_kmeans(
     agreement: Agreement, start: StartSettings, n_clusters: int, origin: Numbers, moments: Moments,
-    seed: int, finalists: int, half: int = ALL,
+    seed: int, finalists: int, part: int = ALL,
 ) -> Partition:  # fmt: skip
     """Cluster embeddings by k-means before the first round, from several starts.
 
@@ -117,7 +117,7 @@ def start_with_kmeans(
     """
     first = Partition.first(draw_centres(start, n_clusters, moments, seed))
     rounds = repeat(0, start.rounds)
-    lloyd = Lloyd(origin, finalists, half, moments.length)
+    lloyd = Lloyd(origin, finalists, part, moments.length)
     return iterate(agreement, lloyd, first, rounds, {"tolerance": AT_REST}).best(finalists)
 
 

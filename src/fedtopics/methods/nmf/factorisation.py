@@ -137,7 +137,7 @@ def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> N
     ask = partial(agreement.sum, "signs", template, rarity=rarity, directions=vectors)
     squares = agreement.round(0, ask)[0]["squares"]
     above, below = np.maximum(vectors, 0), np.maximum(-vectors, 0)
-    weight = [np.linalg.norm(half, axis=0) for half in (above, below)]
+    weight = [np.linalg.norm(side, axis=0) for side in (above, below)]
     up, down = (np.sqrt(squares) + TINY) * np.array(weight)  # where no document says, the longer
     return np.ascontiguousarray(unit_rows(np.where(up >= down, above, below).T).T)
 

@@ -1,0 +1,59 @@
+"""Commands that write a study or a policy to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedtopics.cli.display import say, write
+from fedtopics.cli.options import FOLDER, with_default
+from fedtopics.errors import RunError
+from fedtopics.files import write_durably
+from fedtopics.methods.registry import METHODS
+
+STUDY = """\
+name = "letters"
+
+[method]
+name = "{method}"{note}
+n_components = 20      # number of topics
+
+[clients.north]
+data = "north.csv"     # CSV, TSV, JSON lines, Parquet, or a folder of .txt files
+
+[clients.south]
+data = "south.csv"
+"""
+AUTO = "          # NMF for longer texts, a mixture model for short ones"
+
+
+@click.command()
+@click.argument("file", type=FOLDER, default="study.toml")
+@with_default("--method", type=click.Choice(METHODS.names), default="auto", help="To train.")
+@click.option("--all", "everything", is_flag=True, help="Write all settings, with their defaults.")
+def study(file: Path, method: str, everything: bool) -> None:
+    """Write a short study to FILE, study.toml by default; FILE - prints it."""
+    from fedtopics.federation.study import example_study
+
+    short = STUDY.format(method=method, note=AUTO if method == "auto" else "")
+    _write(file, example_study(method) if everything else short, "study")
+
+
+@click.command()
+@click.argument("file", type=FOLDER, default="policy.toml")
+def policy(file: Path) -> None:
+    """Write a policy with all its keys to FILE, policy.toml by default; - prints it."""
+    from fedtopics import Policy
+    from fedtopics.federation.study_tables import as_toml
+
+    _write(file, as_toml(Policy(), example=True), "policy")
+
+
+def _write(file: Path, content: str, what: str) -> None:
+    if str(file) == "-":
+        return write(content)
+    if file.exists():
+        raise RunError(f"There is a file {file} already; name another one for the {what}.")
+    write_durably(file, content.encode())
+    return say(f"The {what} is in {file}; edit it.")
