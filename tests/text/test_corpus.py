@@ -111,7 +111,8 @@ def test_take() -> None:
     assert taken.ids.to_pylist() == ["z", "x", "y"]
     assert taken.labels.to_pylist() == [3, 1, 2]
     assert taken.authors.to_pylist() == ["4", "3", ""]
-    assert Corpus.pool([taken, taken]).authors.to_pylist() == ["4", "3", ""] * 2
+    twice: Any = Corpus.pool([taken, taken])
+    assert twice.authors.to_pylist() == ["4", "3", ""] * 2
     assert "authors" in repr(taken)
     assert Corpus.of(pa.table(table)).authors is None, "they are not looked for"
     nothing: Any = Corpus.of(["a", "b"]).with_embeddings(np.eye(2)).take([])
