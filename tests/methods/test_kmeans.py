@@ -100,9 +100,9 @@ def test_every_function_says_what_leaves() -> None:
         assert all(exchange.leaves and exchange.often for exchange in exchanges)
 
 
-def asked(client: Any, vocabulary: str, centres: Any, starts: Any = (0,)) -> dict[str, Any]:
-    origin = np.zeros(centres.shape[2])
-    given = {"round": 1, "origin": origin, "centres": centres, "starts": [*starts], "part": ALL}
+def asked(client: Any, vocabulary: str, centres: Any) -> dict[str, Any]:
+    origin, starts = np.zeros(centres.shape[2]), list(range(len(centres)))
+    given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": ALL}
     found: dict[str, Any] = client.function("cluster_sums")(vocabulary, **given)
     return found
 
