@@ -187,8 +187,8 @@ def themed(part: range, seed: int = 0, size: int = 120) -> dict[str, Corpus]:
 
 
 def on_themes(network: str, rounds: int, **more: Any) -> Study:
-    given = {"n_components": 3, "learning_rate": 0.02, "relevance": 1.0, "max_rounds": rounds}
-    given |= {"initialisation": "anchors", "network": network}
+    given: Any = {"n_components": 3, "learning_rate": 0.02, "relevance": 1.0}
+    given |= {"max_rounds": rounds, "initialisation": "anchors", "network": network}
     return study(**given | more).model_copy(update={"seed": 1})
 
 

@@ -28,10 +28,9 @@ from tests.helpers.streams import ABC, DRIFT, SIZE, STEADY, THEMES, coming, docu
 pytest.importorskip("tomotopy")
 
 CANARY = "quetzalcoatl"
-Events = list[dict[str, Any]]
 
 
-def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> tuple[TopicModel, Events]:
+def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> tuple[TopicModel, Any]:
     """The model, and the rounds' events."""
     events = Notes()
     model = train(plan, corpora, on_event=events.append, **how)

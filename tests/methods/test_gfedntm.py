@@ -125,7 +125,7 @@ def test_the_tolerance_stops_training() -> None:
 
 
 def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
-    method = {"max_rounds": 4, "validation_share": 0.25, "validate_every": 1}
+    method: Any = {"max_rounds": 4, "validation_share": 0.25, "validate_every": 1}
     events = events_of(subjects({"a": 60, "b": 60}), learning_rate=1e6, **method)
     losses = [event["loss"] for event in events.of("validation")]
     assert len(losses) == 4

@@ -47,8 +47,8 @@ def test_it_is_pooled_kmeans_from_the_same_start(
     representation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = noted(monkeypatch, KMeans, "first_state")
-    corpus, how = blobs(600, spread=2.0), {"algorithm": "lloyd", "start": {"tries": 1}}
-    plan = planned("kmeans", representation=representation, **how)
+    corpus = blobs(600, spread=2.0)
+    plan = planned("kmeans", representation=representation, algorithm="lloyd", start={"tries": 1})
     model = trained(plan, spread(corpus, 4))
     embedded = plan.embedded(corpus).embeddings
     origin = model.weights["origin"]

@@ -96,8 +96,8 @@ def test_batch_learning_does_not_depend_on_whose_documents_they_are() -> None:
     )
     for model in (other, alone):
         assert model.vocabulary.words == one.vocabulary.words
-        counts = (each.weights["pseudo_counts"] for each in (model, one))
-        np.testing.assert_allclose(*counts, rtol=1e-9)
+        found, expected = (each.weights["pseudo_counts"] for each in (model, one))
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_starting_with_topics_aligns_them_by_word() -> None:
@@ -116,7 +116,7 @@ def test_topics_that_cannot_be_begun_with(given: Any) -> None:
 def test_partial_fit_counts_each_new_document_once() -> None:
     corpora = subjects({"a": 200, "b": 200})
     new = subjects({"a": 130, "c": 30}, seed=1)  # c has not been there before
-    how = {"max_rounds": 20, "batch_size": 100, "min_document_frequency": 1}
+    how: Any = {"max_rounds": 20, "batch_size": 100, "min_document_frequency": 1}
     model = LDA(4, coherence="nothing", **how).fit_clients(corpora)
     words, before = model.vocabulary_, model.model_
     model.partial_fit_clients(new, policies=dict.fromkeys(new, OPEN_POLICY))

@@ -152,7 +152,7 @@ def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
 def test_given_words_make_the_first_topics(documents: list[list[str]], of_all: TopicModel) -> None:
     words = of_all.topics(3)
     seeds = [words[2][:2], words[0][:2]]
-    how = {"coherence": "nothing", "max_rounds": 5, "random_state": 3}
+    how: Any = {"coherence": "nothing", "max_rounds": 5, "random_state": 3}
     model = NMF(TOPICS, seed_topics=seeds, **how).fit(documents)
     assert set(seeds[0]) <= set(model.model_.topics(5)[0])
     assert set(seeds[1]) <= set(model.model_.topics(5)[1])

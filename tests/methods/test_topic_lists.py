@@ -244,8 +244,8 @@ def test_the_topics_of_a_client() -> None:
     topics = [known(5, SEA), known(2, FRUIT), known(9, ROADS)]
     assert optimal_topics([ROADS, FRUIT], topics, 0.5) == [2, 9], "in the server's order"
     assert optimal_topics([BERRY, FRUIT], topics, 0.5) == [2], "each once"
-    alike = [known(0, BERRY), known(1, FRUIT), known(2, dict(FRUIT))]
-    assert optimal_topics([FRUIT], alike, 0.5) == [1], "the most alike"
+    several = [known(0, BERRY), known(1, FRUIT), known(2, dict(FRUIT))]
+    assert optimal_topics([FRUIT], several, 0.5) == [1], "the most alike"
     alike = (0.6 * 0.4 + 0.4 * 0.4) / np.linalg.norm([0.6, 0.4]) / np.linalg.norm([0.4, 0.4, 0.2])
     assert optimal_topics([BERRY], topics, alike - 1e-9) == [2]
     assert optimal_topics([BERRY], topics, alike + 1e-9) == []
