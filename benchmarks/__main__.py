@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +12,17 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks.common import forked
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BUILD = ROOT / "build" / "quick"
 AT_ONCE = 2
+LONGEST = 300.0  # seconds of a quick run: one that hangs has failed
 FIRST = ("same-bits", "cost", "faults", "federated", "secure-rounds")  # the longest
 ALONE = {"threads"}  # keeps all cores busy on purpose
 COMMON = {"__init__", "__main__", "common", "worker"}
+IMPORTED = ["torch._dynamo", "sentence_transformers", "matplotlib.pyplot"]  # by many
 EXPERIMENTS = {
     "gfedntm-figure3": ["--model", "lda"], "gfedntm-amwmd": ["--network", "prodlda"],
     "flda": [], "flda-thresholds": [], "fstc": ["--only", "table2"],
@@ -69,11 +72,13 @@ def run_all() -> int:
 
     def run(name: str) -> bool:
         started, log = time.monotonic(), BUILD / f"{name.replace(' ', '-')}.log"
-        with log.open("w", encoding="utf-8") as output:
-            command = [sys.executable, *todo[name]]
-            code = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, check=False)
+        log.unlink(missing_ok=True)
+        process = forked(ROOT, log, todo[name], IMPORTED)
+        process.join(LONGEST)
+        if process.exitcode is None:
+            process.kill()
         seconds = f"{time.monotonic() - started:6.1f} s  {name}"
-        if code.returncode:
+        if process.exitcode != 0:
             last = (log.read_text("utf-8").splitlines() or ["nothing printed"])[-1]
             print(f"{seconds} FAILED: {last} ({log.relative_to(ROOT)})", flush=True)
             return False

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import runpy
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -157,6 +159,30 @@ def memory_mb(process: int | str = "self", kind: str = "VmHWM") -> float:
 
 
 # Processes.
+
+# What the process imports that quick runs, and the processes of some, are forked from.
+IMPORTED = ["fedtopics.cli.records", "fedtopics.federation.serve", "fedtopics.federation.join"]
+IMPORTED += ["fedtopics.cli.federation", "fedtopics.federation.simulation", "torch"]
+
+
+def forked(folder: Path, log: Path, words: Sequence[str], also: Sequence[str] = ()) -> Any:
+    """Do what words after ``python`` say in a process, adding all that it prints to a file."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([*IMPORTED, *also])
+    process: Any = context.Process(target=_do, args=(folder, log, words))
+    process.start()
+    process.poll = lambda: process.exitcode
+    process.wait = lambda: process.join() or process.exitcode
+    return process
+
+
+def _do(folder: Path, log: Path, words: Sequence[str]) -> None:
+    with log.open("a") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    os.chdir(folder)
+    _, module, *sys.argv[1:] = words
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 class Worker:

@@ -27,7 +27,7 @@ ROUNDS = {
     "prodlda": (200, 500, 1000),  # after 2,000, all of its rounds, it has 38.5
 }
 QUICK = {"lda": (1,)}
-SMALL = {"n_words": 400, "n_documents": 60, "lengths": (30, 60)}
+SMALL = {"n_clients": 2, "n_words": 400, "n_documents": 60, "lengths": (30, 60)}
 STUDY = """name = "cost"
 checkpoint_every = 1000000
 aggregation = "plain"
@@ -69,13 +69,13 @@ def main() -> None:
     given = arguments(__doc__)
     small: dict[str, Any] = SMALL if given.quick else {}
     drawn = synthetic_lda(n_validation=1, **small)
-    bags = dict(zip(NAMES, (docs.counts for docs in drawn.training.values()), strict=True))
+    bags = dict(zip(NAMES, (docs.counts for docs in drawn.training.values()), strict=False))
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), bags)
 
         def measure(task: dict[str, Any]) -> dict[str, Any]:
-            return summarise(run(Path(folder), study(**task)), drawn)
+            return summarise(run(Path(folder), study(**task), names=tuple(bags)), drawn)
 
         for model, numbers in (QUICK if given.quick else ROUNDS).items():
             for rounds in numbers:

@@ -19,19 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import peers
-from benchmarks.common import (
-    WORK,
-    apart,
-    arguments,
-    each_group,
-    kept_rows,
-    measured,
-    memory_mb,
-    parquet,
-    rules_of,
-    write,
-)
+from benchmarks import common, peers
 from experiments.made_up import write as write_made_up
 from fedtopics import Columns, Corpus, Study, __version__, train
 from fedtopics.federation.policy import OPEN_POLICY
@@ -96,7 +84,7 @@ def prepare(data: Path, work: Path, name: str) -> tuple[Path, Path]:
     documents, words = work / f"{name}-{RULES}.parquet", work / f"{name}-{RULES}.json"
     if not documents.exists():
         work.mkdir(exist_ok=True)
-        table = pq.read_table(parquet(data, name))
+        table = pq.read_table(common.parquet(data, name))
         tokenised = "tokens" if "tokens" in table.column_names else None
         corpus = Corpus.of(table, Columns(text="text", tokens=tokenised, label="label"))
         rules = TextRules()
@@ -154,7 +142,7 @@ def ours(
     return {
         "versions": {"fedtopics": __version__}, "topics": model.topics(MOST),
         "assigned": model.transform(corpus).argmax(1).tolist(), "seconds": seconds,
-        "rounds": model.info["rounds"], "peak_mb": memory_mb(),
+        "rounds": model.info["rounds"], "peak_mb": common.memory_mb(),
         "threads": int(os.environ["OMP_NUM_THREADS"]),
         "reading": [model.reading.lambda_, model.reading.by_sums],
         "by_probability": model.topics(MOST, lambda_=1.0),
@@ -171,10 +159,10 @@ def run(job: Job, data: Path, work: Path, python: str, rounds: int | None) -> di
             name = job.name.removesuffix("-even")
             own = evenly(documents, job.seed) if job.name != name else documents
             given: tuple[Any, ...] = name, str(own), str(words), job.topics, job.seed
-            result = apart(peers.trained, *given, python=python, threads=threads)
+            result = common.apart(peers.trained, *given, python=python, threads=threads)
         else:
             given = job.name, str(documents), job.topics, job.seed, job.clients, within, rounds
-            result = apart(ours, *given, threads=threads)
+            result = ours(*given) if rounds else common.apart(ours, *given, threads=threads)
     except SystemExit as error:
         result = {"failed": str(error)}
     if "failed" in result:
@@ -226,7 +214,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
         chosen = [r for r in rows if (r["data"], r["topics"]) == (data, topics)]
         if chosen:
             yield f"\n**{data}, {topics} topics**\n\n{HEADER}"
-        found = dict(each_group(chosen, "name", "clients"))
+        found = dict(common.each_group(chosen, "name", "clients"))
         for name, clients in filter(found.__contains__, order):
             cells = " | ".join(cells_of(found[name, clients]))
             yield f"| {name} | {place(name, clients)} | {cells} |"
@@ -241,7 +229,7 @@ def cells_of(rows: list[dict[str, Any]]) -> list[str]:
     scores = [spread([r[column] for r in good if column in r]) for column in COLUMNS]
     middle = [f"{np.mean([r[c] for r in good]):,.0f}" for c in ("seconds", "peak_mb")]
     threads = "/".join(sorted({str(r["threads"]) for r in good}))
-    return [str(len(good)), *scores, *middle, threads, rules_of(good)]
+    return [str(len(good)), *scores, *middle, threads, common.rules_of(good)]
 
 
 def place(name: str, clients: str) -> str:
@@ -263,14 +251,14 @@ def spread(values: list[float]) -> str:
 def main() -> None:
     sets = dict.fromkeys(data for data, _ in SETTINGS)
     files = ", ".join(f"{data}.parquet" for data in sets)
-    given = arguments(__doc__, files, peers=True, sets=sets, names=(*OURS, *PEERS), seeds=3)
-    data, work, rounds = given.data, WORK, None
+    given = common.arguments(__doc__, files, peers=True, sets=sets, names=(*OURS, *PEERS), seeds=3)
+    data, work, rounds = given.data, common.WORK, None
     todo = [job for job in jobs(given.sets, given.seeds) if job.name in given.names]
     if given.quick:
         data, work, rounds = write_made_up(given.folder, ("m10",), 60), given.folder / "work", 2
         todo = [Job("m10", 20, name, "node", 0) for name in ("lda", "zeroshottm")]
     todo = [job for job in todo if given.peers or job.clients != "peer"]
-    rows = measured(given, todo, lambda job: run(job, data, work, given.peers, rounds))
-    write(given, tables(kept_rows(given)))
+    rows = common.measured(given, todo, lambda job: run(job, data, work, given.peers, rounds))
+    common.write(given, tables(common.kept_rows(given)))
     if given.quick and any("failed" in row for row in rows):
         raise SystemExit("A contestant failed.")

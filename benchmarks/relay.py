@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.common import arguments, bag_of_words, memory_mb, table, versions, write
 from benchmarks.federated import NAMES, free_port, prepare, run, start
 from benchmarks.secure_rounds import METHODS, STUDY, TOPICS, WORDS
-from fedtopics.protocol.keys import digest
+from fedtopics.protocol.keys import digest_of_list
 from fedtopics.protocol.link import LinkError
 from fedtopics.protocol.messages import Answer, Ask, Body, List, Part, Total, decode, encode
 from fedtopics.protocol.roster import Key
@@ -31,7 +31,7 @@ from fedtopics.transport.grpc import GrpcLink, channel_credentials
 
 MEMBERS, LENGTH, STEPS = 50, 2_000_000, 3
 FEW, SHORT, MANY = 5, 250_000, 50  # members, words and steps of the comparison
-PATIENCE = 300.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 def seconds_until_round(folder: Path, kind: str, each: int) -> float:
@@ -45,8 +45,8 @@ def seconds_until_round(folder: Path, kind: str, each: int) -> float:
     return float(first["time"]) - begun
 
 
-def ask(link: GrpcLink, question: Ask) -> Any:
-    """Ask until the relay has an answer; a relay that is gone ends the benchmark."""
+def ask(link: GrpcLink, question: Ask, kind: type[Any]) -> Any:
+    """Ask until the relay has an answer of this kind; without one the benchmark ends."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         try:
@@ -54,9 +54,9 @@ def ask(link: GrpcLink, question: Ask) -> Any:
         except LinkError:
             time.sleep(0.5)
             continue
-        if answer is not None:
+        if isinstance(answer, kind):
             return answer
-    raise SystemExit(f"The relay had no answer for {PATIENCE:g} seconds.")
+    raise SystemExit(f"The relay had no {kind.__name__} for {PATIENCE:g} seconds.")
 
 
 def take_part(link: GrpcLink, name: str, vector: bytes, steps: int) -> None:
@@ -64,12 +64,10 @@ def take_part(link: GrpcLink, name: str, vector: bytes, steps: int) -> None:
     for step in range(steps):
         part = Part(b"", step, b"", "sum", "sum", b"", name, bytes(32), bytes(64))
         link.say(encode(part))
-        while not isinstance(answer := ask(link, Ask(b"process", step, "part", b"")), List):
-            pass
-        list_ = digest(*answer.parts)
+        answer = ask(link, Ask(b"process", step, "part", b""), List)
+        list_ = digest_of_list(answer.parts)
         link.say(encode(Body(list_, name, vector)))
-        while not isinstance(ask(link, Ask(b"process", step, "body", list_)), Total):
-            pass
+        ask(link, Ask(b"process", step, "body", list_), Total)
         if len(link.fetch(list_)) != len(vector):
             raise SystemExit("A total has another length than the vectors.")
 

@@ -74,13 +74,13 @@ def save(picture: Image.Image, folder: Path, name: str) -> None:
 
 def main() -> None:
     given = arguments(__doc__)
-    out = given.folder if given.quick else FIGURES
+    out, screens = (given.folder, SCREENS[3:]) if given.quick else (FIGURES, SCREENS)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         page = write(letters_run(Path(name), part=0.2 if given.quick else 1.0))
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        pages = [opened(browser, page, *screen) for screen in SCREENS]
+        pages = [opened(browser, page, *screen) for screen in screens]
         for view, selector in VIEWS.items():
             save(beside([picture_of(each, selector) for each in pages]), out, view)
         first = opened(browser, page, 1280, "light")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Row, arguments, bag_of_words, grid, measured, table, versions, write
-from benchmarks.federated import NAMES, ONE_WAY, prepare, run
+from benchmarks.federated import NAMES, ONE_WAY, prepare, run, start
 
 WORDS, TOPICS, EACH, ROUNDS = 5_000, 50, 2_000, 15
 METHODS = {
@@ -57,14 +55,15 @@ def alone(folder: Path, study: str, names: Sequence[str]) -> Path:
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
     text = study + "".join(ALONE.format(name=name) for name in names)
     (folder / "alone.toml").write_text(text)
-    command = [sys.executable, "-m", "fedtopics", "run", "alone.toml", "--out", str(out)]
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    if code := start(folder, "train", "alone.toml", "--out", str(out)).wait():
+        raise SystemExit(f"fedtopics train ended with {code}.")
     return out
 
 
 def measure(folder: Path, names: Sequence[str], words: int, method: str, rounds: int) -> Row:
     """Return milliseconds and megabytes of a round of a member, for each kind of run."""
-    sizes = {"topics": TOPICS, "words": words, "rounds": rounds, "method": METHODS[method]}
+    topics = TOPICS if len(names) == len(NAMES) else 4
+    sizes = {"topics": topics, "words": words, "rounds": rounds, "method": METHODS[method]}
     study = {kind: STUDY.format(kind=kind, **sizes) for kind in ("plain", "secure")}
     own = alone(folder, study["plain"], names)
     found: dict[str, Any] = {"alone": 1e3 * seconds_of(own / "events.jsonl")}

@@ -92,8 +92,8 @@ def main() -> None:
         if data == "packages":
             corpora, beta, rounds = package_documentation(N_CLIENTS), None, 1000
         else:
-            corpora, beta = private_topics(seed, documents=200 if given.quick else 2000)
-            rounds = 5 if given.quick else 600
+            corpora, beta = private_topics(seed, *((300, 40) if given.quick else ()))
+            rounds = 2 if given.quick else 600
         return scores(fitted(scenario, corpora, seed, rounds), corpora, beta)
 
     measured(given, grid(seed=range(seeds), data=sets, scenario=SCENARIOS), measure)

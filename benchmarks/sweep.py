@@ -18,8 +18,8 @@ def main() -> None:
     given = arguments(__doc__, topics=(5, 10, 20, 50), seeds=3)
     method, topics, seeds, out = METHOD, given.topics, given.seeds, ROOT / "runs/demo-sweep"
     if given.quick:
-        method, topics, seeds, out = METHOD | {"max_rounds": 5}, [3, 5], 1, given.folder / "runs"
-    corpora = made_up_clients() if given.quick else package_documentation(5)
+        method, topics, seeds, out = METHOD | {"max_rounds": 2}, [3, 5], 1, given.folder / "runs"
+    corpora = made_up_clients(3) if given.quick else package_documentation(5)
     study = Study.make(name="demo", method=method)
     summary = sweep(study, topics, seeds, out, corpora=corpora, policies={}, on_event=tell)
     good, reasons = recommend(summary)

@@ -265,8 +265,8 @@ def main() -> None:
     threads, topics = 1 if given.busy or given.quick else 2, given.topics
     us = Worker(speeds, given.busy, threads=threads)
     if given.quick:
-        write(given, single(us, None, 1, topics, [(500, 64)]), "training")
-        write(given, parts_of_a_step(500), "step")
+        write(given, single(us, None, 1, topics, [(200, 16)]), "training")
+        write(given, parts_of_a_step(200, steps=2), "step")
         return us.close()
     them = Worker(speeds, given.busy, python=given.peers, threads=threads) if given.peers else None
     seconds = "one thread, processor seconds" if given.busy else "two threads"

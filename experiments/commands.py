@@ -159,7 +159,7 @@ def flda(data: Path | None, out: Path | None, seeds: int, quick: bool, as_json: 
     from experiments.flda import results
     from experiments.flda.runs import Settings, reproduce
 
-    settings = Settings(files(data, quick, FLDA, 1100), out, seeds, quick)
+    settings = Settings(files(data, quick, FLDA, 600), out, seeds, quick)
     finish(results, settings, reproduce, as_json)
 
 
@@ -174,7 +174,7 @@ def flda_thresholds(data: Path | None, quick: bool) -> None:
     """
     from experiments.flda.runs import Settings, threshold_sentences
 
-    for sentence in threshold_sentences(Settings(files(data, quick, FLDA, 1100), quick=quick)):
+    for sentence in threshold_sentences(Settings(files(data, quick, FLDA, 600), quick=quick)):
         say(sentence)
 
 

@@ -71,12 +71,14 @@ def test_a_failure_is_a_line_and_what_went_well_is_not_run_again(
 ) -> None:
     monkeypatch.setattr(entry, "BUILD", tmp_path)
     monkeypatch.setattr(entry, "ROOT", tmp_path)
-    commands = {"well": ["-c", "1"], "badly": ["-c", "raise SystemExit('no such file')"]}
+    monkeypatch.setattr(common, "IMPORTED", [])
+    monkeypatch.setattr(entry, "IMPORTED", [])
+    commands = {"well": ["-m", "keyword"], "badly": ["-m", "benchmarks", "badly"]}
     monkeypatch.setattr(entry, "commands", lambda: commands)
     assert entry.run_all() == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "FAILED" in line]
-    assert line.endswith("badly FAILED: no such file (badly.log)")
-    commands["badly"] = ["-c", "1"]
+    assert "badly FAILED: There is no benchmark 'badly'" in line and line.endswith("(badly.log)")
+    commands["badly"] = ["-m", "keyword"]
     assert entry.run_all() == 0
     assert "1 of 1 ran; 1 had before" in capsys.readouterr().out
 

@@ -83,9 +83,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         CALL,
         lambda: ShortTextClustering(2, embedding_dimension=3).fit(VECTORS, text="letter"),
     ),
-    "no table": (
-        lambda: NMF(2).fit(ALL, text="letter"), "leave it out", lambda: NMF(2).fit(ALL),
-    ),
+    "no table": (lambda: NMF(2).fit(ALL, text="letter"), "leave it out", lambda: NMF(2).fit(ALL)),
     "the column of clients": (
         lambda: NMF(2).fit_clients(TWO.rename(columns={"client": "who"}), text="letter"),
         "Name it with client=",
@@ -212,9 +210,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     ),
     "models of one client": (
         lambda: merge_models([made(), made()]), "a name each",
-        lambda: merge_models(
-            [made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})]
-        ),
+        lambda: merge_models([made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})]),
     ),
     "a threshold of models": (
         lambda: merge_models([made(), made()], threshold=2), "above 0 and at most 1",

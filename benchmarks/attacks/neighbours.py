@@ -237,7 +237,7 @@ def cells_of(case: Case, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def main() -> None:
     given = arguments(__doc__, times=TIMES, at_once=os.cpu_count(), show=False)
-    times, size = (40, 20) if given.quick else (given.times, PART)
+    times, size = (8, 8) if given.quick else (given.times, PART)
     kept = RowFile(given.folder / "neighbours.jsonl")
     tasks = [
         case._asdict() | {"there": there, "part": part, "times": size} for case in CASES

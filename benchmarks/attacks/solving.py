@@ -143,7 +143,7 @@ def rare_words(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> tuple
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
     """Solve the sums of many rounds for the documents: an honest server that keeps what it sees."""
-    size, rounds, batch = (120, 200, 16) if quick else (500, 600, 52)
+    size, rounds, batch = (120, 60, 16) if quick else (500, 600, 52)
     corpora = tapped.documents_of(data, 5, size)
     study = study_of(rounds, batch, len(corpora))
     _, taps = federate(study, corpora)
@@ -161,7 +161,7 @@ def lines(data: Path | None, quick: bool) -> Iterator[str]:
 
 def rare_lines(data: Path | None, quick: bool) -> Iterator[str]:
     """Words of few of a client's documents that its replies name: others made them agreed words."""
-    size, rounds = (150, 20) if quick else (500, 100)
+    size, rounds = (150, 10) if quick else (500, 100)
     corpora = tapped.documents_of(data, 5, size)
     for title, method in (("gFedNTM", NETWORK), ("LDA", {})):
         study = study_of(rounds, 52, len(corpora), **method)

@@ -83,9 +83,7 @@ METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
     ),
     "discriminative": (CLUSTERS | {"name": "discriminative"}, False, by.of_points, None),
     "FSTC": (CLUSTERS | {"name": "fstc"} | BRIEFLY, False, by.of_points, None),
-    "FSCCL": (
-        CLUSTERS | {"name": "fsccl"} | BRIEFLY, False, by.of_points, None,
-    ),
+    "FSCCL": (CLUSTERS | {"name": "fsccl"} | BRIEFLY, False, by.of_points, None),
 }  # fmt: skip
 
 

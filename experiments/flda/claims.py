@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.flda.models import DATA_SETS, WAYS, DataSet
+from experiments.flda.models import WAYS, DataSet
 from experiments.flda.runs import Settings
 from experiments.flda.similarities import MEASURES
 from experiments.flda.tables import auc, client_seconds, each_round, server_seconds
@@ -22,7 +22,7 @@ KEPT = 0.9  # of what clients find alone
 
 def sentences(settings: Settings, found: Found) -> Iterator[str]:
     """Say which claims of the paper hold, by the means over seeds."""
-    for data in DATA_SETS:
+    for data in settings.data_sets:
         rows = select(found, data=data.name)
         yield from _of_data(data, rows)
         for claims in (_of_clients_that_differ, _of_rounds, _of_messages, _of_seconds):

@@ -12,7 +12,6 @@ import numpy as np
 from experiments import report
 from experiments.flda import words
 from experiments.flda.claims import sentences
-from experiments.flda.models import DATA_SETS
 from experiments.flda.runs import PACKAGES, Settings, local_topics
 from experiments.flda.tables import tables
 from experiments.report import Found
@@ -55,7 +54,7 @@ SHARED_WORDS = 12  # in the figure
 
 def page(settings: Settings, found: Found, content: Mapping[str, Any]) -> str:
     """Return the tables and sentences in Markdown, of what `plain` returned."""
-    documents = " or ".join(f"{settings.a_round(data):,}" for data in DATA_SETS)
+    documents = " or ".join(f"{settings.a_round(data):,}" for data in settings.data_sets)
     meaning = MEANING.format(documents=documents)
     return report.page("F-LDA", meaning, content, tables(settings, found))
 
@@ -93,9 +92,9 @@ def alike_pair(sent: Mapping[str, Any]) -> tuple[tuple[str, dict[str, float]], .
 
 def _draw(figure: Any, settings: Settings) -> None:
     """Draw the paper's figures 5, 8 and 9: words that two clients share, before and after."""
-    figure.set_size_inches(11, 4.5 * len(DATA_SETS))
-    grid = figure.subplots(len(DATA_SETS), 1, squeeze=False)[:, 0]
-    for axes, data in zip(grid, DATA_SETS, strict=True):
+    figure.set_size_inches(11, 4.5 * len(settings.data_sets))
+    grid = figure.subplots(len(settings.data_sets), 1, squeeze=False)[:, 0]
+    for axes, data in zip(grid, settings.data_sets, strict=True):
         pair = alike_pair(local_topics(settings, data))
         merged = mean_topic([topic for _, topic in pair], "zero")
         shared = [word for word in merged if all(word in topic for _, topic in pair)]

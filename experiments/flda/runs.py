@@ -56,13 +56,18 @@ Task = tuple[DataSet, str, int]  # data set, model, seed
 
 @dataclass(frozen=True)
 class Settings(FileSettings):
-    """How the experiment is run: see `FileSettings`."""
+    """How the experiment is run; a quick run has the first data set."""
 
     experiment: ClassVar[str] = "flda"
 
+    @property
+    def data_sets(self) -> tuple[DataSet, ...]:
+        """Data sets that are run."""
+        return DATA_SETS[:1] if self.quick else DATA_SETS
+
     def a_round(self, data: DataSet, size: float = 1.0) -> int:
         """Return the new documents of a client in a round."""
-        return int(size * (120 if self.quick else data.a_round))
+        return int(size * (60 if self.quick else data.a_round))
 
     def method(self, model: Model, data: DataSet) -> dict[str, Any]:
         """Return the [method] of a model's study."""
@@ -70,11 +75,11 @@ class Settings(FileSettings):
         if method.get("name") == "flda":
             method["max_rounds"] = method.get("max_rounds", model.rounds)
             method |= {"threshold": data.gamma} if model.literal else {}
-            method |= {"iterations": 30, "min_new_documents": 50} if self.quick else {}
+            method |= {"iterations": 10, "min_new_documents": 25} if self.quick else {}
             if "documents_per_round" in method:
                 method["documents_per_round"] = self.a_round(data, model.size)
         elif self.quick:
-            method |= {"max_rounds": 20}
+            method |= {"max_rounds": 5}
         return method
 
 
@@ -83,14 +88,14 @@ def tasks(settings: Settings) -> Iterator[Task]:
     last = [name for name in MODELS if name == "prodlda"]
     for names in ([name for name in MODELS if name not in last], last):
         for seed in settings.used_seeds:
-            for data in DATA_SETS:
+            for data in settings.data_sets:
                 yield from ((data, name, seed) for name in names)
 
 
 def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[dict[str, Any]]:
     """Train and score what is not yet there; return a row a data set, model and seed."""
     require(matplotlib="matplotlib", tomotopy="tomotopy")
-    for data in DATA_SETS:
+    for data in settings.data_sets:
         settings.file(data.name)  # it may be missing: better said before work
     kept = RowFile(settings.folder / "runs.jsonl")
 
@@ -230,13 +235,12 @@ def local_topics(settings: Settings, data: DataSet, seed: int = 0) -> dict[str, 
 
 # How F-LDA's default threshold decides pairs of topics that a person has labelled
 
-
 SEED = 50
 
 
 def threshold_sentences(settings: Settings) -> Iterator[str]:
     """Say how many pairs each threshold decides as the person did."""
-    for data in DATA_SETS:
+    for data in settings.data_sets:
         pairs = read_pairs(PAIRS / f"pairs-{data.name}.csv")
         values = {"regression": fit_curve(pairs).threshold, "paper": data.gamma}
         study = _study(settings.method(MODELS["flda-3"], data), SEED)

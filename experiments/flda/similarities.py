@@ -79,11 +79,11 @@ class FoundByLDA:
         """Draw documents, and let each client find topics."""
         made = synthetic_lda(
             2, n_words=500, n_topics=14, shared_topics=6, eta=self.eta, n_validation=1, seed=seed,
-            n_documents=300 if quick else 700, lengths=(30, 60),
+            n_documents=150 if quick else 700, lengths=(30, 60),
         )  # fmt: skip
         topics, truth = [], []
         for own in made.training.values():
-            method = ALONE | {"coherence": "nothing"} | ({"iterations": 100} if quick else {})
+            method = ALONE | {"coherence": "nothing"} | ({"iterations": 40} if quick else {})
             model = train(Study.make(seed=seed, method=method), {"alone": own.corpus()})
             topics.append(first_words(model, SENT))
             truth.append(true_topics(own.theta, model.transform(own.corpus()).astype(np.float64)))

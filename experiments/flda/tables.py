@@ -28,15 +28,16 @@ from experiments.report import Found, Table, mean, scores, select, spread
 
 def tables(settings: Settings, found: Found) -> list[Table]:
     """Return all tables; a model that has no rows is in none."""
-    every = [_scores(settings, data, select(found, data=data.name)) for data in DATA_SETS]
-    every += [_skewed(data, select(found, data=data.name)) for data in DATA_SETS]
-    for data in DATA_SETS:
+    sets = settings.data_sets
+    every = [_scores(settings, data, select(found, data=data.name)) for data in sets]
+    every += [_skewed(data, select(found, data=data.name)) for data in sets]
+    for data in sets:
         rows = select(found, data=data.name)
         title = f"{data.name}, {MANY_ROUNDS} rounds of {settings.a_round(data, 0.5)} new documents"
         every.append(_rounds(title, rows, NEW_DOCUMENTS, MANY_ROUNDS))
         title = f"{data.name}, {REPEATED_ROUNDS} rounds of the same documents"
         every.append(_rounds(title, rows, SAME_DOCUMENTS, REPEATED_ROUNDS))
-    every += [_messages(found), _seconds(found), _similarities(settings, found)]
+    every += [_messages(settings, found), _seconds(settings, found), _similarities(settings, found)]
     return [*every, costs.table(_groups(settings, found))]
 
 
@@ -122,10 +123,10 @@ def _rounds(title: str, rows: Found, models: Mapping[str, Model], n_rounds: int)
     return Table(title, ("model", *map(str, range(1, n_rounds + 1))), tuple(lines))
 
 
-def _messages(found: Found) -> Table:
+def _messages(settings: Settings, found: Found) -> Table:
     """Return what M and a client's M* take in a message, round by round."""
     lines = []
-    for data in DATA_SETS:
+    for data in settings.data_sets:
         rows = select(found, data=data.name)
         for name in ("flda-3", "transitive-3", "pairwise-3"):
             keys = "m", "own", "m_bytes", "own_bytes"
@@ -152,10 +153,10 @@ def server_seconds(rows: Found, name: str) -> float:
     return sum(each_round(rows, name, "seconds"))
 
 
-def _seconds(found: Found) -> Table:
+def _seconds(settings: Settings, found: Found) -> Table:
     """Return what is computed where, in core-seconds."""
-    header = "core-seconds of a training", *(data.name for data in DATA_SETS)
-    of = [select(found, data=data.name) for data in DATA_SETS]
+    header = "core-seconds of a training", *(data.name for data in settings.data_sets)
+    of = [select(found, data=data.name) for data in settings.data_sets]
     what = {
         f"pooled: regular LDA, documents of {N_ROUNDS} rounds": [
             mean(rows, "training_seconds", model="pooled-all") for rows in of

@@ -187,9 +187,7 @@ def _grids(found: Found) -> dict[str, Table]:
             f"Clients with the same labels and with others (Dirichlet, {CONCENTRATION})", masses,
             labels,
         ),
-        "noise": (
-            f"Typing mistakes in a share of {smallest}'s words", _methods(*SHAKEN), by_share,
-        ),
+        "noise": (f"Typing mistakes in a share of {smallest}'s words", _methods(*SHAKEN), by_share),
         "views": ("What networks are trained on", _each(VIEWED, "views", VIEWS), None),
         "encoders": ("Encoders", encoders, None),
     }  # fmt: skip

@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments.costs import measured
 from experiments.gfedntm.amwmd_claims import ALONE_TOPICS, FEDERATED_TOPICS, Scores
-from experiments.gfedntm.amwmd_scores import Trained, score
+from experiments.gfedntm.amwmd_scores import DRAWS, Trained, score
 from experiments.gfedntm.word_mover import WordVectors
 from experiments.report import require, write_json
 from experiments.settings import FileSettings
@@ -43,7 +43,7 @@ PACKAGES = ("fedtopics", "torch", "numpy", "POT", "sentence-transformers", "gt-a
 PAPER_ROUNDS = 100  # "the maximum number of federated training iterations"
 EPOCHS = 100  # passes over the documents, within a data set's limits of rounds
 BATCH = 64
-QUICK_ROUNDS = 60
+QUICK_ROUNDS, QUICK_DRAWS = 5, 2
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,8 @@ def reproduce(settings: Settings, on_event: OnEvent = lambda _: None) -> list[Sc
     clients = {data.name: data.read(settings.file(data.name)) for data in settings.data_sets}
     clients = {name: _embedded(settings, corpora, on_event) for name, corpora in clients.items()}
     trained = _train_all(settings, clients, on_event)
-    return [
-        score(data.name, clients[data.name], trained[data.name], settings.used_seeds, vectors_of)
-        for data in settings.data_sets
-    ]
+    how = settings.used_seeds, vectors_of, QUICK_DRAWS if settings.quick else DRAWS
+    return [score(name, of, trained[name], *how) for name, of in clients.items()]
 
 
 def _embedded(

@@ -30,7 +30,7 @@ class Trained:
 
 def score(
     name: str, clients: Mapping[str, Corpus], trained: Mapping[tuple[str, int], Trained],
-    seeds: Sequence[int], vectors_of: Callable[[Sequence[str]], WordVectors],
+    seeds: Sequence[int], vectors_of: Callable[[Sequence[str]], WordVectors], draws: int = DRAWS,
 ) -> Scores:  # fmt: skip
     """Compare each client's own topics with the topics of every model, seed by seed.
 
@@ -38,7 +38,7 @@ def score(
     DataError says that the vectors know no word of a client's topic.
     """
     models = [
-        [_models(client, list(clients), trained, seed) for client in clients] for seed in seeds
+        [_models(one, list(clients), trained, seed, draws) for one in clients] for seed in seeds
     ]
     every = (topic for row in models for one in row for topic in _topics_of(one))
     vectors = vectors_of(sorted({word for topic in every for word in topic}))
@@ -58,8 +58,9 @@ def score(
 
 
 def _models(
-    client: str, clients: Sequence[str], trained: Mapping[tuple[str, int], Trained], seed: int
-) -> dict[str, list[Topics]]:
+    client: str, clients: Sequence[str], trained: Mapping[tuple[str, int], Trained], seed: int,
+    n_draws: int,
+) -> dict[str, list[Topics]]:  # fmt: skip
     """Return the topics of every model that a client's topics are held against.
 
     A model that is drawn is drawn several times; the others are there once.
@@ -72,7 +73,7 @@ def _models(
             models[f"{kind} {n}"] = [trained[f"{kind} {n}", seed].topics]
     words = trained[f"federated {FEDERATED_TOPICS[0]}", seed]
     for n in FEDERATED_TOPICS:
-        draws = [np.random.default_rng([seed, n, draw]) for draw in range(DRAWS)]
+        draws = [np.random.default_rng([seed, n, draw]) for draw in range(n_draws)]
         models[f"random {n}"] = [_random_topics(words, n, rng) for rng in draws]
         models[f"{n} of others"] = [_some(others, n, rng) for rng in draws]
     models[ALL_OTHERS] = [others]

@@ -49,7 +49,7 @@ RECIPES = {
     "nmf": Recipe("NMF", {"name": "nmf"}, refined=False),
 }
 PACKAGES = ("fedtopics", "torch", "numpy", "scipy", "numba")
-QUICK: dict[str, Any] = {"max_rounds": 40}
+QUICK: dict[str, Any] = {"max_rounds": 3}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Settings(ExperimentSettings):
     def cases(self) -> list[Case]:
         """The corpora: the first setting, A and B, each with the first alpha and then the other."""
         if self.quick:
-            first = Case(n_documents=100, n_validation=10)
+            first = Case(n_documents=40, n_validation=4)
             return [first, replace(first, shared=40)]
         found = []
         for alpha in ALPHAS:

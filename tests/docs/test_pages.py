@@ -23,7 +23,7 @@ from pydantic import BaseModel
 import fedtopics
 from benchmarks.__main__ import benchmarks
 from experiments.commands import group as experiments
-from fedtopics.cli import app
+from fedtopics.cli import app, flda
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.methods.registry import METHODS, find_method
@@ -104,6 +104,8 @@ def test_a_command_is_one_that_the_program_takes(page: str, command: str) -> Non
         assert set((extras[1] or "neural").split(",")) <= set(EXTRAS)
     elif arguments[:2] == ["-m", "experiments"]:
         parse(arguments[2:], experiments)
+    elif arguments[:2] == ["-m", "fedtopics.cli.flda"]:
+        parse(arguments[2:], flda.group)
     else:
         assert program in EXTRAS
 

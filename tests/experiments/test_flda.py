@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.commands import group
-from experiments.flda import claims, results, words
 from experiments.flda import runs as flda_runs
 from experiments.flda import tables as flda_tables
+from experiments.flda import words
 from experiments.flda.claims import sentences
 from experiments.flda.models import DATA_SETS, MODELS, NEW_DOCUMENTS, SAME_DOCUMENTS
 from experiments.flda.results import alike_pair, page, plain
@@ -347,8 +347,8 @@ def test_documents_are_dealt_out_once(folder: Path) -> None:
     settings = Settings(folder, quick=True)
     dealt = slices(settings, MEDICAL, 0)
     ids = [id_ for corpus in dealt.values() for id_ in corpus.ids.to_pylist()]
-    assert {name: len(corpus) for name, corpus in dealt.items()} == dict.fromkeys(dealt, 360)
-    assert len(set(ids)) == len(ids) == 1080
+    assert {name: len(corpus) for name, corpus in dealt.items()} == dict.fromkeys(dealt, 180)
+    assert len(set(ids)) == len(ids) == 540
     again = slices(settings, MEDICAL, 0)["client1"].ids.to_pylist()
     assert again == dealt["client1"].ids.to_pylist()
     assert again != slices(settings, MEDICAL, 1)["client1"].ids.to_pylist()
@@ -368,7 +368,7 @@ def test_a_small_run(
     pytest.importorskip("matplotlib")
     few = {name: model for name, model in MODELS.items() if name not in NOT_IN_A_CLAIM}
     monkeypatch.setattr(flda_runs, "MODELS", few)
-    for module in (flda_runs, claims, results, flda_tables, words):
+    for module in (flda_runs, flda_tables, words):
         monkeypatch.setattr(module, "DATA_SETS", (TWEETS,))
     out = folder / "out"
     command = ["experiments", "flda", "--data", str(folder), "--out", str(out)]

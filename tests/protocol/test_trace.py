@@ -12,7 +12,7 @@ import pytest
 
 import fedtopics
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.exchanges import Exchanges
+from fedtopics.methods.core.interfaces import Exchanges
 from fedtopics.protocol.clients import SecureClients
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.federation import study, subjects

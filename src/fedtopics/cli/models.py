@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from fedtopics.text.times import Unit
 
 SHOWN = 8  # words of a topic
-MATCHES = 3  # terms of a topic
 LARGEST = 5  # topics of a group that are printed
 PERIODS = ("year", "quarter", "month", "week", "day")  # of `over_time`, which takes a second
 
@@ -134,7 +133,7 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
     from fedtopics.model.search import read_terms
     from fedtopics.model.topic_model import TopicModel
 
-    rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), MATCHES, by=by)
+    rows = TopicModel.from_pretrained(model).match_terms(read_terms(file), by=by)
     if as_json:
         print_json(rows)
         return

@@ -1,7 +1,7 @@
 """The only exit from a client.
 
-Every reply passes `Door.call`, which refuses what the client's policy forbids and writes a line to
-its ledger before it hands the reply on.
+Every reply passes `Door.call`, which refuses what the client's policy forbids, such as a sum over
+too few documents, and writes a line to its ledger first. `core.groups` checks groups in a reply.
 """
 
 from __future__ import annotations

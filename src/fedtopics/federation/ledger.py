@@ -2,7 +2,8 @@
 
 Each line is JSON and begins with the digest of the line before. The head, a file next to the
 ledger, has the number of lines and the digest of the last one, so that a ledger that was cut is
-noticed. Head and lines are signed: the head lacks the last line if the client was killed between.
+noticed. The client's key signs both, except in a simulation. The head lacks the last line if the
+client was killed between.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,12 @@ def _write_plan(study: Path) -> None:
     """Write the plan of a study, or why there is none, to the process that asked for it."""
     from fedtopics.federation.study import Study
 
-    plan, error, why = None, "", ""
     try:
-        plan = Study.read(study).server_plan
+        found: Any = Study.read(study).server_plan, "", ""
     except FedTopicsError as refusal:
-        error, why = type(refusal).__name__, str(refusal)
-    sys.stdout.buffer.write(msgspec.msgpack.encode((plan, error, why)))
+        found = None, type(refusal).__name__, str(refusal)
+    with suppress(BrokenPipeError):  # who asked was killed
+        sys.stdout.buffer.write(msgspec.msgpack.encode(found))
 
 
 def relay_of(plan: ServerPlan, folder: Path) -> RelayService:

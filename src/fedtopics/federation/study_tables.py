@@ -195,7 +195,7 @@ class FederationSettings(BaseModel):
         600.0, gt=0, description="seconds for a round; a client that is later is left out of it"
     )
     join_timeout: float = Field(
-        86_400.0, ge=0, description="seconds that the server waits at its start for all clients"
+        86_400.0, ge=0, description="seconds that the server waits for all clients, if plain"
     )
     quorum_timeout: float = Field(
         3600.0, ge=0, description="seconds that a round waits for the quorum before the run ends"

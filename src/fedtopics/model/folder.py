@@ -51,7 +51,7 @@ class _Periods(TypedDict):
 
 
 class _Config(TypedDict):
-    """What a model's ``config.json`` says beside its format, by type."""
+    """The fields of a model's ``config.json``: a new one is `NotRequired`, or `FORMAT` grows."""
 
     inference: str
     precision: str

@@ -16,7 +16,7 @@ from fedtopics.inference.clusters import Discriminants, centred
 from fedtopics.inference.points import Discriminant, Moments, Numbers, blocks, weighted_sums
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.exchanges import leaves
+from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.discriminative.separation import Separation, Split
 from fedtopics.privacy import contributions

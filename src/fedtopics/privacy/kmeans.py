@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.exchanges import leaves
+from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.training import Arrays
 from fedtopics.methods.kmeans.client import KMeansSettings
 from fedtopics.privacy import contributions, estimates

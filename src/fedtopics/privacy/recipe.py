@@ -22,7 +22,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.replies import Template
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.registry import find_method
 from fedtopics.model.shown_words import Reading
 from fedtopics.model.topic_model import TopicModel
@@ -245,8 +245,10 @@ class PrivateProgram(Program[Any, Arrays]):
     def exchange(self, agreement: Agreement, state: Arrays, round_: int) -> Arrays:
         return self.stages[round_ - 1](agreement, state)
 
-    def step(self, agreement: Agreement, state: Arrays, reply: Arrays, round_: int) -> Step[Arrays]:
-        return Step({**state, **reply}, {"documents": agreement.documents})
+    def step(
+        self, agreement: Agreement, state: Arrays, reply: Arrays, round_: int
+    ) -> RoundResult[Arrays]:
+        return RoundResult({**state, **reply}, {"documents": agreement.documents})
 
     def model(self, agreement: Agreement, state: Arrays, rounds: int, run: Run) -> TopicModel:
         """Make the model; all that it says was in sums with noise."""

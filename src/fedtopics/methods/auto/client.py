@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from fedtopics.methods.core.client import TopicClient
-from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.groups import Thetas
+from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.methods.mixture.client import MixtureClient

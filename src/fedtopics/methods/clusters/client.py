@@ -28,8 +28,8 @@ from fedtopics.inference.points import (
 from fedtopics.methods.clusters.settings import ClusterSettings
 from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.client import Documents, TopicClient
-from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
+from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.settings import TopicSettings
 
 Clustering = tuple[int, int, int]

@@ -131,7 +131,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
         if continued is None:
             found = _agree(clients, plan.limits, least_words)
         else:
-            found = _kept(clients, continued)
+            found = _agree_on_model(clients, continued)
         adopt(clients, found, draw)
         return found | counted(clients, found["words"])
 
@@ -169,7 +169,7 @@ def _check_number(words: int, least: int) -> None:
         )
 
 
-def _kept(clients: Clients, model: Topics) -> dict[str, Any]:
+def _agree_on_model(clients: Clients, model: Topics) -> dict[str, Any]:
     """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
     total = clients.sum("size", {"documents": SAME_NUMBER})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)

@@ -13,9 +13,9 @@ from scipy import sparse
 
 from fedtopics.errors import DataError, StudyError
 from fedtopics.methods.core.aggregation import Named
-from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.final import LastSums, document_frequency
 from fedtopics.methods.core.groups import Guard, Thetas
+from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.plan import Plan, Secret, Site
 from fedtopics.methods.core.replies import LONGEST
 from fedtopics.methods.core.settings import TopicSettings

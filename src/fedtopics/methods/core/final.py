@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.groups import (
     SEEN,
     Grouped,
@@ -25,6 +24,7 @@ from fedtopics.methods.core.groups import (
     enough_have,
     own_sums,
 )
+from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.plan import Secret, WarmStart
 from fedtopics.methods.core.replies import LONGEST, Field, Template, Windows, of_topics, sums
 from fedtopics.methods.core.settings import TopicSettings

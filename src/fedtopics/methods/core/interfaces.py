@@ -1,4 +1,4 @@
-"""What a method is given: clients to call, a run to store its state in, a door to reply through.
+"""What a method gets (clients to call, a run that stores its state), and what it may send.
 
 Nothing in a method knows how calls travel.
 """
@@ -18,6 +18,7 @@ from fedtopics.methods.core.events import Event, RoundReport
 from fedtopics.methods.core.replies import Template
 
 T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., dict[str, Any]])
 DRAW = 0x64726177  # keeps these draws apart from other uses of the seed
 
 
@@ -180,3 +181,32 @@ class Run(Protocol):
 
     def event(self, event: Event) -> None:
         """Record what happened."""
+
+
+def leaves(
+    what: str, seen_by_all: bool = False, noise: bool | None = None
+) -> Callable[[Function], Function]:
+    """Publish a function of a client: its replies may leave, if the schedule has it.
+
+    `what` says for people what leaves the client with a reply. Some are `seen_by_all`, one by one,
+    as they are no part of a sum. Where `noise` is not None, documents are others at each attempt at
+    a round, and so are replies if it is True.
+    """
+
+    def publish(function: Function) -> Function:
+        function.leaves = what  # type: ignore[attr-defined]
+        function.seen_by_all = seen_by_all  # type: ignore[attr-defined]
+        function.noise = noise  # type: ignore[attr-defined]
+        return function
+
+    return publish
+
+
+class Exchanges:
+    """Published functions that the clients of several methods have, and what these remember."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client  # a `TopicClient`
+
+    def forget(self) -> None:
+        """Start a new study: earlier replies belonged to another one."""

@@ -39,7 +39,7 @@ NEVER: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
-class Step(Generic[State]):
+class RoundResult(Generic[State]):
     """The result of a round."""
 
     state: State
@@ -60,14 +60,16 @@ class Rounds(Protocol[State]):
     def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
         """Call the clients; change nothing, as it is repeated if one of them is lost meanwhile."""
 
-    def step(self, agreement: Agreement, state: State, reply: Any, round_: int) -> Step[State]:
+    def step(
+        self, agreement: Agreement, state: State, reply: Any, round_: int
+    ) -> RoundResult[State]:
         """Compute the new state from what the exchange returned."""
 
 
 def iterate(
     agreement: Agreement, rounds: Rounds[State], state: State, numbers: Iterable[int],
     stops: Mapping[str, float] = NEVER,
-    ends: Callable[[Step[State], int, RoundReport], tuple[State, bool]] | None = None,
+    ends: Callable[[RoundResult[State], int, RoundReport], tuple[State, bool]] | None = None,
 ) -> State:  # fmt: skip
     """Repeat rounds with these numbers from a first state; return the last state.
 
@@ -101,22 +103,22 @@ class TrainingStatus:
         numbers = saved.numbers
         best_loss, waited = numbers.get("best_loss", np.inf), int(numbers.get("waited", 0))
         stopped = bool(numbers.get("stopped", 0))
-        return cls(saved.round, stopped, below("best", saved.arrays), best_loss, waited)
+        return cls(saved.round, stopped, without_prefix("best", saved.arrays), best_loss, waited)
 
     def checkpoint(self, state: Arrays) -> Checkpoint:
         """Return the checkpoint of it and a state."""
         numbers = {
             "best_loss": self.best_loss, "waited": self.waited, "stopped": int(self.stopped),
         }  # fmt: skip
-        return Checkpoint(self.round, {**state, **prefixed("best", self.best)}, numbers)
+        return Checkpoint(self.round, {**state, **with_prefix("best", self.best)}, numbers)
 
 
-def prefixed(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
+def with_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
     """Put ``prefix/`` before all names."""
     return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
-def below(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
+def without_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
     """Return what has ``prefix/`` before its name, without it."""
     names = [name for name in arrays if name.startswith(f"{prefix}/")]
     return {name.removeprefix(f"{prefix}/"): arrays[name] for name in names}
@@ -241,7 +243,7 @@ class Program(ABC, Generic[Settings, State]):
         return model
 
     def _ends(
-        self, agreement: Agreement, run: Run, status: TrainingStatus, step: Step[State],
+        self, agreement: Agreement, run: Run, status: TrainingStatus, step: RoundResult[State],
         round_: int, report: RoundReport,
     ) -> tuple[State, bool]:  # fmt: skip
         """Record a round; return the state to go on from, and whether it is the last."""

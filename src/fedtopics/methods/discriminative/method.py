@@ -22,7 +22,7 @@ from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
-from fedtopics.methods.core.training import Arrays, Step, below, prefixed
+from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.client import DiscriminativeClient
 from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split, with_number
 from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
@@ -62,9 +62,11 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
 
     def step(
         self, agreement: Agreement, state: DiscriminativeState, reply: Any, round_: int
-    ) -> Step[DiscriminativeState]:
+    ) -> RoundResult[DiscriminativeState]:
         step = state.separation.step(agreement, state.split, reply, round_)
-        return Step(DiscriminativeState(state.separation, step.state), step.facts, step.change)
+        return RoundResult(
+            DiscriminativeState(state.separation, step.state), step.facts, step.change
+        )
 
     def save(self, state: DiscriminativeState) -> Arrays | None:
         """As of `Program.save`; with several starts left, a run cannot be resumed."""
@@ -73,12 +75,13 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         moments = state.separation.moments
         arrays = {"origin": state.separation.origin, "count": np.array(moments.count)}
         arrays |= {"mean": moments.mean, "scatter": moments.scatter}
-        return arrays | prefixed("split", arrays_of(state.split))
+        return arrays | with_prefix("split", arrays_of(state.split))
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
         moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])
         separation = Separation(self.settings, arrays["origin"], moments)
-        return DiscriminativeState(separation, Split(**below("split", arrays), rounds=TRIAL))
+        split = Split(**without_prefix("split", arrays), rounds=TRIAL)
+        return DiscriminativeState(separation, split)
 
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
         """Return projection, directions and biases of the clusters furthest apart."""

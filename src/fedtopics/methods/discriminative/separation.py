@@ -26,7 +26,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Candidate, Event
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
-from fedtopics.methods.core.training import Arrays, Step, iterate
+from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
@@ -92,7 +92,7 @@ class Separation:
     def step(
         self, agreement: Agreement, state: Split, reply: tuple[Directed, dict[str, Any]],
         round_: int,
-    ) -> Step[Split]:  # fmt: skip
+    ) -> RoundResult[Split]:  # fmt: skip
         """Replace the sums by those of the new memberships."""
         directed, new = reply
         check_enough(new["sent"])
@@ -104,7 +104,7 @@ class Separation:
         loss, documents = -float(after.apart.max()), int(self.moments.count)
         if after.rounds == TRIAL:
             after = after.best()
-        return Step(after, {"loss": loss, "documents": documents}, float(change))
+        return RoundResult(after, {"loss": loss, "documents": documents}, float(change))
 
     def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
         """Repeat at most so many rounds before the first one; return the best clustering."""

@@ -13,9 +13,9 @@ from fedtopics.inference.gibbs import load_tomotopy, sample_topics
 from fedtopics.inference.lda import LDAPrior
 from fedtopics.methods.core.client import TopicClient, frequent
 from fedtopics.methods.core.events import Arrived, Skipped
-from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.final import document_frequency
 from fedtopics.methods.core.groups import Thetas
+from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics

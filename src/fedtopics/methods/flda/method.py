@@ -30,7 +30,7 @@ from fedtopics.methods.core.events import VocabularyAgreed
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Clients, Run
 from fedtopics.methods.core.settings import check_known
-from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
@@ -144,7 +144,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
     def step(
         self, agreement: Agreement, state: FLDAState,
         reply: tuple[dict[str, LocalTopics], FLDAState], round_: int,
-    ) -> Step[FLDAState]:  # fmt: skip
+    ) -> RoundResult[FLDAState]:  # fmt: skip
         """Record the round; with stop="coherence" more coherent topics of the round before stay."""
         settings, (local, after) = self.settings, reply
         reason = "no client has enough new documents" if after.idle >= settings.patience else ""
@@ -157,7 +157,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
             facts["coherence"] = coherence
         after = replace(after, history=[*state.history, facts])
         files = {f"topics-{round_:05d}": {name: asdict(sent) for name, sent in local.items()}}
-        return Step(after, facts, reason=reason, files=files)
+        return RoundResult(after, facts, reason=reason, files=files)
 
     def save(self, state: FLDAState) -> Arrays:
         return state.arrays()

@@ -26,7 +26,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field
-from fedtopics.methods.core.training import Arrays, Step
+from fedtopics.methods.core.training import Arrays, RoundResult
 from fedtopics.methods.fsccl.client import FSCCLClient, FSCCLSettings, contrastive_adapter
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
@@ -54,12 +54,12 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
 
     def step(
         self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
-    ) -> Step[Arrays]:
+    ) -> RoundResult[Arrays]:
         """Average the clients' networks, weighted by their documents."""
         documents = reply["documents"]
         mean = {name: state[name] + total / documents for name, total in reply["changes"].items()}
         facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}
-        return Step({"origin": state["origin"], **mean}, facts)
+        return RoundResult({"origin": state["origin"], **mean}, facts)
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the weights that clusters are inferred by: all but the contrastive head's."""

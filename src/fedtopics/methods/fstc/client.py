@@ -22,9 +22,9 @@ from fedtopics.methods.clusters.client import ClusterClient, ClusterSums, of_eno
 from fedtopics.methods.clusters.views import embedded_views, text_views
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.client import Documents
-from fedtopics.methods.core.exchanges import leaves
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, as_many, is_count
+from fedtopics.methods.core.interfaces import leaves
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import UpTo, counts
 from fedtopics.methods.core.training import Arrays

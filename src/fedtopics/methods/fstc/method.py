@@ -33,7 +33,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import LONGEST, Field, Template, counts, sums
-from fedtopics.methods.core.training import Arrays, Step, below, prefixed
+from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.method import start_separation
 from fedtopics.methods.discriminative.separation import with_number
 from fedtopics.methods.fstc.client import START_ROUNDS, FSTCClient, same_encoder
@@ -71,7 +71,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
         """Compute the first labels and their global centres (Algorithm 2, steps 1 to 3)."""
         self._encoder_shapes = same_encoder(agreement, self.settings)
-        state = self._start(agreement, run) | prefixed(
+        state = self._start(agreement, run) | with_prefix(
             "encoder", {name: np.array(shape) for name, shape in self._encoder_shapes.items()}
         )
         self._label_documents(agreement, state)
@@ -82,7 +82,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Return the state; clients, which may have been restarted, label their documents again."""
-        shapes = below("encoder", arrays)
+        shapes = without_prefix("encoder", arrays)
         self._encoder_shapes = {name: tuple(shape.tolist()) for name, shape in shapes.items()}
         self._label_documents(agreement, arrays)
         return dict(arrays)
@@ -93,7 +93,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         """Let the clients train (Algorithm 2, steps 4 to 9); we may average networks as well."""
         template = {**self._template, "loss": Field(each=LONGEST)}
         sent = {"centres": state["centres"], "counts": state["counts"]}
-        network = below("network", state)
+        network = without_prefix("network", state)
         reply = agreement.sum_groups(
             "train_locally", template, {"counts": template["counts"]},
             round=round_, network=network, **sent,
@@ -103,7 +103,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
 
     def step(
         self, agreement: Agreement, state: Arrays, reply: tuple[Arrays, dict[str, Any]], round_: int
-    ) -> Step[Arrays]:
+    ) -> RoundResult[Arrays]:
         """Compute the global centres from the clients' sums."""
         network, sums = reply
         constant = {n: a for n, a in state.items() if n.startswith(CONSTANT)}
@@ -111,7 +111,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
             "loss": sums["loss"] / sums["documents"],
             "documents": sums["documents"],
         }
-        return Step(constant | _centres(sums) | prefixed("network", network), facts)
+        return RoundResult(constant | _centres(sums) | with_prefix("network", network), facts)
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
         """Return the mean of the clients' networks: the model (Algorithm 2, step 10)."""
@@ -129,13 +129,13 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         state = start_separation(agreement, settings.first_clusters, seed, run.event)
         split = state.separation.iterate(agreement, state.split, START_ROUNDS)
         weights = state.separation.direct(split).weights()
-        return {"origin": state.separation.origin, **prefixed("start", weights)}
+        return {"origin": state.separation.origin, **with_prefix("start", weights)}
 
     def _label_documents(self, agreement: Agreement, state: Mapping[str, NDArray[Any]]) -> None:
         """Let the clients label their documents."""
         number = next(len(state[name]) for name in PROTOTYPES if name in state)
         self.settings = self.settings.model_copy(update={"n_components": number})
-        vocabulary, start = agreement.vocabulary.fingerprint, below("start", state)
+        vocabulary, start = agreement.vocabulary.fingerprint, without_prefix("start", state)
         payload = {"vocabulary": vocabulary, "origin": state["origin"], "start": start}
         agreement.clients.tell("first_labels", **payload)
 

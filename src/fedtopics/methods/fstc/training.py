@@ -25,7 +25,7 @@ from fedtopics.inference.points import Numbers
 from fedtopics.methods.core.aggregation import optimizer_state, restore_optimizer
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret
-from fedtopics.methods.core.training import below, prefixed
+from fedtopics.methods.core.training import with_prefix, without_prefix
 from fedtopics.methods.fstc.pseudo_labels import (
     Mixture,
     schedule,
@@ -243,9 +243,9 @@ class Trainer:
     def save(self, path: Path) -> None:
         """Write the state after a round, which says which documents are in which cluster."""
         tensors = {
-            **prefixed("weights", self.weights),
-            **prefixed("optimizer", optimizer_state(self._optimizer, self.weights)),
-            **prefixed("mixture", self._mixture.state()),
+            **with_prefix("weights", self.weights),
+            **with_prefix("optimizer", optimizer_state(self._optimizer, self.weights)),
+            **with_prefix("mixture", self._mixture.state()),
             "labels": self._labels,
         }
         make_folder(path.parent)
@@ -257,11 +257,11 @@ class Trainer:
         """Restore what `save` wrote after a round."""
         require_file(path)
         tensors = load_file(path)
-        weights = below("weights", tensors)
+        weights = without_prefix("weights", tensors)
         for name, weight in self.weights.items():
             weight.copy_(weights[name])
-        restore_optimizer(self._optimizer, self.weights, below("optimizer", tensors))
-        self._mixture = Mixture.restore(below("mixture", tensors))
+        restore_optimizer(self._optimizer, self.weights, without_prefix("optimizer", tensors))
+        self._mixture = Mixture.restore(without_prefix("mixture", tensors))
         self._labels = tensors["labels"].to(self._device)
         self.round = round_
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError
 from fedtopics.methods.core.aggregation import Payload, Rows
 from fedtopics.methods.core.client import Documents, TopicClient, batches
-from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.groups import Thetas
+from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.core.replies import NATS

@@ -24,7 +24,7 @@ from fedtopics.methods.core.events import RoundFacts
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.plan import Plan
-from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.gfedntm.gradients import Gradients, Update, evaluation_payload
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
@@ -61,7 +61,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
 
     def step(
         self, agreement: Agreement, state: NetworkState, reply: Update, round_: int
-    ) -> Step[NetworkState]:
+    ) -> RoundResult[NetworkState]:
         """Take the optimiser's step in place; "sgd" is W(r) = W(r - 1) - rate * gradient (3)."""
         measures_change = self.settings.tolerance > 0
         before = {n: w.clone() for n, w in state.weights.items()} if measures_change else {}
@@ -73,10 +73,10 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
         state.average(reply.sums, reply.documents)
         facts: RoundFacts = {"loss": reply.loss / reply.documents, "documents": reply.documents}
         if not measures_change:
-            return Step(state, facts)
+            return RoundResult(state, facts)
         moved = sum(float((w - before[n]).square().sum()) for n, w in state.weights.items())
         size = sum(float(w.square().sum()) for w in before.values())
-        return Step(state, facts, change=float(np.sqrt(moved / size)))
+        return RoundResult(state, facts, change=float(np.sqrt(moved / size)))
 
     def validate(
         self, agreement: Agreement, state: NetworkState, round_: int

@@ -23,7 +23,7 @@ from fedtopics.inference.points import unit_rows
 from fedtopics.methods.core.aggregation import Payload, ServerOptimizer
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import Plan, WarmStart
-from fedtopics.methods.core.training import below, prefixed
+from fedtopics.methods.core.training import with_prefix, without_prefix
 from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.mixture.client import MixtureSettings, calls_of_mixture
@@ -59,23 +59,23 @@ class NetworkState:
 
     def model_arrays(self) -> dict[str, NDArray[Any]]:
         """Copy what determines the model: weights and running statistics."""
-        tensors = prefixed("weights", self.weights) | prefixed("averages", self.averages)
+        tensors = with_prefix("weights", self.weights) | with_prefix("averages", self.averages)
         return to_arrays({name: tensor.clone() for name, tensor in tensors.items()})
 
     def restore_model(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `model_arrays` returned, in place."""
-        for name, array in below("weights", arrays).items():
+        for name, array in without_prefix("weights", arrays).items():
             self.weights[name].copy_(torch.from_numpy(array))
-        self.averages = {n: torch.tensor(a) for n, a in below("averages", arrays).items()}
+        self.averages = {n: torch.tensor(a) for n, a in without_prefix("averages", arrays).items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all that outlives a round, as named arrays."""
-        return self.model_arrays() | to_arrays(prefixed("optimizer", self.optimizer.state()))
+        return self.model_arrays() | to_arrays(with_prefix("optimizer", self.optimizer.state()))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `arrays` returned, in place."""
         self.restore_model(arrays)
-        optimizer = below("optimizer", arrays)
+        optimizer = without_prefix("optimizer", arrays)
         self.optimizer.restore({n: torch.from_numpy(a) for n, a in optimizer.items()})
 
     def average(self, sums: Payload, n: float) -> None:
@@ -87,8 +87,8 @@ class NetworkState:
 
 def beta_of(network: NeuralTopicModel, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     """Return beta of what `NetworkState.arrays` returned, float64 of shape (n_topics, n_words)."""
-    weights = {name: torch.from_numpy(a) for name, a in below("weights", arrays).items()}
-    averages = {name: torch.from_numpy(a) for name, a in below("averages", arrays).items()}
+    weights = {name: torch.from_numpy(a) for name, a in without_prefix("weights", arrays).items()}
+    averages = {name: torch.from_numpy(a) for name, a in without_prefix("averages", arrays).items()}
     return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
 
 

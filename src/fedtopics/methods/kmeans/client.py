@@ -13,7 +13,7 @@ from fedtopics.inference.clusters import Centres
 from fedtopics.inference.points import Numbers, sums_by_label
 from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import ClusterSettings
-from fedtopics.methods.core.exchanges import leaves
+from fedtopics.methods.core.interfaces import leaves
 
 KMEANS_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},

@@ -20,7 +20,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.replies import Field, Template, sums
 from fedtopics.methods.core.replies import counts as whole
-from fedtopics.methods.core.training import Step, iterate
+from fedtopics.methods.core.training import RoundResult, iterate
 
 Clusterings = TypeVar("Clusterings", bound=Any)
 TRIAL = 10  # rounds after which the best start goes on alone
@@ -88,7 +88,7 @@ class Lloyd:
 
     def step(
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int
-    ) -> Step[Partition]:
+    ) -> RoundResult[Partition]:
         """Move centres to the mean of the points nearest to them."""
         check_enough(reply["counts"])
         kept = agreement.share_kept(round_)
@@ -103,7 +103,7 @@ class Lloyd:
         if after.rounds == TRIAL:
             after = after.best(self.finalists)
         loss = float(reply["distances"].min()) / reply["documents"]
-        return Step(after, {"loss": loss, "documents": reply["documents"]}, float(change))
+        return RoundResult(after, {"loss": loss, "documents": reply["documents"]}, float(change))
 
 
 def start_with_kmeans(

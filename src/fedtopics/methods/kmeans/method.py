@@ -17,7 +17,7 @@ from fedtopics.inference.points import Numbers
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Clients, Run
-from fedtopics.methods.core.training import Arrays, Step
+from fedtopics.methods.core.training import Arrays, RoundResult
 from fedtopics.methods.kmeans.client import KMeansClient, KMeansSettings
 from fedtopics.methods.kmeans.kfed import merge_centres, own_centres
 from fedtopics.methods.kmeans.lloyd import AT_REST, TRIAL, Lloyd, Partition, arrays_of, draw_centres
@@ -81,12 +81,13 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
 
     def step(
         self, agreement: Agreement, state: KMeansState, reply: dict[str, Any], round_: int
-    ) -> Step[KMeansState]:
+    ) -> RoundResult[KMeansState]:
         if self._once:
             documents = sum(each["documents"] for each in reply.values())
-            return Step(replace(state, partition=self._merged(reply)), {"documents": documents})
+            after = replace(state, partition=self._merged(reply))
+            return RoundResult(after, {"documents": documents})
         step = Lloyd(state.origin).step(agreement, state.partition, reply, round_)
-        return Step(KMeansState(state.origin, step.state), step.facts, step.change)
+        return RoundResult(KMeansState(state.origin, step.state), step.facts, step.change)
 
     def save(self, state: KMeansState) -> Arrays | None:
         """As of `Program.save`; with several starts left, a run cannot be resumed."""

@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.exchanges import Exchanges, leaves
+from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.replies import Template, sums
 from fedtopics.methods.core.settings import MinibatchSettings
 from fedtopics.methods.nmf.client import CALLS_BEFORE

@@ -23,7 +23,7 @@ from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.replies import Field, Template
-from fedtopics.methods.core.training import Arrays, Program, Step
+from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.lda.client import LDAClient, LDASettings
 from fedtopics.methods.lda.first_topics import find_first_topics
 from fedtopics.methods.registry import Method
@@ -63,7 +63,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
 
     def step(
         self, agreement: Agreement, state: PseudoCounts, reply: dict[str, Any], round_: int
-    ) -> Step[PseudoCounts]:
+    ) -> RoundResult[PseudoCounts]:
         """Do the M-step: lambda = (1 - rho) lambda + rho (eta + D / S * counts), algorithm 2."""
         settings, n = self.settings, reply["documents"]
         after: PseudoCounts = reply["counts"].dense()
@@ -80,7 +80,7 @@ class LDA(Program[LDASettings, PseudoCounts]):
         change = np.inf
         if settings.tolerance > 0:
             change = float(np.linalg.norm(after - state) / np.linalg.norm(state))
-        return Step(after, {"loss": -reply["bound"] / n, "documents": n}, change)
+        return RoundResult(after, {"loss": -reply["bound"] / n, "documents": n}, change)
 
     def save(self, state: PseudoCounts) -> Arrays:
         return {"pseudo_counts": state}

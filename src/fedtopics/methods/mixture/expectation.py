@@ -14,7 +14,7 @@ from fedtopics.inference.points import TINY, Numbers
 from fedtopics.methods.clusters.program import check_enough, find_moments
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.replies import LONGEST, Field, Template, sums
-from fedtopics.methods.core.training import Step, iterate
+from fedtopics.methods.core.training import RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.mixture.client import MixtureSettings
 
@@ -49,7 +49,7 @@ class EMRounds:
 
     def step(
         self, agreement: Agreement, state: Sums, reply: dict[str, Any], round_: int
-    ) -> Step[Sums]:
+    ) -> RoundResult[Sums]:
         """Replace the sums (M-step); a topic of too few documents keeps its previous ones."""
         sent = reply["directions"].any(1) | reply["words"].any(1)
         check_enough(sent)
@@ -60,7 +60,7 @@ class EMRounds:
         change = max(_relative_change(after[name], state[name]) for name in ("directions", "words"))
         n = reply["documents"]
         facts = {"loss": reply["loss"] / max(n, 1), "documents": n}
-        return Step({"origin": state["origin"], **after}, facts, change)  # type: ignore[arg-type]
+        return RoundResult({"origin": state["origin"], **after}, facts, change)  # type: ignore[arg-type]
 
 
 def _relative_change(after: Numbers, before: Numbers) -> float:

@@ -13,9 +13,9 @@ from scipy import sparse
 from fedtopics.inference.nmf import NMFShape, find_theta, weigh
 from fedtopics.inference.points import Numbers
 from fedtopics.methods.core.client import Documents, TopicClient, batches
-from fedtopics.methods.core.exchanges import Exchanges, leaves
 from fedtopics.methods.core.final import sums_of_words
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, enough_have
+from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.settings import TopicSettings, check_seeds, seeds_in
 from fedtopics.methods.nmf.factorisation import PASSES, ROUNDS_BEFORE
 from fedtopics.text.rules import TextRules

@@ -28,7 +28,7 @@ from fedtopics.inference.points import TINY, Numbers, unit_rows
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.replies import LIMIT, Field, Template, of_topics, sums
 from fedtopics.methods.core.settings import check_known
-from fedtopics.methods.core.training import Step, iterate
+from fedtopics.methods.core.training import RoundResult, iterate
 
 PASSES = 8  # of sums over all documents; with 4, seeds differ by .02 in NPMI
 MORE = 20  # directions than topics
@@ -81,7 +81,7 @@ class Factorisation:
 
     def step(
         self, agreement: Agreement, state: NMFState, reply: dict[str, Any], round_: int
-    ) -> Step[NMFState]:
+    ) -> RoundResult[NMFState]:
         """Update each topic with the others fixed (HALS), then scale it to length 1."""
         kept = agreement.share_kept(round_)
         n = reply["documents"] + kept * state.documents
@@ -97,7 +97,7 @@ class Factorisation:
         moved, size = np.linalg.norm(topics - state.topics), np.linalg.norm(topics)
         facts: Any = {"loss": float(loss), "documents": reply["documents"]}
         after = NMFState(topics, sums, products, np.asarray(n, np.float64))
-        return Step(after, facts, float(moved) / max(float(size), TINY))
+        return RoundResult(after, facts, float(moved) / max(float(size), TINY))
 
 
 def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:

@@ -43,7 +43,7 @@ class NMF(Program[NMFSettings, NMFState]):
             )
 
     def rounds(self, agreement: Agreement) -> Factorisation:
-        """Return the rounds: words are weighted by rarity, seeded topics stay near their words."""
+        """Return `Factorisation`: words are weighted by rarity; seeded topics stay near theirs."""
         settings, vocabulary = self.settings, agreement.vocabulary
         if self.continued is not None:
             rarity = self.continued.weights["rarity"]
