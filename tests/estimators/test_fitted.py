@@ -34,9 +34,8 @@ def subject(model: Any, words: list[str]) -> int:
 def test_topics_are_the_same_by_every_name(model: LDA) -> None:
     assert model.topics() == model.topics_ == model.model_.topics()
     assert model.topics(3) == [words[:3] for words in model.topics_]
-    assert {k: [word for word, _ in topic] for k, topic in model.get_topics().items()} == dict(
-        enumerate(model.topics_)
-    )
+    words = {k: [word for word, _ in topic] for k, topic in model.get_topics().items()}
+    assert words == dict(enumerate(model.topics_))
     assert model.get_topic(1, 4) == model.get_topics(4)[1]
     np.testing.assert_array_equal(model.components_, model.beta_)
     shares = model.model_.word_shares
@@ -58,9 +57,8 @@ def test_document_info(model: LDA) -> None:
     assert info["Representation"][7] == model.topics_[trees]
     assert info["Top_n_words"][9] == " - ".join(model.topics_[1 - trees])
     theta = model.transform(texts)
-    np.testing.assert_array_equal(info["Probability"].fillna(-1), [
-        theta[0].max(), -1, theta[2].max(), theta[3].max()
-    ])  # fmt: skip
+    probabilities = np.where([True, False, True, True], theta.max(1), -1)
+    np.testing.assert_array_equal(info["Probability"].fillna(-1), probabilities)
     assert info["Representative_document"].tolist() == [True, False, True, True]
 
 
@@ -75,16 +73,13 @@ def test_finding_topics(model: LDA) -> None:
 
 
 def test_before_fit() -> None:
-    for ask in (
-        lambda: LDA().topics(),
-        lambda: LDA().get_topic_info(),
-        lambda: LDA().find_topics("oak"),
-        lambda: LDA().score(ALL),
-        lambda: LDA().save("nowhere"),
-        lambda: LDA().merge_topics([0, 1]),
-    ):
+    calls: dict[str, list[Any]] = {
+        "topics": [], "get_topic_info": [], "find_topics": ["oak"], "score": [ALL],
+        "save": ["nowhere"], "merge_topics": [[0, 1]],
+    }  # fmt: skip
+    for name, given in calls.items():
         with pytest.raises(NotFittedError):
-            ask()
+            getattr(LDA(), name)(*given)
     assert not hasattr(LDA(), "topics_")
     assert not hasattr(FLDA(), "optimal_topics_")
     assert not Path("nowhere").exists()
@@ -182,11 +177,8 @@ def test_tables_of_documents_have_their_index() -> None:
     info = model.get_document_info(series)
     assert [*info.index] == [*series.index]
     for given in (series, series.to_frame("text")):
-        for frame in (
-            model.representative_documents(given),
-            model.document_map(given).to_pandas(),
-            model.model_.document_map(given).to_pandas(),
-        ):
+        maps = (each.document_map(given).to_pandas() for each in (model, model.model_))
+        for frame in (model.representative_documents(given), *maps):
             assert len(frame) > 2
             assert [*frame.index] == [series.index[row] for row in frame["Document"]]
     found = model.representative_documents({"a": series[:40], "b": series[40:]})

@@ -41,12 +41,6 @@ def test_seeds_that_no_document_has_are_refused(estimator: Any, seeds: Any, says
         estimator(n_components=3, seed_topics=seeds).fit(TREES + BOATS)
 
 
-def test_stop_words_that_are_given_are_read_as_texts_are() -> None:
-    model = NMF(2, stop_words=["OAK", "l'Arbre", "Don’t", "and"]).fit(TREES + BOATS)
-    assert not {"oak", "l'arbre", "don't", "and"} & {*model.vocabulary_}
-    assert {"beech", "here"} <= {*model.vocabulary_}
-
-
 def test_topics_are_found_by_words_however_they_are_written() -> None:
     model = NMF(2).fit(TREES + BOATS).model_
     for query in ("Don’t", ["DON'T"], ["don’t"], "do\u200bn't"):

@@ -100,12 +100,8 @@ def counted() -> tuple[Any, Any]:
     return vectorizer.fit_transform(ALL), vectorizer.get_feature_names_out()
 
 
-def as_is(counts: Any) -> Any:
-    return counts
-
-
 @pytest.mark.parametrize(
-    "form", [as_is, sparse.coo_array, lambda x: x.toarray(), lambda x: x.astype(float)]
+    "form", [lambda x: x, sparse.coo_array, lambda x: x.toarray(), lambda x: x.astype(float)]
 )
 def test_counts_are_the_documents(form: Any, counted: tuple[Any, Any]) -> None:
     counts, words = counted
@@ -146,13 +142,11 @@ def test_the_model_is_that_of_plain_names() -> None:
     plain = small().fit_clients({"boats": TEXTS["boats"], "trees": TEXTS["trees"]})
     table = pd.DataFrame({"text": ALL, "who": ["boats"] * 40 + ["trees"] * 40})
     for form in (
-        table,
-        table.astype({"who": "category"}),
-        pa.Table.from_pandas(table),
+        table, table.astype({"who": "category"}), pa.Table.from_pandas(table),
         pl.from_pandas(table),
         pl.from_pandas(table).with_columns(pl.col("who").cast(pl.Categorical)),
         table.sample(frac=1, random_state=0).sort_index(),
-    ):
+    ):  # fmt: skip
         model = small().fit_clients(form, client="who")
         assert model.beta_.tobytes() == plain.beta_.tobytes()
         assert model.clients_ == {"boats": "boats", "trees": "trees"}
@@ -174,14 +168,8 @@ def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
             None,
             "Name it with client=...; of the table: it",
         ),
-        (
-            pd.DataFrame({"text": ["a", "b"], "who": ["x", " "]}),
-            "who",
-            "first of them row 2: 'who'",
-        ),
         (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),
         (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),
-        (pd.DataFrame({"text": ["a", "b"], "who": ["x", None]}), "who", "1 of 2 rows are nobody's"),
         (pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}), "who", "1 of 2 rows are nobody's"),
         (TEXTS, "who", "A column of clients is one of a table"),
         ("letters", None, "Documents of several clients are a mapping"),

@@ -39,9 +39,7 @@ def model() -> NMF:
         (lambda m: m.set_topic_labels(["a", "b"]), "Give a mapping of topic to value, not list"),
     ],
 )
-def test_a_parameter_that_nobody_can_mean(
-    call: Callable[[NMF], Any], message: str, model: NMF
-) -> None:
+def test_what_nobody_can_mean(call: Callable[[NMF], Any], message: str, model: NMF) -> None:
     with pytest.raises(InputError, match=message):
         call(model)
 

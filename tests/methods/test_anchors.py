@@ -9,16 +9,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fedtopics.federation.door import Door
+from fedtopics import Corpus, Study, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Site
-from fedtopics.methods.gfedntm.client import GFedNTMClient
 from fedtopics.methods.lda.first_topics import WIDTH, first_topics, project
-from fedtopics.text.corpus import Corpus
+from tests.helpers.clusters import overheard
 from tests.helpers.federation import assert_same, embedded, study, subjects, tokens_of
 from tests.helpers.methods import METHODS
 
@@ -47,13 +43,6 @@ def test_projections_are_those_of_the_co_occurrence() -> None:
     np.testing.assert_array_equal(found["frequency"], (several > 0).sum(0))
 
 
-def test_clients_sums_are_those_of_all_documents() -> None:
-    x = sparse.csr_array(np.random.default_rng(0).poisson(0.5, (60, 12)).astype(float))
-    pooled, split = summed([x]), summed([x[:7], x[7:40], x[40:]])
-    for field, values in pooled.items():
-        np.testing.assert_allclose(split[field], values, atol=1e-12)
-
-
 def test_topics_with_a_word_of_their_own_are_recovered() -> None:
     """Two topics: each has an anchor, and they share the other words in known parts."""
     rng = np.random.default_rng(0)
@@ -76,17 +65,14 @@ def test_rare_words_are_no_anchors_where_there_are_others() -> None:
     assert (rows[:, 12:].sum(1) < 0.05).all()
 
 
-def client(**method: Any) -> tuple[GFedNTMClient, str]:
-    plan = study(initialisation="anchors", **method)
-    policy = Policy(min_documents=1, min_document_frequency=20)
+def test_rare_words_of_a_client_are_left_out() -> None:
+    plan, policy = (
+        study(initialisation="anchors"),
+        Policy(min_documents=1, min_document_frequency=20),
+    )
     half: Any = client_of(plan, Site("a", subjects({"a": 60})["a"], policy))
     half.adopt(sorted({*half._counts.words}), 60, 10.0)
-    return half, half._fingerprint
-
-
-def test_rare_words_of_a_client_are_left_out() -> None:
-    half, vocabulary = client()
-    reply = half.function("projections")(vocabulary)
+    reply = half.function("projections")(half._fingerprint)
     frequency = np.bincount(half.bag.indices, minlength=half.bag.shape[1])
     rare = frequency < 20
     assert rare.any() and not rare.all()
@@ -116,25 +102,22 @@ def test_networks_begin_with_them(network: str) -> None:
 
 RARE = "quetzalcoatl"
 CASES = METHODS | {
-    "gfedntm, own statistics": {"norm": "local", "max_rounds": 3},
-    "gfedntm, from anchors": {"initialisation": "anchors", "max_rounds": 3},
-    "gfedntm, from a mixture": {
-        "initialisation": "mixture", "network": "combinedtm", "max_rounds": 3,
-    },
-    "gfedntm, validated": {"validation_share": 0.2, "validate_every": 1, "max_rounds": 3},
-    "k-fed": {"name": "kmeans", "n_components": 3, "algorithm": "k-fed", "representation": "tfidf"},
-    "kmeans of words": {
-        "name": "kmeans", "n_components": 3, "representation": "bow", "max_rounds": 4,
-    },
-    "flda": {"name": "flda", "n_components": 4, "max_rounds": 1, "min_new_documents": 10},
+    "gfedntm, own statistics": {"norm": "local"},
+    "gfedntm, from anchors": {"initialisation": "anchors"},
+    "gfedntm, from a mixture": {"initialisation": "mixture", "network": "combinedtm"},
+    "gfedntm, validated": {"validation_share": 0.2, "validate_every": 1},
+    "k-fed": {"name": "kmeans", "algorithm": "k-fed", "representation": "tfidf"},
+    "kmeans of words": {"name": "kmeans", "representation": "bow", "max_rounds": 4},
+    "flda": {"name": "flda", "max_rounds": 1, "min_new_documents": 10},
 }  # fmt: skip
 
 
 def study_of(case: str) -> Study:
-    method = {"name": "gfedntm", "n_components": 4, "hidden": [8, 8], "embedding": {"dimension": 7}}
-    if "name" in CASES[case]:
-        method = {"n_components": 4}
-    method |= CASES[case] | {"coherence": "documents"}
+    method: dict[str, Any] = {"n_components": 4, "coherence": "documents"}
+    if "name" not in CASES[case]:
+        method |= {"name": "gfedntm", "hidden": [8, 8], "embedding": {"dimension": 7}}
+        method["max_rounds"] = 3
+    method |= CASES[case]
     if method["name"] in ("gfedntm", "lda"):
         method["batch_size"] = 300  # all documents are in each
     return Study.make(method=method, vocabulary={"min_document_frequency": 1})
@@ -152,18 +135,10 @@ def corpora_of(documents_with_it: int) -> dict[str, Corpus]:
 
 def said(case: str, documents_with_it: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """What the first client says, and the model."""
-    replies, call = [], Door.call
-
-    def listening(self: Door, asked: Call) -> Any:
-        reply = call(self, asked)
-        if self.client == "a":
-            replies.append((asked.function, reply))
-        return reply
-
     with monkeypatch.context() as patch:
-        patch.setattr(Door, "call", listening)
+        messages = overheard(patch)
         model = train(study_of(case), corpora_of(documents_with_it))
-    return replies, model
+    return [(function, reply) for name, function, _, reply in messages.calls if name == "a"], model
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
+from fedtopics import Study, train
+from tests.helpers.background import Notes
 from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.federation import DIMENSION, embedded, subjects
 
@@ -26,20 +26,14 @@ AUTO = {"name": "auto", "max_rounds": 3, "embedding": {"dimension": DIMENSION}}
 FLDA = {"name": "flda", "max_rounds": 1, "min_new_documents": 10}
 
 
-def all_windows(size: str) -> Any:
+def in_all(counted: Reply) -> Reply:
     """Say that each window holds all words."""
-
-    def bend(reply: Reply) -> Reply:
-        counted = reply.get(size)
-        if counted is None:  # the words are chosen in others
-            return {}
-        return {size: counted | {"pairs": np.full_like(counted["pairs"], counted["windows"])}}
-
-    return bend
+    return {"pairs": np.full_like(counted["pairs"], counted["windows"])}
 
 
-def many_windows(reply: Reply) -> Reply:
-    return {"0": reply["0"] | {"windows": 10**6}} if "0" in reply else {}
+def in_windows(size: str, bend: Any) -> Any:
+    """Bend what is said of windows of a size, where words are not chosen in others."""
+    return lambda reply: {size: reply[size] | bend(reply[size])} if size in reply else {}
 
 
 def many_topics(reply: Reply) -> Reply:
@@ -62,14 +56,13 @@ def as_many(field: str, number: Any) -> Any:
     return lambda _: {field: number}
 
 
+WINDOWS = "holds numbers of windows that cannot be"
 BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
-    "words in all windows": (
-        LDA, "pairs", all_windows("10"), "'10' holds numbers of windows that cannot be",
+    "words in all windows": (LDA, "pairs", in_windows("10", in_all), f"'10' {WINDOWS}"),
+    "words in all documents": (LDA, "pairs", in_windows("0", in_all), f"'0' {WINDOWS}"),
+    "windows of no document": (
+        LDA, "pairs", in_windows("0", as_many("windows", 10**6)), f"'0.windows' {CANNOT}",
     ),
-    "words in all documents": (
-        LDA, "pairs", all_windows("0"), "'0' holds numbers of windows that cannot be",
-    ),
-    "windows of no document": (LDA, "pairs", many_windows, f"'0.windows' {CANNOT}"),
     "bound": (LDA, "expected_counts", as_many("bound", -1e9), f"'bound' {CANNOT}"),
     "loss": (NETWORK, "loss", as_many("loss", 1e9), f"'loss' {CANNOT}"),
     "validation": (NETWORK, "validate", as_many("loss", -1e9), f"'loss' {CANNOT}"),
@@ -97,21 +90,17 @@ BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", BENT)
-def test_what_cannot_be_is_left_out_and_who_said_it_is_named(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_is_left_out_and_told(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     method, function, bend, fault = BENT[case]
 
     def bent(called: str, reply: Reply) -> Reply:
         return reply | bend(reply) if called == function else reply
 
     bend_replies(monkeypatch, "west", bent)
-    events: list[dict[str, Any]] = []
-    plan = Study.make(
-        method={"n_components": 4, **method}, vocabulary={"min_document_frequency": 1}
-    )
+    events, limits = Notes(), {"min_document_frequency": 1}
+    plan = Study.make(method={"n_components": 4, **method}, vocabulary=limits)
     model = train(plan, embedded(subjects(SIZES)), on_event=events.append, at_once=False)
-    said = [event for event in events if event["event"] == "bad reply"]
+    said = events.of("bad reply")
     assert {event["client"] for event in said} == {"west"}
     assert all(fault in event["reason"] for event in said), said
     assert {"east", "north", "south"} <= model.documents.keys()

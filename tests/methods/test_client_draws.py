@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.errors import RunError, StudyError
 from fedtopics.federation.local import LocalClients
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.interfaces import EVERYONE, Draw
 from fedtopics.methods.core.training import iterate
 from fedtopics.methods.kmeans.lloyd import Lloyd, Partition
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.bent import bend_replies, nothing
 from tests.helpers.federation import assert_same_bits, embedded, subjects, train_until_killed
@@ -61,16 +58,13 @@ def test_a_round_asks_only_those_who_are_drawn() -> None:
     halves = {name: Half({"ask": lambda **_: {"documents": 1}}) for name in "abcde"}
     draw = Draw(2, seed=1)
     expected = [draw.members(n, list("abcde"), "abcde") for n in (1, 2, 3)]
-
-    def program(clients: Any) -> None:
-        for number, members in enumerate(expected, 1):
-            found, report = clients.round(number, lambda: clients.sum("ask", round=1), draw)
-            assert found == {"documents": 2}
-            assert report["clients"] == members
-            assert not report.get("missing"), "who is not drawn is not missing"
-        assert clients.sum("ask") == {"documents": 5}
-
-    program(LocalClients({name: door(name, half) for name, half in halves.items()}))
+    clients: Any = LocalClients({name: door(name, half) for name, half in halves.items()})
+    for number, members in enumerate(expected, 1):
+        found, report = clients.round(number, lambda: clients.sum("ask", round=1), draw)
+        assert found == {"documents": 2}
+        assert report["clients"] == members
+        assert not report.get("missing"), "who is not drawn is not missing"
+    assert clients.sum("ask") == {"documents": 5}
     for name, half in halves.items():
         assert len(half.calls) == 1 + sum(name in members for members in expected)
 
@@ -94,19 +88,27 @@ def test_to_draw_all_changes_nothing(case: str) -> None:
     assert every.topics() == train(planned(case, None), corpora, policies=POLICIES).topics()
 
 
+@pytest.mark.parametrize("case", ["gfedntm", "gfedntm, local steps", "lda", "lda, batch", "nmf"])
+def test_permuted_clients_change_no_bit(case: str) -> None:
+    """Of methods by embeddings test_clusters.py says so."""
+    corpora, plan = embedded(subjects(SIZES)), planned(case)
+    forth, back = (
+        train(plan, clients, policies=POLICIES, at_once=False)
+        for clients in (corpora, dict(reversed(corpora.items())))
+    )
+    assert_same_bits(back, forth)
+    assert back.topics() == forth.topics()
+    assert back.info == forth.info
+
+
 def test_sums_run_on_where_few_are_drawn() -> None:
     """One of three clients a round: two thirds of what was known stay."""
     told = iter([(4.0, 2.0), (30.0, 3.0)])
 
     def cluster_sums(**_: Any) -> dict[str, Any]:
         total, count = next(told)
-        sums = np.full((1, 1, 2), total)
-        return {
-            "sums": sums,
-            "counts": np.array([[count]]),
-            "distances": np.ones(1),
-            "documents": 3,
-        }
+        of = {"sums": np.full((1, 1, 2), total), "counts": np.array([[count]])}
+        return of | {"distances": np.ones(1), "documents": 3}
 
     halves = {name: Half({"cluster_sums": cluster_sums}) for name in "abc"}
     clients = LocalClients({name: door(name, half) for name, half in halves.items()})
@@ -150,8 +152,6 @@ def test_who_resumes_is_told_and_not_asked_again(case: str, tmp_path: Path) -> N
     assert len({tuple(moment) for moment in moments}) == len(moments)
 
 
-# Who is drawn, and has nothing
-
 COMPASS = ["east", "north", "south", "west"]
 
 
@@ -170,7 +170,7 @@ def trained_without(
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_where_who_is_drawn_has_no_document_the_next_ones_are_drawn(
+def test_the_next_ones_are_drawn_for_who_has_none(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, events = trained_without(["north", "west"], monkeypatch, clients_per_round=size)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedtopics import Study, TopicModel, train
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.settings import filled
 from fedtopics.methods.mixture import method as mixture_method
 from fedtopics.methods.mixture.expectation import EMRounds
 from fedtopics.methods.registry import find_method
+from tests.helpers.background import Notes
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -36,6 +37,7 @@ from tests.helpers.clusters import (
     texts_of,
     trained,
 )
+from tests.helpers.noted import noted
 
 NETWORK = {"hidden": 8, "deletion": 0, "local_steps": 10, "batch_size": 30}
 TWICE = {"start": {"tries": 2}}
@@ -177,11 +179,12 @@ def test_documents_that_are_all_the_same_or_empty(case: str) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case not in OF_WORDS])
 def test_a_client_without_embeddings(case: str) -> None:
     nothing, plan = corpus_of(np.zeros((20, DIMENSION))), plan_of(case)
+    clients = {"a": nothing, "b": blobs(80)}
     if case.startswith("fstc"):
         with pytest.raises(DataError, match="Client 'a': no document has an embedding"):
-            trained(plan, {"a": nothing, "b": blobs(80)})
+            trained(plan, clients)
         return
-    model = trained(plan, {"a": nothing, "b": blobs(80)})
+    model = trained(plan, clients)
     assert model.n_topics == CLUSTERS
     assert_sound(model, {"b": blobs(80)})
     if case != "mixture":  # for which words are enough
@@ -189,21 +192,28 @@ def test_a_client_without_embeddings(case: str) -> None:
         assert model.main_topics(nothing).tolist() == [-1] * 20
 
 
-# The mixture of embeddings and words: pooled EM wherever documents are; networks begin with it
-
-
-CORPUS = blobs(400, 8, spread=2.0)  # that overlap
+CORPUS = blobs(400, 8, spread=2.0)  # that overlap: most documents are members of several
 EIGHT: dict[str, Any] = {"n_components": 8, "max_rounds": 15, "start": {"tries": 2, "rounds": 10}}
 
 
-@pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (10, 0.1)])
-def test_topics_do_not_depend_on_where_documents_are(n_clients: int, alpha: float | None) -> None:
-    plan = planned("mixture", **EIGHT)
-    at_one = trained(plan, {"all": CORPUS})
+@pytest.fixture(scope="module", params=["mixture", "kmeans", "discriminative"])
+def plan_and_model_of_one(request: pytest.FixtureRequest) -> tuple[Study, TopicModel]:
+    """A study of these documents, and its model, were all at one client."""
+    plan = planned(request.param, **EIGHT)
+    return plan, trained(plan, {"all": CORPUS})
+
+
+@pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (50, None), (10, 0.1)])
+def test_the_model_does_not_depend_on_where_documents_are(
+    n_clients: int, alpha: float | None, plan_and_model_of_one: tuple[Study, TopicModel]
+) -> None:
+    plan, at_one = plan_and_model_of_one
     model = trained(plan, spread(CORPUS, n_clients, alpha))
     assert len(model.documents) == n_clients
-    np.testing.assert_allclose(model.beta, at_one.beta, rtol=1e-8)
-    np.testing.assert_allclose(model.transform(CORPUS), at_one.transform(CORPUS), atol=1e-6)
+    np.testing.assert_array_equal(model.main_topics(CORPUS), at_one.main_topics(CORPUS))
+    if plan.method.method_name == "mixture":
+        np.testing.assert_allclose(model.beta, at_one.beta, rtol=1e-8)
+        np.testing.assert_allclose(model.transform(CORPUS), at_one.transform(CORPUS), atol=1e-6)
 
 
 def pooled(points: Any, bag: Any, sums: Any, method: Any, rounds: int) -> tuple[Any, Any]:
@@ -223,27 +233,19 @@ def pooled(points: Any, bag: Any, sums: Any, method: Any, rounds: int) -> tuple[
     return theta, before
 
 
-def test_it_is_expectation_maximisation_on_pooled_documents(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    first_sums, begun = mixture_method.first_sums, []
-
-    def noting(*given: Any) -> Any:
-        begun.append(first_sums(*given))
-        return begun[0]
-
-    monkeypatch.setattr(mixture_method, "first_sums", noting)
+def test_it_is_em_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    called, events = noted(monkeypatch, mixture_method, "first_sums"), Notes()
     plan = planned("mixture", **EIGHT | {"max_rounds": 4, "tolerance": 0})
-    events: list[dict[str, Any]] = []
     model = trained(plan, spread(CORPUS, 3), on_event=events.append)
+    ((_, begun),) = called
     embedded = np.asarray(plan.embedded(CORPUS).embeddings, np.float64)
-    np.testing.assert_allclose(begun[0]["origin"], embedded.mean(0))
+    np.testing.assert_allclose(begun["origin"], embedded.mean(0))
     points = centred(embedded, embedded.mean(0)).astype(np.float64)
     bag = model.count(CORPUS).toarray().astype(np.float64)
-    theta, words = pooled(points, bag, begun[0], plan.method, 4)
+    theta, words = pooled(points, bag, begun, plan.method, 4)
     np.testing.assert_allclose(model.transform(CORPUS), theta, atol=1e-6)
     np.testing.assert_allclose(model.weights["words"], words, rtol=1e-8, atol=1e-9)
-    losses = [event["loss"] for event in events if event["event"] == "round"]
+    losses = [event["loss"] for event in events.of("round")]
     assert losses == sorted(losses, reverse=True), "EM never makes it worse"
 
 
@@ -262,9 +264,8 @@ def test_topics_of_few_documents_leave_nothing() -> None:
     corpus = blobs(60, 3, spread=0.3)
     plan = planned("mixture", n_components=4, kappa=20.0)
     client, fingerprint = half(plan, corpus, Policy(min_documents=10, min_document_frequency=1))
-    means = np.stack(
-        [np.array(corpus.embeddings)[labels_of(corpus) == k].mean(0) for k in range(3)]
-    )
+    vectors, labels = np.array(corpus.embeddings), labels_of(corpus)
+    means = np.stack([vectors[labels == k].mean(0) for k in range(3)])
     directions = np.vstack([means, -means.sum(0)])
     state = {
         "origin": np.zeros(DIMENSION), "directions": directions, "weights": np.ones(4),
@@ -273,21 +274,15 @@ def test_topics_of_few_documents_leave_nothing() -> None:
     evidence = vars(mixture_method.Evidence.of(state, plan.method))
     reply = client.function("topic_sums")(fingerprint, 1, evidence)
     few = reply["weights"] < 10
-    assert few.any()
-    assert not few.all()
-    assert not reply["directions"][few].any()
-    assert not reply["words"][few].any()
+    assert few.any() and not few.all()
+    assert not reply["directions"][few].any() and not reply["words"][few].any()
     assert reply["words"][~few].any(1).all()
     assert reply["weights"].sum() == pytest.approx(60)
 
 
 def test_a_topic_that_nothing_is_sent_of_stays() -> None:
     plan = planned("mixture", n_components=2).method
-
-    class Everybody:
-        def share_kept(self, round_: int) -> float:
-            return 0.0
-
+    everybody: Any = SimpleNamespace(share_kept=lambda round_: 0.0)
     before = {
         "origin": np.zeros(2), "directions": np.array([[1.0, 2.0], [3.0, 4.0]]),
         "words": np.ones((2, 3)), "weights": np.array([5.0, 6.0]),
@@ -296,33 +291,26 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
         "directions": np.array([[9.0, 9.0], [0.0, 0.0]]), "weights": np.array([10.0, 1.0]),
         "words": np.array([[7.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), "loss": 22.0, "documents": 11,
     }  # fmt: skip
-    step = EMRounds(plan).step(Everybody(), before, reply, 1)  # type: ignore[arg-type]
+    step = EMRounds(plan).step(everybody, before, reply, 1)
     np.testing.assert_array_equal(step.state["directions"], [[9, 9], [3, 4]])
     np.testing.assert_array_equal(step.state["words"], [[7, 0, 0], [1, 1, 1]])
     np.testing.assert_array_equal(step.state["weights"], [10, 1])
     assert step.facts == {"loss": 2.0, "documents": 11}
     nothing = reply | {name: np.zeros_like(before[name]) for name in ("directions", "words")}
     with pytest.raises(StudyError, match="No cluster has as many documents as a policy"):
-        EMRounds(plan).step(Everybody(), before, nothing, 1)  # type: ignore[arg-type]
-
-
-# What it begins with, and what begins with it
-
-
-def started(network: str, **more: Any) -> Study:
-    method = {
-        "network": network, "n_components": CLUSTERS, "hidden": (12, 12), "max_rounds": 3,
-        "embedding": {"dimension": DIMENSION}, "initialisation": "mixture", "batch_size": 100,
-        "coherence": "nothing",
-    }  # fmt: skip
-    return Study.make(method=method | more, vocabulary={"min_document_frequency": 1})
+        EMRounds(plan).step(everybody, before, nothing, 1)
 
 
 @pytest.mark.parametrize("network", ["zeroshottm", "combinedtm"])
 def test_networks_begin_with_it(network: str) -> None:
     corpus = blobs(400, spread=1.0)
-    still = started(network, max_rounds=1, learning_rate=1e-12, optimizer="sgd")
-    model = trained(still, spread(corpus, 3))
+    still = {
+        "network": network, "n_components": CLUSTERS, "hidden": (12, 12), "max_rounds": 1,
+        "embedding": {"dimension": DIMENSION}, "initialisation": "mixture", "batch_size": 100,
+        "coherence": "nothing", "learning_rate": 1e-12, "optimizer": "sgd",
+    }  # fmt: skip
+    plan = Study.make(method=still, vocabulary={"min_document_frequency": 1})
+    model = trained(plan, spread(corpus, 3))
     assert accuracy(model, {"a": corpus}) > 0.9, "the encoder looks towards the directions"
     for topic in model.topics(4, lambda_=1.0):
         assert len({word.rstrip("0123456789") for word in topic}) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +10,19 @@ import numpy as np
 import pytest
 import torch
 
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import DataError, PolicyError, RunError, StudyError
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.plan import Plan, WarmStart, Words, fingerprint_of
 from fedtopics.methods.gfedntm.method import GFedNTM
-from fedtopics.methods.gfedntm.settings import GFedNTMSettings
-from fedtopics.methods.gfedntm.state import AVERAGES, NetworkState
-from fedtopics.model.topic_model import TopicModel
+from fedtopics.methods.gfedntm.state import AVERAGES
 from fedtopics.networks import register
 from fedtopics.networks.base import Tensors
 from fedtopics.networks.topic_networks import NeuralLDA
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary, VocabularyLimits
 from tests.helpers.federation import (
@@ -39,10 +34,9 @@ from tests.helpers.federation import (
     subjects,
     train_until_killed,
 )
-from tests.helpers.grpc_federation import federated
+from tests.helpers.grpc_federation import Notes, federated
 
 SIZES = {"east": 80, "north": 60}
-Events = list[dict[str, Any]]
 
 
 @register
@@ -70,13 +64,6 @@ def loaded(model: TopicModel, folder: Path) -> TopicModel:
     return TopicModel.from_pretrained(model.save_pretrained(folder))
 
 
-def of(kind: str, events: Events) -> Events:
-    return [event for event in events if event["event"] == kind]
-
-
-# The same words, the same network: it goes on as it is
-
-
 NORMS = {
     "local": {"norm": "local"},
     "server": {"norm": "server"},
@@ -94,18 +81,17 @@ def test_twelve_rounds_are_six_and_six(network: str, norm: str, tmp_path: Path) 
     given = {"optimizer": "sgd", "learning_rate": 0.02, "network": network} | NORMS.get(norm, {})
     whole = train(study(max_rounds=12, **given), corpora)
     half = loaded(train(study(max_rounds=6, **given), corpora), tmp_path)
-    events: Events = []
+    events = Notes()
     plan = study(max_rounds=6, **given)
     more = train(plan, corpora, start=half, vocabulary="keep", on_event=events.append)
     assert_same_bits(more, whole)
     for stage, total in whole.shared[AVERAGES].items():
         assert torch.equal(more.shared[AVERAGES][stage], total)
-    assert [event["round"] for event in of("round", events)] == [7, 8, 9, 10, 11, 12]
-    origin = {
-        "model": fingerprint_of(half), "method": "gfedntm", "rounds": 6, "vocabulary": "keep",
-    }  # fmt: skip
+    assert [event["round"] for event in events.of("round")] == [7, 8, 9, 10, 11, 12]
+    origin = {"model": fingerprint_of(half), "method": "gfedntm", "rounds": 6}
+    origin["vocabulary"] = "keep"
     assert more.info == {**whole.info, "continued": origin}
-    told = of("continued", events)
+    told = events.of("continued")
     assert [{key: event[key] for key in origin} for event in told] == [origin]
 
 
@@ -159,9 +145,7 @@ def test_kept_words_are_subject_to_the_policy() -> None:
 
 
 @pytest.mark.parametrize("vocabulary", ["keep", "agree"])
-def test_a_run_that_began_with_a_model_is_resumed_with_it(
-    vocabulary: Words, tmp_path: Path
-) -> None:
+def test_a_run_that_began_with_a_model_resumes_with_it(vocabulary: Words, tmp_path: Path) -> None:
     corpora, plan = subjects(SIZES), study(max_rounds=9).model_copy(update={"checkpoint_every": 4})
     models = [train(study(max_rounds=n), corpora) for n in (5, 6)]
     whole = train(plan, corpora, start=models[0], vocabulary=vocabulary, at_once=False)
@@ -175,23 +159,16 @@ def test_a_run_that_began_with_a_model_is_resumed_with_it(
     for start, words in ((models[1], vocabulary), (models[0], other), (None, vocabulary)):
         with pytest.raises(RunError, match="with the model that it began with"):
             train(plan, corpora, out=tmp_path, resume=True, start=start, vocabulary=words)
-    events: Events = []
-    again = train(
-        plan, corpora, out=tmp_path, resume=True, start=models[0], vocabulary=vocabulary,
-        on_event=events.append,
-    )  # fmt: skip
+    events = Notes()
+    how: Any = {"start": models[0], "vocabulary": vocabulary, "on_event": events.append}
+    again = train(plan, corpora, out=tmp_path, resume=True, **how)
     assert_same_bits(again, whole)
     assert again.info == whole.info
-    assert not of("continued", events)
-    assert len(of("round", events)) < 9
+    assert not events.of("continued")
+    assert len(events.of("round")) < 9
 
 
-# Words agreed on anew
-
-
-THEMES = {
-    name: [f"{name}{i}" for i in range(12)] for name in ("apple", "bread", "cloud")
-}  # fmt: skip
+THEMES = {name: [f"{name}{i}" for i in range(12)] for name in ("apple", "bread", "cloud")}
 SOME = range(8), range(4, 12)  # of a theme's words: before, and after
 
 
@@ -210,23 +187,15 @@ def themed(part: range, seed: int = 0, size: int = 120) -> dict[str, Corpus]:
 
 
 def on_themes(network: str, rounds: int, **more: Any) -> Study:
-    given = {
-        "n_components": 3,
-        "learning_rate": 0.02,
-        "max_rounds": rounds,
-        "relevance": 1.0,
-        "initialisation": "anchors",
-    }
-    return study(network=network, **given | more).model_copy(update={"seed": 1})
+    given: Any = {"n_components": 3, "learning_rate": 0.02, "relevance": 1.0}
+    given |= {"max_rounds": rounds, "initialisation": "anchors", "network": network}
+    return study(**given | more).model_copy(update={"seed": 1})
 
 
 def themes_of(model: TopicModel) -> list[str]:
     """What each topic is about, by most of its first words."""
-    found = []
-    for words in model.topics(5):
-        names = [word.rstrip("0123456789") for word in words]
-        found.append(max(THEMES, key=names.count))
-    return found
+    topics = [[word.rstrip("0123456789") for word in words] for words in model.topics(5)]
+    return [max(THEMES, key=names.count) for names in topics]
 
 
 @pytest.fixture(scope="module")
@@ -251,22 +220,15 @@ def test_topics_stay_when_words_come_and_go(network: str, trained: dict[str, Top
     assert more.info["continued"]["vocabulary"] == "agree"
 
 
-def first_state(
-    settings: GFedNTMSettings, model: TopicModel, words: Sequence[str], seed: int = 0
-) -> NetworkState:
-    """What the server begins with in these words, after a model."""
-    counts = np.ones(len(words), np.int64)
-    agreement = Agreement(LocalClients({}), Vocabulary(tuple(words), counts, counts), 0, 0, 1.0)
-    plan = Plan(settings, TextRules(), VocabularyLimits(), seed, WarmStart.of(model))
-    return GFedNTM(plan).first_state(agreement, RunFolder(None, ""))
-
-
 def carried(network: str, words: list[str]) -> tuple[Tensors, TopicModel]:
     """First weights in some words, after a model of a to f."""
     corpora = embedded({"a": Corpus.of([list("abc"), list("bde"), list("fac"), ["f"]] * 10)})
-    plan = study(network=network, n_components=3, max_rounds=2, coherence="nothing")
-    model = train(plan, corpora, policies={"a": OPEN_POLICY})
-    return first_state(plan.method, model, words, seed=1).weights, model
+    settings = study(network=network, n_components=3, max_rounds=2, coherence="nothing")
+    model = train(settings, corpora, policies={"a": OPEN_POLICY})
+    counts = np.ones(len(words), np.int64)
+    agreement = Agreement(LocalClients({}), Vocabulary(tuple(words), counts, counts), 0, 0, 1.0)
+    plan = Plan(settings.method, TextRules(), VocabularyLimits(), 1, WarmStart.of(model))
+    return GFedNTM(plan).first_state(agreement, RunFolder(None, "")).weights, model
 
 
 @pytest.mark.parametrize("network", ALL)
@@ -307,7 +269,10 @@ def test_labels_stay_with_their_topics() -> None:
         assert more.labels == model.labels
 
 
-def refusal(plan: Study, start: Any, vocabulary: Words = "agree") -> str:
+ANEW = 'set vocabulary to "agree" to begin with its topics.'
+
+
+def refusal(plan: Study, start: Any, vocabulary: Words) -> str:
     with pytest.raises(StudyError) as error:
         train(plan, subjects(SIZES), start=start, vocabulary=vocabulary)
     return str(error.value)
@@ -319,10 +284,7 @@ def small() -> TopicModel:
 
 
 def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
-    ending = (
-        ", so it cannot go on as it is; make the study like it, or set vocabulary to "
-        '"agree" to begin with its topics.'
-    )
+    ending = f", so it cannot go on as it is; make the study like it, or {ANEW}"
     for given, what in (
         ({"network": "neurallda"}, "network = 'prodlda', the study's 'neurallda'"),
         ({"precision": "float64"}, "precision = 'float32', the study's 'float64'"),
@@ -341,21 +303,17 @@ def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
 
 def test_a_method_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
     plan = Study.make(method={"name": "lda", "n_components": 6})
-    assert refusal(plan, small, "keep") == (
-        "The model is one of gfedntm, the study trains lda, so it cannot go on as it is; set "
-        'vocabulary to "agree" to begin with its topics.'
-    )
+    cannot = "The model is one of gfedntm, the study trains lda, so it cannot go on as it is; "
+    assert refusal(plan, small, "keep") == cannot + ANEW
 
 
 def test_a_server_begins_with_a_model(tmp_path: Path) -> None:
-    vocabulary: Words = "keep"
     plan, corpora = study(max_rounds=4), subjects(SIZES)
     model = loaded(train(plan, subjects(SIZES, seed=1)), tmp_path / "before")
     outcome = federated(plan, corpora, tmp_path, start=model)
-    policies: Mapping[str, Policy] = dict.fromkeys(SIZES, OPEN_POLICY)
-    alone = train(
-        plan, corpora, policies=policies, start=model, vocabulary=vocabulary, at_once=False
-    )
+    policies: dict[str, Policy] = dict.fromkeys(SIZES, OPEN_POLICY)
+    how: Any = {"start": model, "vocabulary": "keep", "at_once": False}
+    alone = train(plan, corpora, policies=policies, **how)
     assert_same_bits(outcome.model, alone)
     assert outcome.model.info == {**alone.info, "masked": False}
     assert outcome.events.of("continued")[0]["model"] == fingerprint_of(model)

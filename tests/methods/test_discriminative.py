@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-from numpy.typing import NDArray
 
+from fedtopics import Policy, Study
 from fedtopics.errors import StudyError
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import Moments
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.discriminative import method as discriminative
 from fedtopics.methods.discriminative.separation import RAREST, Separation, Split, complete
 from fedtopics.metrics import clustering_accuracy
+from tests.helpers.background import Notes
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -28,33 +27,12 @@ from tests.helpers.clusters import (
     spread,
     trained,
 )
-
-CORPUS = blobs(600, 12, spread=2.0)  # that overlap: most documents are members of several
-TWELVE: dict[str, Any] = {
-    "n_components": 12, "max_rounds": 20, "start": {"tries": 2, "rounds": 10},
-    "separation": {"finalists": 2},
-}  # fmt: skip
+from tests.helpers.noted import noted
 
 
 def test_other_representations_are_refused() -> None:
     with pytest.raises(StudyError, match="representation 'tfidf' is for the method kmeans"):
         Study.make(method={"name": "discriminative", "representation": "tfidf"})
-
-
-@pytest.fixture(scope="module")
-def alone() -> NDArray[np.int64]:
-    """The labels, were all documents at one client."""
-    return trained(planned("discriminative", **TWELVE), {"all": CORPUS}).main_topics(CORPUS)
-
-
-@pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (50, None), (10, 0.1)])
-def test_labels_do_not_depend_on_where_documents_are(
-    n_clients: int, alpha: float | None, alone: NDArray[np.int64]
-) -> None:
-    plan = planned("discriminative", **TWELVE)
-    model = trained(plan, spread(CORPUS, n_clients, alpha))
-    assert len(model.documents) == n_clients
-    np.testing.assert_array_equal(model.main_topics(CORPUS), alone)
 
 
 def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> Any:
@@ -81,24 +59,18 @@ def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> An
 
 
 def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    start_separation, begun = discriminative.start_separation, []
-
-    def noting(*given: Any) -> Any:
-        begun.append(start_separation(*given))
-        return begun[0]
-
-    monkeypatch.setattr(discriminative, "start_separation", noting)
+    called = noted(monkeypatch, discriminative, "start_separation")
     plan = planned("discriminative", max_rounds=6, separation={"tolerance": 0, "finalists": 1})
-    corpus, events = blobs(300, spread=2.0), list[dict[str, Any]]()
+    corpus, events = blobs(300, spread=2.0), Notes()
     model = trained(plan, spread(corpus, 3), on_event=events.append)
-    (start,) = begun
+    ((_, start),) = called
     embedded = np.asarray(plan.embedded(corpus).embeddings, np.float64)
     origin = start.separation.origin
     np.testing.assert_allclose(origin, embedded.mean(0))
     points = model.inference.points(origin, None, embedded).astype(np.float64)
     expected, apart = pooled(points, start.split.sums[0], start.split.weights[0], plan, 6)
     np.testing.assert_allclose(model.transform(corpus), expected, atol=1e-6)
-    losses = [event["loss"] for event in events if event["event"] == "round"]
+    losses = [event["loss"] for event in events.of("round")]
     np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
 
 
@@ -127,15 +99,9 @@ def test_a_bias_brings_clusters_to_one_size() -> None:
 
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
     """Each of five documents has a direction of its own; all agree with none of four clusters."""
-    found: dict[str, Any] = client.function("class_sums")(
-        vocabulary,
-        round=1,
-        origin=np.zeros(5),
-        projection=np.eye(5)[None],
-        directions=np.zeros((1, 4, 5)),
-        bias=np.array([bias]),
-        part=ALL,
-    )
+    apart = {"projection": np.eye(5)[None], "directions": np.zeros((1, 4, 5))}
+    given = {"round": 1, "origin": np.zeros(5), "bias": np.array([bias]), "part": ALL}
+    found: dict[str, Any] = client.function("class_sums")(vocabulary, **given, **apart)
     return found
 
 
@@ -157,9 +123,8 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     before = Split(
         sums=np.array([[[2.0, 4.0], [9.0, 0.0], [0.0, 0.0]]]),
         weights=np.array([[2.0, 3.0, 0.0]]),
-        bias=np.zeros((1, 3)),
-        apart=np.zeros(1),
-    )
+        bias=np.zeros((1, 3)), apart=np.zeros(1),
+    )  # fmt: skip
     found = {
         "sums": np.array([[[30.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]),
         "sent": np.array([[10.0, 0.0, 0.0]]),
@@ -173,12 +138,12 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
 
 
 def test_the_number_of_clusters_is_chosen() -> None:
-    corpus, events = blobs(400), list[dict[str, Any]]()
+    corpus, events = blobs(400), Notes()
     given: Any = {"separation": {"candidates": (3, 5, 8)}, "start": {"tries": 4}}
     plan = planned("discriminative", n_components=20, **given)
     plan = plan.model_copy(update={"seed": 3})
     model = trained(plan, spread(corpus, 2), on_event=events.append)
-    scores = {e["n_components"]: e["agreement"] for e in events if e["event"] == "candidate"}
+    scores = {e["n_components"]: e["agreement"] for e in events.of("candidate")}
     assert scores.keys() == {3, 5, 8}
     assert 1 >= scores[5] > 0.1 + max(scores[3], scores[8])
     assert model.n_topics == 5

@@ -12,16 +12,14 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.plan import Secret
 from fedtopics.methods.core.settings import filled
 from fedtopics.methods.fstc.settings import FSTCSettings
 from fedtopics.methods.fstc.training import Broadcast, EncodedInputs, Trainer
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import (
     Adapter,
     EncoderNetwork,
@@ -29,7 +27,6 @@ from fedtopics.networks.trained_encoder import (
     represent,
     score,
 )
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import SentenceEncoder
 from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.federation import train_until_killed
@@ -42,9 +39,7 @@ KINDS = ("apple", "bread", "cloud")
 WORDS = [f"{kind}{i}" for kind in KINDS for i in range(8)]
 
 
-def make_encoder(
-    folder: Path, seed: int = 0, dimension: int = DIMENSION, pooler: bool = True
-) -> Path:
+def make_encoder(folder: Path, seed: int = 0) -> Path:
     """Write a small transformer that takes words of a kind to be a little alike."""
     import tokenizers
 
@@ -58,14 +53,14 @@ def make_encoder(
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), special, strict=True))
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **names).save_pretrained(folder)
     shape = transformers.BertConfig(
-        vocab_size=len(vocabulary), hidden_size=dimension, num_hidden_layers=1,
+        vocab_size=len(vocabulary), hidden_size=DIMENSION, num_hidden_layers=1,
         num_attention_heads=2, intermediate_size=32, max_position_embeddings=16,
         initializer_range=0.3,
     )  # fmt: skip
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        model = transformers.BertModel(shape, add_pooling_layer=pooler)
-        kinds = torch.randn(len(KINDS), dimension)
+        model = transformers.BertModel(shape)
+        kinds = torch.randn(len(KINDS), DIMENSION)
     with torch.no_grad():
         table = model.embeddings.word_embeddings.weight
         table[len(special) :] += 0.3 * kinds.repeat_interleave(len(WORDS) // len(KINDS), 0)
@@ -92,16 +87,15 @@ def network(folder: Path) -> EncoderNetwork:
 def texts_of(n: int, seed: int) -> list[str]:
     """Texts of three to six words of one kind each, and now and then of another."""
     rng = np.random.default_rng(seed)
-    return [
-        " ".join(
-            f"{KINDS[i % 3] if rng.random() < 0.8 else rng.choice(KINDS)}{rng.integers(8)}"
-            for _ in range(rng.integers(3, 7))
-        )
-        for i in range(n)
-    ]
+
+    def word(kind: str) -> str:
+        return f"{kind if rng.random() < 0.8 else rng.choice(KINDS)}{rng.integers(8)}"
+
+    return [" ".join(word(KINDS[i % 3]) for _ in range(rng.integers(3, 7))) for i in range(n)]
 
 
 CLIENTS = {"north": texts_of(36, 1), "south": texts_of(24, 2), "west": texts_of(30, 3)}
+OTHER = "encoders of {} have other weights than those of most clients"
 TRUTH = np.concatenate([np.arange(len(texts)) % 3 for texts in CLIENTS.values()])
 
 
@@ -121,11 +115,8 @@ def trained(study: Study, corpora: Mapping[str, Any] = CLIENTS, **how: Any) -> T
 
 
 def encoder_of(model: TopicModel) -> dict[str, torch.Tensor]:
-    return {
-        name: torch.from_numpy(w)
-        for name, w in model.weights.items()
-        if name.startswith("encoder.")
-    }
+    named = {n: w for n, w in model.weights.items() if n.startswith("encoder.")}
+    return {name: torch.from_numpy(weight) for name, weight in named.items()}
 
 
 class Run:
@@ -148,9 +139,6 @@ def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]
         yield Run(folder, tmp_path_factory.mktemp("run"))
 
 
-# The encoder as a function of its weights
-
-
 def test_with_its_own_weights_it_is_the_model(
     folder: Path, network: EncoderNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,9 +148,6 @@ def test_with_its_own_weights_it_is_the_model(
     found = network.embed(network.first, network.tokens(texts)).numpy()
     np.testing.assert_allclose(found, SentenceEncoder(str(folder))(texts), atol=1e-5)
     assert network.dimension == DIMENSION
-
-
-# One step
 
 
 def by_hand(folder: Path, texts: list[str], seed: int, origin: NDArray[Any]) -> Any:
@@ -181,9 +166,7 @@ def by_hand(folder: Path, texts: list[str], seed: int, origin: NDArray[Any]) -> 
     return encoder, moved / moved.norm(dim=1, keepdim=True)
 
 
-def test_a_step_on_views_embeds_them_in_the_texts_place(
-    folder: Path, network: EncoderNetwork
-) -> None:
+def test_a_step_on_views_embeds_them_instead(folder: Path, network: EncoderNetwork) -> None:
     texts, views = CLIENTS["south"], [CLIENTS["north"][:24], CLIENTS["west"][:24]]
     origin, secret = np.full(DIMENSION, 0.1), Secret(b"5" * 32)
     tokens = network.tokens([*texts, *views[0], *views[1]])
@@ -208,9 +191,8 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     labels = np.eye(3)[np.arange(24) % 3].astype(np.float32)
     first, secret = Adapter(DIMENSION, 8, 3).initial_weights(0), Secret(b"5" * 32)
     inputs = EncodedInputs(network, network.tokens(texts), origin, secret)
-    trainer = Trainer(
-        settings, inputs, {name: w.clone() for name, w in first.items()}, labels, secret
-    )
+    weights = {name: w.clone() for name, w in first.items()}
+    trainer = Trainer(settings, inputs, weights, labels, secret)
     loss = trainer.train(Broadcast(1, centres, np.ones(3, bool), np.ones(3)))
 
     order = secret.rng("epoch", 0).permutation(secret.rng("validation").permutation(24))
@@ -241,12 +223,7 @@ def test_a_step_is_that_of_plain_torch(folder: Path, network: EncoderNetwork) ->
     assert torch.equal(network.first["encoder.0.model.embeddings.LayerNorm.bias"], torch.zeros(24))
 
 
-# All of it
-
-
-def test_the_model_has_the_weighted_mean_of_the_clients_encoders(
-    run: Run, network: EncoderNetwork
-) -> None:
+def test_the_model_has_the_encoders_weighted_mean(run: Run, network: EncoderNetwork) -> None:
     states = {name: run.states_of(name) for name in CLIENTS}
     encoder = encoder_of(run.model)
     assert encoder.keys() == network.first.keys()
@@ -275,24 +252,16 @@ def test_the_trained_encoder_embeds_new_texts(folder: Path, run: Run) -> None:
     np.testing.assert_allclose(run.model.transform(texts), theta, atol=1e-6)
 
 
-# What is asked of clients
-
-
 def test_a_run_goes_on_to_the_same_bits(folder: Path, run: Run, tmp_path: Path) -> None:
     train_until_killed(2, planned(folder), run=trained, out=tmp_path / "run")
     model = trained(planned(folder), out=tmp_path / "run", resume=True)
     assert all(np.array_equal(run.model.weights[name], w) for name, w in model.weights.items())
 
 
-# What cannot be
-
-
 def test_a_model_of_another_dimension_is_refused(folder: Path) -> None:
     corpus = Corpus.of(CLIENTS["south"]).with_embeddings(np.eye(24, 16))
     study = planned(folder, embedding={"model": str(folder), "dimension": 16})
-    with pytest.raises(
-        StudyError, match=r"gives embeddings of 24 dimensions and the study says 16"
-    ):
+    with pytest.raises(StudyError, match="gives embeddings of 24 dimensions and the study says 16"):
         trained(study, {"north": corpus})
 
 
@@ -302,9 +271,7 @@ def test_all_clients_begin_with_one_encoder(folder: Path, tmp_path: Path) -> Non
     clients["south"]["embedding_model"] = str(other)
     study = planned(folder)
     study = Study.make(method=study.method, vocabulary=study.vocabulary, clients=clients)
-    with pytest.raises(
-        StudyError, match=r"encoders of south have other weights than those of most clients"
-    ):
+    with pytest.raises(StudyError, match=OTHER.format("south")):
         trained(study)
 
 
@@ -318,6 +285,5 @@ def test_who_says_other_shapes_is_named(
         return reply | {"shapes": reply["shapes"] + 1000} if function == "encoder" else reply
 
     bend_replies(monkeypatch, client, bend)
-    expected = f"encoders of {client} have other weights than those of most clients"
-    with pytest.raises(StudyError, match=expected):
+    with pytest.raises(StudyError, match=OTHER.format(client)):
         trained(planned(folder))

@@ -9,40 +9,32 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, TopicModel, train
 from fedtopics.errors import StudyError
-from fedtopics.federation.door import Door
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
-from fedtopics.inference.gibbs import Sampled, sample_topics
-from fedtopics.inference.lda import VariationalLDA
-from fedtopics.methods.core.interfaces import Call
+from fedtopics.inference.gibbs import Sampled
 from fedtopics.methods.core.plan import Site, WarmStart
 from fedtopics.methods.flda import client as client_module
 from fedtopics.methods.flda.client import FLDAClient
 from fedtopics.methods.flda.topic_lists import pack_topics, unpack_topics
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
+from tests.helpers.background import Notes
+from tests.helpers.clusters import overheard
 from tests.helpers.federation import tokens_of, train_until_killed
+from tests.helpers.noted import Called, noted
 from tests.helpers.streams import ABC, DRIFT, SIZE, STEADY, THEMES, coming, documents, flda, stream
 
 pytest.importorskip("tomotopy")
 
 CANARY = "quetzalcoatl"
-Events = list[dict[str, Any]]
 
 
-def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> tuple[TopicModel, Events]:
+def trained(plan: Study, corpora: Mapping[str, Any], **how: Any) -> tuple[TopicModel, Any]:
     """The model, and the rounds' events."""
-    events: Events = []
+    events = Notes()
     model = train(plan, corpora, on_event=events.append, **how)
-    return model, of("round", events)
-
-
-def of(kind: str, events: Events) -> Events:
-    return [event for event in events if event["event"] == kind]
+    return model, events.of("round")
 
 
 def theme(words: list[str]) -> str:
@@ -66,43 +58,34 @@ def same(one: TopicModel, other: TopicModel) -> bool:
     return one.vocabulary.words == other.vocabulary.words and first.tobytes() == second.tobytes()
 
 
-def test_the_papers_preset() -> None:
-    given = {"name": "flda", "preset": "paper-transitive", "memory": 0.5}
-    paper = Study.make(method=given).method
+def test_the_papers_presets() -> None:
+    def method(**given: Any) -> Any:
+        return Study.make(method={"name": "flda", **given}).method
+
+    paper = method(preset="paper-transitive", memory=0.5)
     assert (paper.linkage, paper.absent_words) == ("single", "ignored")
     assert (paper.keep_unmatched, paper.refill, paper.stop) == (False, False, "coherence")
     assert (paper.n_words, paper.spare_topics, paper.n_local) == (10, 0, 20)
     assert (paper.memory, paper.relevance) == (0.5, 1.0), "what is given wins"
-    usual = Study.make(method={"name": "flda"}).method
-    assert (usual.linkage, usual.keep_unmatched, usual.stop) == ("average", True, "documents")
-    assert usual.n_words == 30
-    assert usual.n_local > 20
-
-
-def test_the_papers_preset_read_pair_by_pair() -> None:
-    pairwise, transitive = (
-        Study.make(method={"name": "flda", "preset": f"paper-{reading}"}).method
-        for reading in ("pairwise", "transitive")
-    )
-    other = {"preset", "linkage", "keep_unmatched", "refill"}
-    assert pairwise.model_dump(exclude=other) == transitive.model_dump(exclude=other)
+    pairwise, other = method(preset="paper-pairwise"), {"preset", "linkage", "keep_unmatched"}
+    other |= {"refill", "memory"}
+    assert pairwise.model_dump(exclude=other) == paper.model_dump(exclude=other)
     assert (pairwise.linkage, pairwise.keep_unmatched, pairwise.refill) == ("pairs", True, True)
+    usual = method()
+    assert (usual.linkage, usual.keep_unmatched, usual.stop) == ("average", True, "documents")
+    assert usual.n_words == 30 and usual.n_local > 20
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            {"n_components": 2, "seed_topics": [["a"], ["b"], ["c"]]},
-            "there are 3 seed_topics, more than n_components = 2.",
-        ),
+        ({"n_components": 2, "seed_topics": [["a"], ["b"], ["c"]]},
+         "there are 3 seed_topics, more than n_components = 2."),
         ({"seed_topics": [["a"], []]}, "topic 1 of seed_topics needs at least one word."),
-        (
-            {"stop": "coherence", "coherence": "nothing"},
-            'stop = "coherence" needs a coherence that is not "nothing".',
-        ),
+        ({"stop": "coherence", "coherence": "nothing"},
+         'stop = "coherence" needs a coherence that is not "nothing".'),
     ],
-)
+)  # fmt: skip
 def test_settings_that_do_not_go_together(given: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError) as error:
         Study.make(method={"name": "flda"} | given)
@@ -124,9 +107,8 @@ def test_the_same_seed_has_the_same_bits_in_any_order_of_clients() -> None:
     corpora, plan = stream(STEADY), flda()
     model, events = trained(plan, corpora)
     assert set(final(model)) == {"apple", "bread", "cloud"}
-    again = train(plan, corpora)
-    back = train(plan, dict(reversed(corpora.items())))
-    for other in (again, back):
+    for order in (corpora, dict(reversed(corpora.items()))):
+        other = train(plan, order)
         assert same(other, model)
         assert other.topics() == model.topics()
         assert other.info == model.info
@@ -150,23 +132,19 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     assert again.info == whole.info
 
 
-# Documents as they come
-
-
 def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
     corpora = stream(STEADY, clients="ab")
     corpora["c"] = coming({1: (SIZE, ABC), 2: (10, ABC), 3: (15, ABC)})
-    events: Events = []
+    events = Notes()
     model = train(flda(), corpora, on_event=events.append)
-    arrived = [event["arrived"] for event in of("round", events)]
+    arrived = [event["arrived"] for event in events.of("round")]
     assert arrived == [
         {"a": SIZE, "b": SIZE, "c": SIZE}, {"a": SIZE, "b": SIZE, "c": 0},
         {"a": SIZE, "b": SIZE, "c": 25},
     ]  # fmt: skip
-    assert of("skipped", events) == [
-        {"event": "skipped", "client": "c", "round": 2, "documents": 10, "least": 20}
-    ]
-    came = [event["documents"] for event in of("arrived", events) if event["client"] == "c"]
+    skipped = {"event": "skipped", "client": "c", "round": 2, "documents": 10, "least": 20}
+    assert events.of("skipped") == [skipped]
+    came = [event["documents"] for event in events.of("arrived") if event["client"] == "c"]
     assert came == [SIZE, 25]
     assert model.info["seen"] == 7 * SIZE + 25
     assert dict(model.documents) == {"a": 3 * SIZE, "b": 3 * SIZE, "c": SIZE + 25}
@@ -174,19 +152,16 @@ def test_a_client_with_too_few_new_documents_takes_part_later() -> None:
 
 @pytest.mark.parametrize(("patience", "last"), [(1, 4), (2, 5)])
 def test_a_run_ends_when_nothing_new_comes(patience: int, last: int) -> None:
-    events: Events = []
+    events = Notes()
     plan = flda(max_rounds=20, patience=patience)
     model = train(plan, stream(STEADY), on_event=events.append)
-    assert [event["round"] for event in of("round", events)] == list(range(1, last + 1))
-    (stopped,) = of("stopped", events)
+    assert [event["round"] for event in events.of("round")] == list(range(1, last + 1))
+    (stopped,) = events.of("stopped")
     assert stopped["reason"] == "no client has enough new documents"
     assert set(final(model)) == {"apple", "bread", "cloud"}
-    idle = of("round", events)[-1]
+    idle = events.of("round")[-1]
     assert (idle["documents"], idle["new"], idle["vanished"]) == (0, [], [])
     assert len(idle["topics"]) == 3
-
-
-# What changes
 
 
 def test_a_topic_that_appears_and_one_that_vanishes() -> None:
@@ -248,11 +223,11 @@ def test_given_topics_stay_first() -> None:
 def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([0.5, 0.6, 0.4])
     monkeypatch.setattr("fedtopics.methods.flda.method.coherence_of", lambda *_: next(scores))
-    events: Events = []
+    events = Notes()
     plan = flda(stop="coherence", coherence="documents", max_rounds=9)
     model = train(plan, stream(DRIFT), on_event=events.append)
-    assert [event["coherence"] for event in of("round", events)] == [0.5, 0.6, 0.4]
-    (stopped,) = of("stopped", events)
+    assert [event["coherence"] for event in events.of("round")] == [0.5, 0.6, 0.4]
+    (stopped,) = events.of("stopped")
     assert (stopped["round"], stopped["reason"]) == (
         3, "the topics are less coherent than those of the round before, which stay",
     )  # fmt: skip
@@ -260,9 +235,6 @@ def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -
     assert same(model, before)
     assert (model.info["rounds"], model.info["ids"]) == (3, before.info["ids"])
     assert set(final(model)) == {"apple", "bread", "cloud"}
-
-
-# What does not leave a client
 
 
 def with_canaries() -> dict[str, Corpus]:
@@ -275,34 +247,16 @@ def with_canaries() -> dict[str, Corpus]:
     return corpora | {"a": Corpus.of(texts)}
 
 
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
-    """All that passes the clients' doors: of whom, the function, and its payload and reply."""
-    seen = []
-    call = Door.call
-
-    def watched(self: Door, asked: Call) -> Any:
-        reply = call(self, asked)
-        seen.append((self.client, asked.function, repr((asked.payload, reply))))
-        return reply
-
-    monkeypatch.setattr(Door, "call", watched)
-    return seen
-
-
-def content(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
-
-
 def test_a_word_that_few_documents_have_is_nowhere(
-    said: list[tuple[str, str, str]], tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    said = overheard(monkeypatch).calls
     plan = flda(coherence="documents", stop="coherence", n_words=30)
     model = train(plan, with_canaries(), out=tmp_path / "run")
     model.save_pretrained(tmp_path / "model")
-    assert {function for _, function, _ in said} == FLDAClient.schedule(plan.method).keys()
-    assert not any(CANARY in text for *_, text in said)
-    everything = content(tmp_path)
+    assert {function for _, function, *_ in said} == FLDAClient.schedule(plan.method).keys()
+    assert not any(CANARY in repr(call) for call in said)
+    everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"apple1" in everything
     assert CANARY.encode() not in everything
     # It is the policy that holds it back.
@@ -353,9 +307,6 @@ def test_a_client_without_enough_documents_says_no_more_than_that() -> None:
     assert few.counted(fingerprint(THEMES["apple"])) == nothing
 
 
-# Going on with a model
-
-
 def further(model: TopicModel) -> WarmStart:
     return WarmStart.of(model, "keep", once=True)
 
@@ -380,26 +331,19 @@ def test_one_more_round_of_new_documents() -> None:
     assert 4 in again.info["ids"], "what comes again is new"
 
 
-def guides_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[str]]]:
+def guides_of(sampled: Called) -> list[list[list[str]]]:
     """What each LDA is guided by: words, the largest first."""
-    seen: list[list[list[str]]] = []
-
-    def watched(*given: Any) -> Sampled:
-        seen.append([list(guide) for guide in given[4]])
-        return sample_topics(*given)
-
-    monkeypatch.setattr(client_module, "sample_topics", watched)
-    return seen
+    return [[list(guide) for guide in given[4]] for given, _ in sampled]
 
 
 def test_topics_to_begin_with_guide_the_first_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    guides = guides_of(monkeypatch)
+    sampled = noted(monkeypatch, client_module, "sample_topics")
     words = [*THEMES["cloud"], *THEMES["apple"], "zebra"]
     beta = np.zeros((2, 25))
     beta[0, :12] = np.arange(12, 0, -1)
     beta[1, 12:24] = 1
     model, events = trained(flda(max_rounds=1, n_words=8), stream([ABC]), start=(beta, words))
-    assert guides == [[THEMES["cloud"][:8], THEMES["apple"][:8]]] * 3
+    assert guides_of(sampled) == [[THEMES["cloud"][:8], THEMES["apple"][:8]]] * 3
     ids = {theme(topic["words"]): topic["id"] for topic in events[0]["topics"]}
     assert ids == {"cloud": 0, "apple": 1, "bread": 2}
     assert events[0]["new"] == [2]
@@ -409,26 +353,19 @@ def test_topics_to_begin_with_guide_the_first_round(monkeypatch: pytest.MonkeyPa
 
 
 def test_each_client_is_guided_by_its_own_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    guides = guides_of(monkeypatch)
+    sampled = noted(monkeypatch, client_module, "sample_topics")
     plans = {"a": [["apple", "bread"]] * 2, "b": [["bread", "cloud"]] * 2}
     trained(flda(max_rounds=2), stream(plans))
-    assert guides[:2] == [[], []]
-    assert [{theme(guide) for guide in each} for each in guides[2:]] == [
-        {"apple", "bread"}, {"bread", "cloud"},
-    ]  # fmt: skip
-
-
-# The model
+    guided = [{theme(guide) for guide in each} for each in guides_of(sampled)]
+    assert guided == [set(), set(), {"apple", "bread"}, {"bread", "cloud"}]
 
 
 def test_a_saved_model_comes_back_to_the_bit(tmp_path: Path) -> None:
     corpora = stream(DRIFT)
     model, events = trained(flda(coherence="documents"), corpora)
     back = TopicModel.from_pretrained(model.save_pretrained(tmp_path))
-    assert isinstance(back.inference, VariationalLDA)
     assert same(back, model)
     assert back.info == model.info
-    assert back.topics() == model.topics()
     documents_ = [*tokens_of(corpora["a"]), []]
     theta = model.transform(documents_)
     assert theta.shape == (3 * SIZE + 1, 3)

@@ -12,9 +12,9 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
+from fedtopics import Corpus, Study, TopicModel
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.inference.trained_clusters import LENGTH, log_student_t
 from fedtopics.methods.clusters.settings import NetworkTraining
@@ -28,10 +28,9 @@ from fedtopics.methods.fsccl.client import (
     contrastive_adapter,
     contrastive_loss,
 )
-from fedtopics.model.topic_model import TopicModel
 from fedtopics.networks.trained_encoder import represent
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
+from tests.helpers.background import Notes
 from tests.helpers.clusters import DIMENSION, accuracy, blobs, half, planned, spread, trained
 
 CLUSTERS = 3
@@ -57,30 +56,6 @@ def drawn(corpus: Corpus, seed: int = 0) -> dict[str, Any]:
     return {"origin": origin, "centres": centres, **{n: w.numpy() for n, w in weights.items()}}
 
 
-class Letters:
-    """An encoder that counts letters, and remembers what it was asked."""
-
-    fingerprint = "letters"
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def __call__(self, texts: list[str]) -> Any:
-        self.asked += texts
-        letters = "abcdefghilnoprst"
-        counts = [[text.count(letter) for letter in letters] for text in texts]
-        return np.array(counts, np.float32) + 0.01
-
-
-@pytest.fixture
-def letters(monkeypatch: pytest.MonkeyPatch) -> Letters:
-    """The model of embeddings, without a cache."""
-    encoder = Letters()
-    monkeypatch.setenv("FEDTOPICS_CACHE", "off")
-    monkeypatch.setattr("fedtopics.text.embeddings.sentence_encoder", lambda model: encoder)
-    return encoder
-
-
 def test_contrastive_loss_by_hand() -> None:
     # Texts a and b. Views of a point east and north-east, views of b both north.
     features = torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 3.0], [0.0, 5.0]])
@@ -97,9 +72,8 @@ def test_contrastive_loss_by_hand() -> None:
 def test_student_t_by_hand() -> None:
     points = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     centres = torch.tensor([[0.0, 0.0], [0.0, 1.0]])
-    np.testing.assert_allclose(
-        log_student_t(points, centres).exp(), [[1, 1 / 2], [1 / 26, 1 / 19]], rtol=1e-5
-    )
+    expected = [[1, 1 / 2], [1 / 26, 1 / 19]]
+    np.testing.assert_allclose(log_student_t(points, centres).exp(), expected, rtol=1e-5)
 
 
 def test_clustering_loss_by_hand() -> None:
@@ -130,12 +104,9 @@ class Plain(nn.Module):
             tensors["adapter_bias"],
         )
         self.outer.weight.data = tensors["adapter_out"].T
-        self.first.weight.data, self.second.weight.data = tensors["head"].split(
-            [DIMENSION, FEATURES]
-        )
-        self.first.bias.data, self.second.bias.data = tensors["head_bias"].split(
-            [DIMENSION, FEATURES]
-        )
+        parts = [DIMENSION, FEATURES]
+        self.first.weight.data, self.second.weight.data = tensors["head"].split(parts)
+        self.first.bias.data, self.second.bias.data = tensors["head_bias"].split(parts)
         self.centres = nn.Parameter(tensors["centres"])
 
     def loss(self, points: torch.Tensor) -> torch.Tensor:
@@ -157,13 +128,11 @@ class Plain(nn.Module):
     def arrays(self) -> dict[str, torch.Tensor]:
         """Return the weights under our names."""
         return {
-            "adapter_in": self.inner.weight.T,
-            "adapter_bias": self.inner.bias,
-            "adapter_out": self.outer.weight.T,
+            "adapter_in": self.inner.weight.T, "adapter_bias": self.inner.bias,
+            "adapter_out": self.outer.weight.T, "centres": self.centres,
             "head": torch.cat([self.first.weight, self.second.weight]),
             "head_bias": torch.cat([self.first.bias, self.second.bias]),
-            "centres": self.centres,
-        }
+        }  # fmt: skip
 
 
 def test_a_round_is_plain_training() -> None:
@@ -195,9 +164,8 @@ def test_the_server_takes_the_mean_by_documents(tmp_path: Path) -> None:
     corpora = {"a": corpus.take(range(70)), "b": corpus.take(range(70, 120))}
     study = plan(max_rounds=2).model_copy(update={"checkpoint_every": 1})
     trained(study, corpora, out=tmp_path)
-    first, second = (
-        load_file(tmp_path / "checkpoints" / f"{round_:08d}.safetensors") for round_ in (1, 2)
-    )
+    checkpoints = tmp_path / "checkpoints"
+    first, second = (load_file(checkpoints / f"0000000{n}.safetensors") for n in (1, 2))
     replies = {}
     for name, documents in corpora.items():
         client, words = half(study, documents, name=name)
@@ -212,9 +180,8 @@ def test_the_first_network_adds_nothing_and_its_centres_are_those_of_kmeans() ->
     corpora = spread(blobs(90, CLUSTERS, spread=0.3), 2)
     few = trained(plan(max_rounds=1, network={"local_steps": 1, "learning_rate": 1e-12}), corpora)
     kmeans = trained(planned("kmeans", n_components=CLUSTERS), corpora)
-    np.testing.assert_allclose(
-        few.weights["centres"] / LENGTH, kmeans.weights["centres"], atol=1e-5
-    )
+    centres = kmeans.weights["centres"]
+    np.testing.assert_allclose(few.weights["centres"] / LENGTH, centres, atol=1e-5)
     points = torch.randn(4, DIMENSION, dtype=torch.float64)
     weights = {name: torch.from_numpy(weight) for name, weight in few.weights.items()}
     np.testing.assert_allclose(represent(weights, points), points, atol=1e-5)
@@ -222,15 +189,14 @@ def test_the_first_network_adds_nothing_and_its_centres_are_those_of_kmeans() ->
 
 def test_blobs_are_found(tmp_path: Path) -> None:
     corpora = spread(blobs(240, CLUSTERS), 3)
-    events: list[dict[str, Any]] = []
+    events = Notes()
     model = trained(plan(), corpora, on_event=events.append)
-    rounds = [event for event in events if event["event"] == "round"]
+    rounds = events.of("round")
     assert [event["round"] for event in rounds] == [1, 2, 3]
     assert all(event["documents"] == 240 for event in rounds)
     assert rounds[-1]["loss"] < rounds[0]["loss"]
     assert accuracy(model, corpora) > 0.99
-    family = {word[:5] for word in model.topics(5)[0]}
-    assert len(family) == 1  # words are of the cluster's documents
+    assert len({word[:5] for word in model.topics(5)[0]}) == 1, "words of the cluster's documents"
     assert model.info["method"] == "fsccl"
     assert sum(map(sum, model.info["sizes"].values())) == 240
 
@@ -238,9 +204,6 @@ def test_blobs_are_found(tmp_path: Path) -> None:
     again = TopicModel.from_pretrained(tmp_path)
     corpus = next(iter(corpora.values()))
     np.testing.assert_array_equal(again.transform(corpus), model.transform(corpus))
-
-
-# Odd corpora, what leaves, and what is refused
 
 
 @pytest.mark.parametrize(

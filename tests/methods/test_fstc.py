@@ -12,10 +12,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import sums_by_label, unit_rows
 from fedtopics.methods.clusters.client import ClusterSums
 from fedtopics.methods.core.final import ALL
@@ -28,7 +27,7 @@ from fedtopics.methods.fstc.training import Broadcast, FixedInputs, Trainer
 from fedtopics.methods.registry import find_method
 from fedtopics.metrics import clustering_accuracy
 from fedtopics.networks.trained_encoder import Adapter, represent, score
-from fedtopics.text.corpus import Corpus
+from tests.helpers.background import Notes
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -45,11 +44,9 @@ from tests.helpers.clusters import (
     trained,
 )
 from tests.helpers.federation import assert_same
+from tests.helpers.noted import noted
 
 CENTRES = np.eye(CLUSTERS, DIMENSION)
-
-
-# Settings
 
 
 def test_the_papers_presets() -> None:
@@ -80,9 +77,6 @@ def test_the_papers_presets() -> None:
         method("paper", representation="bow")
 
 
-# Networks
-
-
 def test_an_adapter_and_a_head_by_hand() -> None:
     weights = {
         "adapter_in": torch.tensor([[1.0], [-1.0]]),
@@ -94,9 +88,6 @@ def test_an_adapter_and_a_head_by_hand() -> None:
     represented = represent(weights, torch.eye(2))
     assert represented.tolist() == [[4.0, 1.5], [0.0, 1.0]]
     assert score(weights, represented).tolist() == [[4.0, 4.5], [0.0, 0.0]]
-
-
-# Training
 
 
 ONE = {"local_steps": 1, "batch_size": 40}  # all documents in one step
@@ -162,14 +153,7 @@ def test_the_loss_of_a_step(alignment: float) -> None:
 
 def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the scores' softmax; the mixture is of what that misses."""
-    missed = []
-    step = Mixture.step
-
-    def noting(self: Mixture, residuals: torch.Tensor) -> Any:
-        missed.append(residuals.detach().numpy())
-        return step(self, residuals)
-
-    monkeypatch.setattr(Mixture, "step", noting)
+    called = noted(monkeypatch, Mixture, "step")
     points, labels = points_of(), random_labels()
     given = {"loss": "cross_entropy", "mixture_from": 0.0, "alignment": 0.0, "transports": 0}
     one = trainer(points, labels, network=ONE, **given)
@@ -178,8 +162,9 @@ def test_cross_entropy_instead_of_squared_error(monkeypatch: pytest.MonkeyPatch)
     probable = scores / scores.sum(1, keepdims=True)
     entropy = -(labels * np.log(probable)).sum(1).mean()
     assert one.train(broadcast()) == pytest.approx(entropy, rel=1e-5)
-    (residuals,) = missed
-    np.testing.assert_allclose(np.sort(residuals, 0), np.sort(labels - probable, 0), atol=1e-6)
+    (((_, missed), _),) = called
+    found, expected = np.sort(missed.detach().numpy(), 0), np.sort(labels - probable, 0)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_step_sees_views_in_the_documents_place() -> None:
@@ -217,22 +202,13 @@ def test_labels_are_found_anew_where_the_schedule_says(monkeypatch: pytest.Monke
 
 
 def test_the_mixture_weighs_documents_from_its_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    weighed: list[float] = []
-
-    def noting(targets: Any, outputs: Any, trust: Any, loss: str) -> Any:
-        weighed.append(float(trust.min()))
-        return weighted_error(targets, outputs, trust, loss)
-
-    weighted_error = fstc_training.weighted_error
-    monkeypatch.setattr(fstc_training, "weighted_error", noting)
+    called = noted(monkeypatch, fstc_training, "weighted_error")
     one = trainer(points_of(), random_labels(), mixture_from=0.5)
     for round_ in (1, 2, 3, 4):
         one.train(broadcast(round_))
+    weighed = [float(given[2].min()) for given, _ in called]
     assert weighed[:20] == [1.0] * 20
     assert min(weighed[21:]) < 1, "the first holds all labels to be right"
-
-
-# What travels
 
 
 UNEVEN = {"client-1": blobs(80), "client-2": blobs(40, seed=0), "client-3": blobs(25, seed=0)}
@@ -258,10 +234,7 @@ def test_the_model_is_the_mean_of_the_networks_by_documents(
     model, messages = conversation(monkeypatch)
     (replies,) = zip(*(messages.of("network", name) for name in UNEVEN), strict=True)
     assert [reply["documents"] for reply in replies] == [80, 40, 25]
-    own = [
-        {name: total / reply["documents"] for name, total in reply["weights"].items()}
-        for reply in replies
-    ]
+    own = [{n: w / reply["documents"] for n, w in reply["weights"].items()} for reply in replies]
     assert not np.allclose(own[0]["head"], own[1]["head"]), "each trained its own"
     for name in own[0]:
         mean = sum(n * each[name] for n, each in zip((80, 40, 25), own, strict=True)) / 145
@@ -275,10 +248,8 @@ def test_global_centres_are_means_of_local_ones_by_documents(
 ) -> None:
     """Equation 16; a cluster with too few of a client's documents counts nothing there."""
     _, messages = conversation(monkeypatch, policy)
-    replies = [
-        [messages.of("first_centres", name)[0], *messages.of("train_locally", name)]
-        for name in UNEVEN
-    ]
+    functions = ("first_centres", "train_locally")
+    replies = [[r for function in functions for r in messages.of(function, n)] for n in UNEVEN]
     payloads = asked(messages, "train_locally")
     assert [given["round"] for given in payloads] == [1, 2, 3, 4]
     for own, given in zip(zip(*replies, strict=True), payloads, strict=False):
@@ -357,24 +328,18 @@ def test_no_or_many_documents_change_place_between_kmeans_and_the_first_labels()
     assert max(sizes) >= 5
 
 
-# Results
-
-
 @pytest.mark.parametrize("preset", ["default", "paper", "rstc", "stc"])
 def test_clusters_are_found(preset: str) -> None:
     corpus = blobs(400, spread=0.8)
     plan = planned("fstc", preset=preset, max_rounds=6, transports=10, start={"tries": 4})
-    events: list[dict[str, Any]] = []
+    events = Notes()
     model = trained(plan, spread(corpus, 3), on_event=events.append)
     assert clustering_accuracy(labels_of(corpus), model.main_topics(corpus)) > 0.97
-    rounds = [event for event in events if event["event"] == "round"]
+    rounds = events.of("round")
     assert [event["round"] for event in rounds] == [1, 2, 3, 4, 5, 6]
     assert {event["documents"] for event in rounds} == {400}
     assert rounds[-1]["loss"] < 0.7 * rounds[0]["loss"]
     assert model.info["rounds"] == 6
-
-
-# A server that is interrupted
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import DataError, FederationError, StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
@@ -15,40 +16,40 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of, exchanges, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.auto.client import AutoSettings
-from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.methods.core.minibatches import Minibatches
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.gfedntm.gradients import Gradients
 from fedtopics.methods.registry import find_method
 from fedtopics.protocol.values import dumps
-from fedtopics.text.corpus import Corpus
+from tests.helpers.background import Notes
+from tests.helpers.clusters import overheard
 from tests.helpers.federation import DIMENSION, embedded, study, subjects, tokens_of
 
 SIZES = {"a": 120, "b": 60, "c": 20}
 
 
-def events_of(corpora: Mapping[str, Corpus], **method: Any) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
-    train(study(**method), corpora, on_event=events.append)
+def events_of(corpora: Mapping[str, Corpus], least: int = 10, **method: Any) -> Notes:
+    events, policies = Notes(), dict.fromkeys(corpora, Policy(min_documents=least))
+    train(study(**method), corpora, policies=policies, on_event=events.append)
     return events
 
 
-def documents_a_round(**method: Any) -> list[int]:
-    events = events_of(subjects(SIZES), max_rounds=2, **method)
-    return [event["documents"] for event in events if event["event"] == "round"]
-
-
-def test_a_proportional_minibatch_is_shared_by_documents() -> None:
-    # 60, 30 and 10 of 100; the policy's ten documents are the least.
-    assert documents_a_round(batch_size=100) == [100, 100]
-    assert documents_a_round(batch_size=50) == [30 + 15 + 10] * 2
-
-
-def test_a_fixed_minibatch_is_each_clients_own() -> None:
-    assert documents_a_round(batch_size=50, batch_split="fixed") == [50 + 50 + 20] * 2
+@pytest.mark.parametrize(
+    ("batch_size", "split", "least", "expected"),
+    [
+        (100, "proportional", 10, 60 + 30 + 10),
+        (50, "proportional", 10, 30 + 15 + 10),  # the policy's ten documents are the least
+        (32, "proportional", 15, 19 + 15 + 15),
+        (50, "fixed", 10, 50 + 50 + 20),
+    ],
+)
+def test_a_minibatch_is_shared_by_documents_or_each_clients_own(
+    batch_size: int, split: str, least: int, expected: int
+) -> None:
+    method = {"batch_size": batch_size, "batch_split": split, "max_rounds": 2}
+    events = events_of(subjects(SIZES), least, **method)
+    assert [event["documents"] for event in events.of("round")] == [expected] * 2
 
 
 def minibatches(seed: int, name: str = "a") -> Minibatches:
@@ -98,7 +99,7 @@ def test_a_prior_mean_that_batch_norm_makes_needless_stays(preset: str) -> None:
 def test_every_option_lowers_the_loss(method: dict[str, Any]) -> None:
     corpora = subjects({"a": 100, "b": 100})
     events = events_of(corpora, max_rounds=40, **{"learning_rate": 0.01, **method})
-    losses = [event["loss"] for event in events if event["event"] == "round"]
+    losses = [event["loss"] for event in events.of("round")]
     assert len(losses) == 40
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.5
 
@@ -118,16 +119,15 @@ def test_cut_passes_agree_with_the_uncut_one(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_tolerance_stops_training() -> None:
     events = events_of(subjects(SIZES), tolerance=1.0)
-    stopped = [event for event in events if event["event"] == "stopped"]
-    assert stopped[0]["round"] == 1
-    assert "less than the tolerance" in stopped[0]["reason"]
+    stopped = events.of("stopped")[0]
+    assert stopped["round"] == 1
+    assert "less than the tolerance" in stopped["reason"]
 
 
 def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
-    plan = study(max_rounds=4, validation_share=0.25, validate_every=1, learning_rate=1e6)
-    events: list[Any] = []
-    train(plan, subjects({"a": 60, "b": 60}), on_event=events.append)
-    losses = [event["loss"] for event in events if event["event"] == "validation"]
+    method: Any = {"max_rounds": 4, "validation_share": 0.25, "validate_every": 1}
+    events = events_of(subjects({"a": 60, "b": 60}), learning_rate=1e6, **method)
+    losses = [event["loss"] for event in events.of("validation")]
     assert len(losses) == 4
     assert np.isfinite(losses).all()
 
@@ -135,10 +135,9 @@ def test_a_validation_of_any_loss_is_none_that_ends_the_run() -> None:
 def test_the_best_weights_on_held_back_documents_are_kept() -> None:
     corpora = subjects({"a": 80, "b": 80})
     method = {"validation_share": 0.25, "validate_every": 5, "patience": 3, "max_rounds": 2000}
-    events: list[dict[str, Any]] = []
+    events = Notes()
     kept = train(study(learning_rate=0.02, **method), corpora, on_event=events.append)
-    validations = [event for event in events if event["event"] == "validation"]
-    stopped = next(event for event in events if event["event"] == "stopped")
+    validations, (stopped,) = events.of("validation"), events.of("stopped")
     best = int(np.argmin([event["loss"] for event in validations]))
     assert validations[0]["documents"] == 40
     assert stopped["round"] == validations[-1]["round"]
@@ -157,46 +156,20 @@ def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("network", ["combinedtm", "zeroshottm"])
-def test_no_embedding_and_no_theta_is_in_a_reply(network: str) -> None:
+def test_no_embedding_and_no_theta_is_in_a_reply(
+    network: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpora = embedded(subjects({"a": 40, "b": 30}))
     plan = study(network=network, max_rounds=3)
-    left = b""
-
-    class Watched(Door):
-        def call(self, call: Call) -> dict[str, Any]:
-            nonlocal left
-            reply = super().call(call)
-            left += dumps(reply)
-            return reply
-
-    doors = {
-        name: Watched(
-            name, client_of(plan, Site(name, corpus, OPEN_POLICY)), OPEN_POLICY, Ledger("", "")
-        )
-        for name, corpus in corpora.items()
-    }
-    model = program_of(plan).train(LocalClients(doors), RunFolder(None, ""))
-    told = doors["a"].call(Call("vocabulary", {"places": 9}, Position(99)))["words"].values
+    messages = overheard(monkeypatch)
+    model = train(plan, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY), at_once=False)
+    left = b"".join(dumps(reply) for *_, reply in messages.calls)
+    told = messages.of("vocabulary", "a")[0]["words"].values
     assert told.tobytes() in left, "the search finds what left"
     for corpus in corpora.values():
         for row in (*corpus.embeddings, *model.transform(corpus)):
             assert row.tobytes() not in left
             assert row.astype(np.float64).tobytes() not in left
-
-
-def test_the_policys_least_documents_hold_in_every_reply() -> None:
-    policy = Policy(min_documents=15)
-    events: list[dict[str, Any]] = []
-    train(
-        study(batch_size=32, max_rounds=3),
-        subjects(SIZES),
-        policies=dict.fromkeys(SIZES, policy),
-        on_event=events.append,
-    )
-    assert [e["documents"] for e in events if e["event"] == "round"] == [19 + 15 + 15] * 3
-
-
-# The method that a rule chooses by what all clients have: printed, and the same at all of them
 
 
 TWO = {"north": 60, "south": 40, "west": 30}
@@ -235,14 +208,13 @@ def test_the_rule(words: int, vectors: int, method: str, why: str) -> None:
 
 
 def test_long_documents_get_what_nmf_finds() -> None:
-    events: list[dict[str, Any]] = []
-    corpora = texts(20)
-    model = train(auto(), corpora, policies=OPEN, on_event=lambda event: events.append(dict(event)))
+    events, corpora = Notes(), texts(20)
+    model = train(auto(), corpora, policies=OPEN, on_event=events.append)
     named = Study.make(method={"name": "nmf", **METHOD}, vocabulary={"min_document_frequency": 1})
     expected = train(named, corpora, policies=OPEN)
     np.testing.assert_array_equal(model.beta, expected.beta)
     assert model.info["method"] == "nmf"
-    chosen = next(event for event in events if event["event"] == "chosen")
+    (chosen,) = events.of("chosen")
     assert chosen["method"] == "nmf"
     assert chosen["reason"] == "documents have 20.0 words on average, 15 or more"
 
@@ -264,17 +236,10 @@ def test_the_offer_says_what_each_method_would_send() -> None:
     assert "with mixture" in calls["topic_sums"].often
 
 
-@pytest.mark.parametrize(
-    ("spoilt", "said"),
-    [
-        (lambda vectors: np.full_like(vectors, np.nan), "NaN"),
-        (lambda vectors: vectors[:, :5], "dimension"),
-    ],
-)
-def test_embeddings_of_a_client_with_long_documents_are_checked_too(spoilt: Any, said: str) -> None:
+def test_embeddings_of_a_client_with_long_documents_are_checked_too() -> None:
     """Others' titles can make the average a short one, and theirs part of the mixture."""
-    corpora = texts(6)
     long = texts(30)["west"]
-    corpora["west"] = long.with_embeddings(spoilt(long.embeddings))
-    with pytest.raises(DataError, match=said):
-        train(auto(), corpora, policies=OPEN)
+    vectors = np.asarray(long.embeddings)
+    for spoilt, said in (np.full_like(vectors, np.nan), "NaN"), (vectors[:, :5], "dimension"):
+        with pytest.raises(DataError, match=said):
+            train(auto(), texts(6) | {"west": long.with_embeddings(spoilt)}, policies=OPEN)

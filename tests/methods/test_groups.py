@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedtopics.federation.policy import Policy
+from fedtopics import Policy, Study, TopicModel, train
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import unit_rows
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.core.groups import Guard, as_many, enough_have
 from fedtopics.methods.core.plan import Site
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.clusters import blobs, corpus_of, overheard, planned, spread
 
 LEAST = 10
@@ -55,9 +52,7 @@ def model_of(secure: bool, method: dict[str, Any], n: int, policy: Policy = POLI
 
 def apart(one: TopicModel, other: TopicModel) -> float:
     """By how much weights and words differ, relative to their largest number."""
-    pairs = [
-        (np.asarray(one.weights[name]), np.asarray(other.weights[name])) for name in one.weights
-    ]
+    pairs = [tuple(np.asarray(m.weights[name]) for m in (one, other)) for name in one.weights]
     pairs.append((one.word_sums, other.word_sums))
     return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
 
@@ -89,9 +84,7 @@ def test_the_strictest_policy_counts(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not ((counts > 0) & (counts < 20)).any(), "it counts its own alone, for others too"
 
 
-def test_networks_of_short_texts_tell_centres_of_enough_of_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_networks_tell_centres_of_enough_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """FSTC: its first centres, and those of each round, of the training that was counted."""
     messages = overheard(monkeypatch)
     model_of(True, {"name": "fstc", "n_components": 12, "max_rounds": 2}, 4)

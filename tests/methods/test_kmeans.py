@@ -29,9 +29,7 @@ from tests.helpers.clusters import (
     trained,
 )
 from tests.helpers.federation import assert_same
-
-CORPUS = blobs(2000, spread=2.0)
-LLOYD: dict[str, Any] = {"algorithm": "lloyd"}
+from tests.helpers.noted import noted
 
 
 def test_the_papers_presets() -> None:
@@ -44,55 +42,24 @@ def test_the_papers_presets() -> None:
     assert method("fsbert") == method("default") == ("lloyd", "embedding")
 
 
-def begun_with(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.float64]]:
-    """The centres that Lloyd's algorithm begins with."""
-    first_state, starts = KMeans.first_state, list[NDArray[np.float64]]()
-
-    def noting(self: KMeans, *given: Any) -> Any:
-        state = first_state(self, *given)
-        starts.append(state.partition.centres)
-        return state
-
-    monkeypatch.setattr(KMeans, "first_state", noting)
-    return starts
-
-
 @pytest.mark.parametrize("representation", ["embedding", "tfidf", "bow"])
 def test_it_is_pooled_kmeans_from_the_same_start(
     representation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    starts = begun_with(monkeypatch)
+    called = noted(monkeypatch, KMeans, "first_state")
     corpus = blobs(600, spread=2.0)
-    plan = planned("kmeans", representation=representation, start={"tries": 1}, **LLOYD)
+    plan = planned("kmeans", representation=representation, algorithm="lloyd", start={"tries": 1})
     model = trained(plan, spread(corpus, 4))
     embedded = plan.embedded(corpus).embeddings
     origin = model.weights["origin"]
     points = model.inference.points(origin, model.count(corpus), embedded)
-    (start,) = starts
-    pooled = PooledKMeans(CLUSTERS, init=start[0], n_init=1, tol=0).fit(points)
+    ((_, first),) = called
+    start = first.partition.centres[0]
+    pooled = PooledKMeans(CLUSTERS, init=start, n_init=1, tol=0).fit(points)
     np.testing.assert_array_equal(model.main_topics(corpus), pooled.labels_)
-    np.testing.assert_allclose(
-        model.weights["centres"], pooled.cluster_centers_, atol=2e-6
-    )  # of float32
+    of_float32 = 2e-6
+    np.testing.assert_allclose(model.weights["centres"], pooled.cluster_centers_, atol=of_float32)
     assert model.info["rounds"] == pooled.n_iter_ > 1
-
-
-@pytest.fixture(scope="module")
-def at_one() -> NDArray[np.int64]:
-    """The labels, were all documents at one client."""
-    return trained(planned("kmeans", start={"tries": 3}), {"all": CORPUS}).main_topics(CORPUS)
-
-
-@pytest.mark.parametrize(("n_clients", "alpha"), [(2, None), (10, None), (50, None), (10, 0.1)])
-def test_labels_do_not_depend_on_where_documents_are(
-    n_clients: int, alpha: float | None, at_one: NDArray[np.int64]
-) -> None:
-    model = trained(planned("kmeans", start={"tries": 3}), spread(CORPUS, n_clients, alpha))
-    assert len(model.documents) == n_clients
-    np.testing.assert_array_equal(model.main_topics(CORPUS), at_one)
-
-
-# k-FED
 
 
 def reply(centres: list[list[float]], counts: list[float]) -> dict[str, Any]:
@@ -133,11 +100,8 @@ def test_every_function_says_what_leaves() -> None:
         assert all(exchange.leaves and exchange.often for exchange in exchanges)
 
 
-def asked(
-    client: Any, vocabulary: str, centres: NDArray[np.float64], starts: list[int] | None = None
-) -> dict[str, Any]:
-    origin = np.zeros(centres.shape[2])
-    starts = starts or list(range(len(centres)))
+def asked(client: Any, vocabulary: str, centres: Any) -> dict[str, Any]:
+    origin, starts = np.zeros(centres.shape[2]), list(range(len(centres)))
     given = {"round": 1, "origin": origin, "centres": centres, "starts": starts, "part": ALL}
     found: dict[str, Any] = client.function("cluster_sums")(vocabulary, **given)
     return found

@@ -37,9 +37,8 @@ ALL = {
 
 def told(cosine: float, same: int, different: int) -> list[TopicPair]:
     """So many pairs of the same cosine that a person found the same, and found different."""
-    return [TopicPair("oak", "elm", cosine, True)] * same + [
-        TopicPair("oak", "elm", cosine, False)
-    ] * different
+    alike, apart = (TopicPair("oak", "elm", cosine, found) for found in (True, False))
+    return [alike] * same + [apart] * different
 
 
 def test_topics_of_a_run(tmp_path: Path) -> None:
@@ -73,9 +72,7 @@ SKEWED = np.concatenate([np.linspace(0, 0.09, 1000), [0.51, 0.53, 0.55], np.lins
     ("n", "low", "middle", "high"),
     [(1, 0, 0, 1), (3, 1, 1, 1), (9, 3, 3, 3), (30, 13, 3, 14), (200, 147, 3, 50)],
 )
-def test_equally_many_of_each_degree_as_far_as_there_are(
-    n: int, low: int, middle: int, high: int
-) -> None:
+def test_equally_many_of_each_degree_if_there_are(n: int, low: int, middle: int, high: int) -> None:
     for seed in range(5):
         drawn = sample_evenly(SKEWED, n, seed)
         assert len(set(drawn.tolist())) == n
@@ -84,18 +81,11 @@ def test_equally_many_of_each_degree_as_far_as_there_are(
 
 def test_the_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
-    pairs = [
-        TopicPair("oak elm", "oak", 0.8),
-        TopicPair('a,"b', "é", 0.123456, True),
-        TopicPair("x", "y", 0, False),
-    ]
+    pairs = [TopicPair("oak elm", "oak", 0.8), TopicPair('a,"b', "é", 0.123456, True)]
+    pairs.append(TopicPair("x", "y", 0, False))
     write_pairs(path, pairs)
-    assert path.read_text("utf-8") == (
-        "first,second,cosine,same\n"
-        "oak elm,oak,0.800000,\n"
-        '"a,""b",é,0.123456,1\n'
-        "x,y,0.000000,0\n"
-    )  # fmt: skip
+    rows = ["oak elm,oak,0.800000,", '"a,""b",é,0.123456,1', "x,y,0.000000,0"]
+    assert path.read_text("utf-8") == "\n".join(["first,second,cosine,same", *rows, ""])
     assert read_pairs(path) == pairs
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
 
@@ -128,9 +118,7 @@ def test_what_is_not_a_file_of_pairs(content: str, message: str, tmp_path: Path)
         read_pairs(tmp_path / "pairs.csv")
 
 
-def test_a_file_is_written_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_written_whole_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pairs.csv"
     write_pairs(path, MIRRORED)
     before = path.read_bytes()

@@ -10,17 +10,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
+from fedtopics import NMF, Corpus, Study, TopicModel, train
 from fedtopics.errors import StudyError
-from fedtopics.estimators import NMF
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.nmf import rarities, weigh
 from fedtopics.inference.variational import solve
 from fedtopics.methods.core.plan import Plan, Site
 from fedtopics.methods.nmf.client import NMFClient
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from tests.helpers.federation import subjects, tokens_of
 
 TOPICS = 4
@@ -77,9 +73,7 @@ def plain(x: Floats, rounds: int, topics: Floats) -> Floats:
     return h.T
 
 
-def test_rounds_are_those_of_a_plain_factorisation(
-    documents: list[list[str]], of_all: TopicModel
-) -> None:
+def test_rounds_are_a_plain_factorisation(documents: list[list[str]], of_all: TopicModel) -> None:
     begun = trained(nmf_study(max_rounds=1), {"all": Corpus.of(documents)})
     x = weigh(begun.count(Corpus.of(documents)), begun.weights["rarity"], "log").toarray()
     expected = plain(x, 4, begun.weights["topics"])
@@ -125,16 +119,14 @@ def test_a_topic_that_too_few_documents_are_in_leaves_nothing() -> None:
     np.testing.assert_array_equal(few["sums"][:, 0], all_["sums"][:, 0])
     assert few["products"][0, 0] == all_["products"][0, 0]
     assert not few["sums"][:, 1].any()
-    assert not few["products"][1].any()
-    assert not few["products"][:, 1].any()
+    assert not few["products"][1].any() and not few["products"][:, 1].any()
 
 
 def test_documents_that_hardly_have_a_topic_hide_nobody() -> None:
     """One document has the topic; thirty others have a trace of it, which does not make a crowd."""
     trace = ["ash", "oak", "elm", "fir", "yew"] * 20 + ["brig"]
     reply = sums_of([["brig", "yawl"], *[trace] * 30], topics_of_two(), least=5)
-    assert reply["sums"][:, 0].any()
-    assert not reply["sums"][:, 1].any()
+    assert reply["sums"].any(0).tolist() == [True, False]
 
 
 def topics_of_two() -> Floats:
@@ -160,9 +152,8 @@ def test_a_document_moves_no_sum_by_more_than_one(repeats: int) -> None:
 def test_given_words_make_the_first_topics(documents: list[list[str]], of_all: TopicModel) -> None:
     words = of_all.topics(3)
     seeds = [words[2][:2], words[0][:2]]
-    model = NMF(TOPICS, seed_topics=seeds, coherence="nothing", max_rounds=5, random_state=3).fit(
-        documents
-    )
+    how: Any = {"coherence": "nothing", "max_rounds": 5, "random_state": 3}
+    model = NMF(TOPICS, seed_topics=seeds, **how).fit(documents)
     assert set(seeds[0]) <= set(model.model_.topics(5)[0])
     assert set(seeds[1]) <= set(model.model_.topics(5)[1])
     unknown = NMF(TOPICS, seed_topics=[["no-such-word"]], coherence="nothing")
@@ -182,8 +173,7 @@ def test_words_of_a_topic_that_one_document_has_do_not_leave_at_the_end() -> Non
     half, rarity, fingerprint = half_of([own * 3, *[trees] * 30], 5)
     weights = {"topics": topics_of_two(), "rarity": rarity}
     sums = half.function("word_sums")(fingerprint, weights=weights)["sums"]
-    assert sums[0].any()
-    assert not sums[1].any()
+    assert sums.any(1).tolist() == [True, False]
     before = half.function("topic_words")(fingerprint, rarity, weights["topics"])["sums"]
     assert not before[1].any()
 

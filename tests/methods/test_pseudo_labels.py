@@ -41,9 +41,8 @@ def test_transport_is_that_of_pot(mass: list[float], epsilon: float) -> None:
     scores = normal(30, 4)
     sizes = np.array(mass) / sum(mass) * 30
     cost = -torch.log_softmax(scores, 1).numpy()
-    expected = ot.bregman.sinkhorn_log(
-        np.ones(30), sizes, cost, epsilon, numItermax=20_000, stopThr=1e-12
-    )
+    how = {"numItermax": 20_000, "stopThr": 1e-12}
+    expected = ot.bregman.sinkhorn_log(np.ones(30), sizes, cost, epsilon, **how)
     plan = transport(scores, torch.tensor(mass), epsilon, iterations=20_000, tolerance=1e-12)
     same(plan, torch.from_numpy(expected), 1e-6)
 
@@ -91,12 +90,10 @@ HARD = {
 def test_no_scores_are_too_hard(scores: Tensor) -> None:
     n, n_clusters = scores.shape
     plan = transport(scores, torch.ones(n_clusters))
-    assert plan.dtype == FLOAT
-    assert plan.shape == scores.shape
+    assert (plan.dtype, plan.shape) == (FLOAT, scores.shape)
     assert (plan >= 0).all()
-    same(plan.sum(1), torch.ones(n, dtype=FLOAT))
-    labels = sharpen(plan)
-    same(labels.sum(1), torch.ones(n, dtype=FLOAT))
+    for labels in plan, sharpen(plan):
+        same(labels.sum(1), torch.ones(n, dtype=FLOAT))
 
 
 def test_what_is_known_of_hard_plans() -> None:
@@ -132,8 +129,6 @@ def test_sharpen() -> None:
     same(sharpen(plan), matrix([0.5, 0.5, 0], [0.9, 0.1, 0], [1 / 9, 4 / 9, 4 / 9]))
 
 
-# Mixture
-
 RESIDUALS = matrix([0.1, -0.2], [0.3, 0.1], [-0.9, 0.8])
 
 
@@ -148,9 +143,8 @@ def test_responsibilities_are_those_of_the_densities() -> None:
 def test_a_mixture_is_found_from_responsibilities() -> None:
     """The first two are right, the others wrong, but for a millionth."""
     residuals = matrix([0.01, 0.02], [0.03, -0.02], [1, 0.6], [-2, 0.8], [0.4, -1.4])
-    mixture, responsibilities = Mixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0).step(
-        residuals
-    )
+    first = Mixture(0.5, torch.full((2,), 1e-3, dtype=FLOAT), -9.0)
+    mixture, responsibilities = first.step(residuals)
     same(responsibilities, torch.tensor([1.0, 1, 0, 0, 0], dtype=FLOAT), 1e-4)
     assert mixture.prior == pytest.approx(0.4, abs=1e-4)
     same(mixture.variances, torch.tensor([0.0005, 0.0004], dtype=FLOAT), 1e-4)
@@ -242,11 +236,8 @@ def test_a_restored_mixture_goes_on_as_if_nothing_had_happened(steps: int) -> No
     for _ in range(steps):
         mixture, _ = mixture.step(residuals)
     stored = {name: tensor.clone() for name, tensor in mixture.state().items()}
-    assert {name: tuple(tensor.shape) for name, tensor in stored.items()} == {
-        "prior": (),
-        "log_uniform": (),
-        "variances": (4,),
-    }
+    shapes = {name: tuple(tensor.shape) for name, tensor in stored.items()}
+    assert shapes == {"prior": (), "log_uniform": (), "variances": (4,)}
     assert all(tensor.dtype == FLOAT for tensor in stored.values())
     expected, right = mixture.step(residuals)
     found, again = Mixture.restore(stored).step(residuals)

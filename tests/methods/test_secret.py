@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fedtopics
+from fedtopics import Study, TopicModel, train
 from fedtopics.errors import RunError
 from fedtopics.federation import simulation
 from fedtopics.federation.door import Door
@@ -23,11 +24,8 @@ from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of, program_of
 from fedtopics.federation.run_folder import RunFolder
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.settings import filled
-from fedtopics.model.topic_model import TopicModel
 from tests.helpers.federation import assert_same_bits, embedded, study, subjects
 from tests.helpers.methods import CLUSTERS, METHODS
 
@@ -89,15 +87,10 @@ def test_it_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
 def trained(**secrets: Secret) -> TopicModel:
     """The model of two clients, of which some have a secret of their own."""
     plan, corpora = study(max_rounds=5), subjects({"a": 60, "b": 60})
-    doors = {
-        name: Door(
-            name,
-            client_of(plan, Site(name, corpus, OPEN_POLICY, secret=secrets.get(name))),
-            OPEN_POLICY,
-            Ledger("", ""),
-        )
-        for name, corpus in corpora.items()
-    }
+    doors = {}
+    for name, corpus in corpora.items():
+        half = client_of(plan, Site(name, corpus, OPEN_POLICY, secret=secrets.get(name)))
+        doors[name] = Door(name, half, OPEN_POLICY, Ledger("", ""))
     return program_of(plan).train(LocalClients(doors), RunFolder(None, ""))
 
 
@@ -124,9 +117,7 @@ ANEW = {"gfedntm", "gfedntm, local steps", "lda", "fstc", "fsccl"}
 
 
 @pytest.mark.parametrize("case", [*METHODS, "flda", "k-fed"])
-def test_another_attempt_draws_anew_and_again_the_same(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_attempt_has_draws_of_its_own(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """But what all see one by one stays: two samples of the same documents would say more."""
     corpora = embedded(subjects(dict.fromkeys("abc", 60)))
     if case == "flda":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,15 +46,6 @@ def turned(degrees: float) -> dict[str, float]:
     return {"east": float(np.cos(angle)), "north": float(np.sin(angle))}
 
 
-def groups(
-    local: Topics,
-    threshold: float = 0.5,
-    linkage: Linkage = "average",
-    together: Sequence[Sequence[Place]] = (),
-) -> list[list[Place]]:
-    return group_topics(local, threshold, linkage, together)
-
-
 def test_what_is_packed_is_unpacked() -> None:
     topics = [{"pear": 0.5, "apple": 0.25, "fig": 0.125}, {"fig": 1.0}, {"car": 0.5, "apple": 0.5}]
     packed = pack_topics(topics)
@@ -79,25 +69,6 @@ def test_a_client_sends_no_more_topics_than_it_has() -> None:
     assert "its field 'words' has the shape (10,)" in find_fault(more, TOPICS)
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        {"index": np.array([[0, 2]])},
-        {"index": np.array([[0.0, 1.0]])},
-        {"weights": np.array([[0.6, -0.4]])},
-        {"weights": np.array([[0.6, np.nan]])},
-        {"words": ["apple", "apple"]},
-        {"words": ["apple"]},
-        {"words": ["apple", "\x1b[2J"]},
-        {"words": ["apple", "x" * 101]},
-    ],
-)
-def test_what_cannot_be_topics(spoil: dict[str, Any]) -> None:
-    packed = pack_topics([FRUIT])
-    assert unpack_topics(packed) == [FRUIT]
-    assert unpack_topics(packed | spoil) is None
-
-
 def test_cosines() -> None:
     rows = [{"a": 0.6, "b": 0.8}, {"b": 2.0}, {}]
     columns = [{"a": 1.0}, {"b": 0.5, "a": 0.0}, {"c": 1.0}, {"b": 4.0, "c": 3.0}]
@@ -119,7 +90,7 @@ def test_the_usual_threshold_is_what_few_pairs_of_one_client_reach() -> None:
 @pytest.mark.parametrize("absent_words", ["zero", "ignored"])
 def test_the_papers_example(linkage: Any, absent_words: Any) -> None:
     local = {"one": [{"old": 0.031, "house": 0.02}], "two": [ROADS, {"old": 0.027, "house": 0.01}]}
-    found = groups(local, 0.6, linkage)
+    found = group_topics(local, 0.6, linkage)
     assert found == [[("one", 0), ("two", 1)], [("two", 0)]]
     merged = mean_topic([local[name][number] for name, number in found[0]], absent_words)
     assert merged == pytest.approx({"old": 0.029, "house": 0.015})
@@ -129,49 +100,45 @@ def test_a_chain_of_pairs() -> None:
     # cos 40 = 0.77, cos 80 = 0.17: a and c are alike only by way of b.
     local = {"a": [turned(0)], "b": [turned(40)], "c": [turned(81)]}
     every = [("a", 0), ("b", 0), ("c", 0)]
-    assert groups(local, 0.7, "single") == [every]
-    assert groups(local, 0.7, "average") == [every[:2], every[2:]]
+    assert group_topics(local, 0.7, "single") == [every]
+    assert group_topics(local, 0.7, "average") == [every[:2], every[2:]]
     mean = (np.cos(np.radians(81)) + np.cos(np.radians(41))) / 2
-    assert groups(local, mean + 1e-6, "average") == [every[:2], every[2:]]
-    assert groups(local, mean - 1e-6, "average") == [every]
+    assert group_topics(local, mean + 1e-6, "average") == [every[:2], every[2:]]
+    assert group_topics(local, mean - 1e-6, "average") == [every]
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
 def test_the_threshold_itself_is_enough(linkage: Any) -> None:
     local = {"a": [{"x": 1.0}], "b": [{"x": 0.6, "y": 0.8}]}
     alike = float(cosines(local["a"], local["b"])[0, 0])
-    assert len(groups(local, alike, linkage)) == 1
-    assert len(groups(local, np.nextafter(alike, 1), linkage)) == 2
+    assert len(group_topics(local, alike, linkage)) == 1
+    assert len(group_topics(local, np.nextafter(alike, 1), linkage)) == 2
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
 def test_clients_without_topics_and_with_different_numbers(linkage: Any) -> None:
     local = {"b": [ROADS], "empty": [], "a": [FRUIT, {"sea": 1.0}, ROADS]}
-    assert groups(local, 0.5, linkage) == [[("a", 0)], [("a", 1)], [("a", 2), ("b", 0)]]
-    assert groups({"a": [], "b": []}, 0.5, linkage) == []
-    assert groups({}, 0.5, linkage) == []
-    assert groups({"a": [FRUIT]}, 0.5, linkage) == [[("a", 0)]]
+    assert group_topics(local, 0.5, linkage) == [[("a", 0)], [("a", 1)], [("a", 2), ("b", 0)]]
+    assert group_topics({"a": [], "b": []}, 0.5, linkage) == []
+    assert group_topics({}, 0.5, linkage) == []
+    assert group_topics({"a": [FRUIT]}, 0.5, linkage) == [[("a", 0)]]
 
 
 def random_topics(seed: int, sizes: dict[str, int]) -> Topics:
     rng = np.random.default_rng(seed)
-    words = [f"w{i}" for i in range(12)]
-    return {
-        name: [
-            dict(zip(words, rng.dirichlet(np.full(12, 0.3)).tolist(), strict=True))
-            for _ in range(size)
-        ]
-        for name, size in sizes.items()
-    }
+
+    def topic() -> dict[str, float]:
+        weights = rng.dirichlet(np.full(12, 0.3)).tolist()
+        return {f"w{i}": weight for i, weight in enumerate(weights)}
+
+    return {name: [topic() for _ in range(size)] for name, size in sizes.items()}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_average_linkage_has_one_topic_of_a_client_at_most(seed: int) -> None:
     local = random_topics(seed, {"a": 5, "b": 3, "c": 4, "d": 0, "e": 1})
-    found = groups(local, 0.2)
-    for group in found:
-        owners = [name for name, _ in group]
-        assert len(set(owners)) == len(owners)
+    found = group_topics(local, 0.2, "average")
+    assert all(len({name for name, _ in group}) == len(group) for group in found)
     assert max(map(len, found)) > 1
     every = [(name, number) for name in local for number in range(len(local[name]))]
     assert sorted(place for group in found for place in group) == every
@@ -181,10 +148,10 @@ def test_average_linkage_has_one_topic_of_a_client_at_most(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_names_and_order_of_clients_do_not_matter(linkage: Any, seed: int) -> None:
     local = random_topics(seed, {"a": 4, "b": 3, "c": 4})
-    found = groups(local, 0.4, linkage)
-    assert groups(dict(reversed(local.items())), 0.4, linkage) == found
+    found = group_topics(local, 0.4, linkage)
+    assert group_topics(dict(reversed(local.items())), 0.4, linkage) == found
     renamed = {"a": "z", "b": "a", "c": "m"}
-    again = groups({renamed[name]: topics for name, topics in local.items()}, 0.4, linkage)
+    again = group_topics({renamed[name]: topics for name, topics in local.items()}, 0.4, linkage)
     expected = [sorted((renamed[name], number) for name, number in group) for group in found]
     assert again == sorted(expected)
 
@@ -194,17 +161,11 @@ def test_what_belongs_together_anyway(linkage: Any) -> None:
     local = {"a": [FRUIT, ROADS], "b": [ROADS, {"sea": 1.0}], "c": [{"sea": 1.0}]}
     together = [[("a", 0), ("b", 1)]]
     expected = [[("a", 0), ("b", 1), ("c", 0)], [("a", 1), ("b", 0)]]
-    assert groups(local, 0.5, linkage, together) == expected
-    assert groups(local, 0.99, linkage, [[("c", 0)]]) == groups(local, 0.99, linkage)
+    assert group_topics(local, 0.5, linkage, together) == expected
+    assert group_topics(local, 0.99, linkage, [[("c", 0)]]) == group_topics(local, 0.99, linkage)
     apart = [[("a", 0), ("b", 1)], [("a", 1), ("b", 0)], [("c", 0)]]
     if linkage == "average":  # (1 + 0) / 2
-        assert groups(local, 0.51, linkage, together) == apart
-
-
-def test_a_mean_with_absent_words() -> None:
-    topics = [{"old": 0.4, "only": 0.2}, {"old": 0.2}]
-    assert mean_topic(topics, "zero") == pytest.approx({"old": 0.3, "only": 0.1})
-    assert mean_topic(topics, "ignored") == pytest.approx({"old": 0.3, "only": 0.2})
+        assert group_topics(local, 0.51, linkage, together) == apart
 
 
 def test_a_weighted_mean() -> None:
@@ -224,21 +185,17 @@ def test_the_largest_words_come_first_and_ties_by_the_alphabet() -> None:
 
 def test_pair_by_pair_a_topic_is_in_as_many_groups_as_it_has_partners() -> None:
     local = {"a": [turned(0), turned(90)], "b": [turned(20)], "c": [turned(-20), turned(40)]}
-    found = groups(local, float(np.cos(np.radians(25))), "pairs")
+    found = group_topics(local, float(np.cos(np.radians(25))), "pairs")
     pairs = [[("a", 0), ("b", 0)], [("a", 0), ("c", 0)], [("b", 0), ("c", 1)]]
     assert found == [*pairs[:2], [("a", 1)], pairs[2]]
-    assert groups({"a": [turned(0), turned(5)]}, 0.5, "pairs") == [[("a", 0)], [("a", 1)]], (
-        "of one client"
-    )
+    of_one = {"a": [turned(0), turned(5)]}
+    assert group_topics(of_one, 0.5, "pairs") == [[("a", 0)], [("a", 1)]]
 
 
 def test_pair_by_pair_what_belongs_together_is_in_no_other_group() -> None:
     local = {"a": [turned(0)], "b": [turned(10)], "c": [turned(20)]}
     together = [[("a", 0), ("c", 0)]]
-    assert groups(local, 0.5, "pairs", together) == [[("a", 0), ("c", 0)], [("b", 0)]]
-
-
-# The server's part of F-LDA by hand: which topics are one, which go on, which are gone
+    assert group_topics(local, 0.5, "pairs", together) == [[("a", 0), ("c", 0)], [("b", 0)]]
 
 
 BERRY = {"apple": 0.4, "pear": 0.4, "plum": 0.2}
@@ -246,17 +203,15 @@ SEA = {"boat": 1.0}
 SETTINGS = FLDASettings()
 
 
-def sent(
-    *topics: dict[str, float], documents: int = 50, seeds: list[int] | None = None
-) -> LocalTopics:
+def sent(*topics: dict[str, float], documents: int = 50, seeds: Any = None) -> LocalTopics:
     numbers = [-1] * len(topics) if seeds is None else seeds
     return LocalTopics(list(topics), numbers, [100.0] * len(topics), documents)
 
 
 def known(
-    number: int, words: dict[str, float], clients: str = "ab", occurrences: float = 100.0
+    n: int, words: dict[str, float], clients: str = "ab", times: float = 100.0
 ) -> GlobalTopic:
-    return GlobalTopic(number, words, list(clients), occurrences)
+    return GlobalTopic(n, words, list(clients), times)
 
 
 def test_topics_that_are_alike_are_merged() -> None:
@@ -289,18 +244,13 @@ def test_the_topics_of_a_client() -> None:
     topics = [known(5, SEA), known(2, FRUIT), known(9, ROADS)]
     assert optimal_topics([ROADS, FRUIT], topics, 0.5) == [2, 9], "in the server's order"
     assert optimal_topics([BERRY, FRUIT], topics, 0.5) == [2], "each once"
+    several = [known(0, BERRY), known(1, FRUIT), known(2, dict(FRUIT))]
+    assert optimal_topics([FRUIT], several, 0.5) == [1], "the most alike"
     alike = (0.6 * 0.4 + 0.4 * 0.4) / np.linalg.norm([0.6, 0.4]) / np.linalg.norm([0.4, 0.4, 0.2])
     assert optimal_topics([BERRY], topics, alike - 1e-9) == [2]
     assert optimal_topics([BERRY], topics, alike + 1e-9) == []
     assert optimal_topics([], topics, 0.5) == optimal_topics([BERRY], [], 0.5) == []
 
-
-def test_of_several_that_are_alike_the_most_alike_is_taken() -> None:
-    topics = [known(0, BERRY), known(1, FRUIT), known(2, dict(FRUIT))]
-    assert optimal_topics([FRUIT], topics, 0.5) == [1]
-
-
-# From round to round
 
 Merged = list[tuple[dict[str, float], list[Place]]]
 
@@ -326,18 +276,13 @@ def test_first_topics_are_ordered_by_size_and_numbered_as_they_come() -> None:
 
 def test_a_topic_keeps_its_number_and_what_it_was_counts() -> None:
     topics, next_id = after(
-        [known(4, FRUIT, occurrences=200.0)], {"a": sent(BERRY)}, [(BERRY, [("a", 0)])], memory=0.5
+        [known(4, FRUIT, times=200.0)], {"a": sent(BERRY)}, [(BERRY, [("a", 0)])], memory=0.5
     )
     assert (next_id, [topic.id for topic in topics]) == (10, [4])
     assert topics[0].words == pytest.approx({"apple": 0.5, "pear": 0.4, "plum": 0.1})
     assert (topics[0].occurrences, topics[0].clients) == (200.0, ["a"])
-
-
-def test_without_memory_only_this_round_counts() -> None:
-    merged: Merged = [(FRUIT, [("a", 0)])]
-    topics, _ = after([known(4, BERRY, "a")], {"a": sent(FRUIT)}, merged, memory=0.0)
+    topics, _ = after([known(4, BERRY, "a")], {"a": sent(FRUIT)}, [(FRUIT, [("a", 0)])], memory=0.0)
     assert topics == [GlobalTopic(4, FRUIT, ["a"], 100.0)]
-    assert "plum" not in topics[0].words
 
 
 def test_what_nobody_has_any_more_is_gone_unless_who_had_it_was_not_heard() -> None:
@@ -377,18 +322,11 @@ def test_what_a_round_tells() -> None:
     told = round_facts(before, later, {"b": sent(documents=0), "a": sent(ROADS, FRUIT)}, 2)
     fruit = {"id": 1, "words": ["apple", "pear"], "occurrences": 100.0, "clients": ["a", "b"]}
     roads = {"id": 10, "words": ["car", "lorry"], "occurrences": 30.0, "clients": ["a"]}
+    sea = {"id": 2, "words": ["boat"], "occurrences": 100.0, "clients": ["a", "b"]}
     assert told == {
-        "round": 4,
-        "documents": 50,
-        "arrived": {"a": 50, "b": 0},
-        "threshold": 0.25,
-        "topics": [fruit, roads],
-        "new": [10],
-        "vanished": [{"id": 2, "words": ["boat"], "occurrences": 100.0, "clients": ["a", "b"]}],
-    }
-
-
-# What clients send
+        "round": 4, "documents": 50, "arrived": {"a": 50, "b": 0}, "threshold": 0.25,
+        "topics": [fruit, roads], "new": [10], "vanished": [sea],
+    }  # fmt: skip
 
 
 def reply(**other: Any) -> dict[str, Any]:
@@ -404,12 +342,17 @@ def reply(**other: Any) -> dict[str, Any]:
         {"index": Rows(np.array([0]), np.array([[0, 1]]), 1)},
         {"weights": Rows(np.array([0]), np.array([[0.5, 0.5]]), 1)},
         {"weights": np.array([[2.0, -1.0]])},
+        {"weights": np.array([[0.6, np.nan]])},
         {"words": ["apple", "apple"]},
+        {"words": ["apple"]},
+        {"words": ["apple", "\x1b[2J"]},
+        {"words": ["apple", "x" * 101]},
         {"seeds": np.array([0.5])},
         {"occurrences": np.array([-1.0])},
     ],
 )
 def test_a_reply_that_makes_no_sense_is_one_without_documents(spoil: dict[str, Any]) -> None:
+    assert read_replies({"a": reply()}) == {"a": LocalTopics([FRUIT], [4], [9.0], 50)}
     assert read_replies({"a": reply(**spoil)}) == {"a": LocalTopics([], [], [], 0)}
 
 

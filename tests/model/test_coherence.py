@@ -10,15 +10,14 @@ import pytest
 from gensim.corpora import Dictionary
 from gensim.models import CoherenceModel
 
+from fedtopics import Corpus, train
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of
-from fedtopics.federation.simulation import train
 from fedtopics.methods.core.final import ALL, CHOOSING, SCORED, draw_halves
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.metrics import WINDOWS
 from fedtopics.model.coherence import count_pairs, federated_coherence, federated_npmi
 from fedtopics.model.shown_words import CANDIDATES, READINGS, USUAL, WORDS_SHOWN, choose
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import fingerprint, tokens
 from tests.helpers.federation import embedded, study, subjects, tokens_of
@@ -33,14 +32,9 @@ def gensim_scores(
     topics: list[list[str]], texts: list[list[str]], measure: str, window: int | None
 ) -> list[float]:
     model = CoherenceModel(
-        topics=topics,
-        texts=texts,
-        dictionary=Dictionary(texts),
-        coherence=GENSIM[measure],
-        window_size=window,
-        topn=WORDS_SHOWN,
-        processes=1,
-    )
+        topics=topics, texts=texts, dictionary=Dictionary(texts), coherence=GENSIM[measure],
+        window_size=window, topn=WORDS_SHOWN, processes=1,
+    )  # fmt: skip
     scores: list[float] = model.get_coherence_per_topic()
     return scores
 
@@ -60,9 +54,7 @@ def pooled_texts(corpora: dict[str, Corpus], text: TextRules) -> list[list[str]]
 @pytest.mark.parametrize(
     ("network", "within"), [("prodlda", "windows"), ("zeroshottm", "documents")]
 )
-def test_coherence_is_gensims_of_the_pooled_documents_that_did_not_choose(
-    network: str, within: str
-) -> None:
+def test_coherence_is_gensims_of_documents_that_did_not_choose(network: str, within: str) -> None:
     corpora = embedded(subjects(SIZES))
     plan = study(network=network, coherence=within, max_rounds=20)
     model = train(plan, corpora, policies=dict.fromkeys(SIZES, OPEN_POLICY))
@@ -136,11 +128,8 @@ def test_counts_of_a_client_by_hand() -> None:
 def counting(asked: list[dict[str, Any]]) -> Any:
     def ask(**payload: Any) -> dict[str, Any]:
         asked.append(payload)
-        replies = [count_pairs(Corpus.of(c), TextRules(), **payload) for c in (TEA, SAND)]
-        return {
-            size: {field: found[field] + replies[1][size][field] for field in found}
-            for size, found in replies[0].items()
-        }
+        tea, sand = (count_pairs(Corpus.of(c), TextRules(), **payload) for c in (TEA, SAND))
+        return {size: {n: of[n] + sand[size][n] for n in of} for size, of in tea.items()}
 
     return ask
 
@@ -165,9 +154,6 @@ def test_words_that_nobody_may_count_are_left_out_of_a_score() -> None:
     counted = federated_coherence(counting([]), topics, "documents", known_alone=True)
     both = np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)
     assert counted["npmi"] == pytest.approx([both, -1])
-
-
-# What a client counts
 
 
 WORDS = ["oak", "elm", "ash", "yew"]
@@ -240,9 +226,8 @@ def test_word_sums_are_theta_times_words_of_the_pooled_documents(network: str) -
     """With the rule that a client speaks only of words that enough of its documents have."""
     corpora = embedded(subjects(SIZES))
     least = {"east": 4, "north": 3, "south": 1}
-    policies = {
-        name: Policy(min_documents=1, min_document_frequency=n) for name, n in least.items()
-    }
+    open_ = Policy(min_documents=1)
+    policies = {n: open_.model_copy(update={"min_document_frequency": m}) for n, m in least.items()}
     plan = study(network=network, max_rounds=20, precision="float64")
     limits = plan.vocabulary.model_copy(update={"min_document_frequency": 2})
     plan = plan.model_copy(update={"vocabulary": limits})
@@ -254,8 +239,7 @@ def test_word_sums_are_theta_times_words_of_the_pooled_documents(network: str) -
         documents = (counts > 0).sum(0)
         rare = documents < max(2, least[name])
         silent += int((rare & (documents > 0)).sum())
-        named = {word for word, left_out in zip(model.vocabulary.words, rare, strict=True)
-                 if not left_out}  # fmt: skip
+        named = {*np.array(model.vocabulary.words)[~rare]}
         known = Corpus.of([[w for w in text if w in named] for text in tokens_of(corpus)])
         theta = model.transform(known.with_embeddings(corpus.embeddings))
         expected += theta.T @ np.where(rare, 0, counts)

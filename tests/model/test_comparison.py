@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Study, TopicModel, train
 from fedtopics.errors import StudyError
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.comparison import compare
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.rules import TextRules
+from fedtopics.model.shown_words import USUAL
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.federation import study, subjects
+from tests.helpers.models import made
 
 
 def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "") -> TopicModel:
@@ -24,16 +23,12 @@ def model_of(topics: list[dict[str, float]], shares: list[float], words: str = "
     known = sorted({word for topic in topics for word in topic} | {*words})
     counts = np.array([[topic.get(word, 0.0) for word in known] for topic in topics])
     ones = np.ones(len(known), np.int64)
-    return TopicModel(
+    return made(
         inference=VariationalLDA(len(known), LDAPrior(n_components=len(topics))),
-        weights={"pseudo_counts": counts.T},
-        shared={},
-        vocabulary=Vocabulary(tuple(known), ones, ones),
-        text=TextRules(),
-        shares={"east": np.array(shares)},
-        documents={"east": 10},
-        word_sums=counts,
-    )
+        weights={"pseudo_counts": counts.T}, vocabulary=Vocabulary(tuple(known), ones, ones),
+        shares={"east": np.array(shares)}, documents={"east": 10}, word_sums=counts,
+        coherence={}, labels={}, reading=USUAL,
+    )  # fmt: skip
 
 
 A = model_of([{"a": 3, "b": 4}, {"c": 5}, {"d": 2, "e": 1}], [0.5, 0.2, 0.3], words="xy")
@@ -72,9 +67,8 @@ def test_pairs_are_those_that_sum_to_most() -> None:
     """Each topic's best would be the same one."""
     one = model_of([{"a": 10, "b": 1}, {"a": 10, "c": 4}], [0.5, 0.5])
     other = model_of([{"a": 1}, {"a": 1, "c": 1}], [0.5, 0.5])
-    assert {(pair.a, pair.b) for pair in compare(one, other, threshold=0.5).pairs} == {
-        (0, 0), (1, 1),
-    }  # fmt: skip
+    pairs = {(pair.a, pair.b) for pair in compare(one, other, threshold=0.5).pairs}
+    assert pairs == {(0, 0), (1, 1)}
 
 
 def test_a_model_and_itself() -> None:

@@ -74,9 +74,7 @@ def test_labels_of_any_damaged_file_are_refused_or_read(tmp_path: Path) -> None:
         {"hidden": [10**30, 1]}, {"hidden": [4, HUGE]}, {"embedding": {"dimension": 10**12}},
     ],
 )  # fmt: skip
-def test_sizes_are_held_against_the_file_before_memory_is_taken(
-    change: dict[str, Any], tmp_path: Path
-) -> None:
+def test_sizes_are_checked_before_memory_is_taken(change: dict[str, Any], tmp_path: Path) -> None:
     network().save_pretrained(tmp_path)
     settings = json.loads((tmp_path / "config.json").read_text())["settings"]
     TopicModel.from_pretrained(tmp_path)  # imports torch, whose memory is not meant here
@@ -98,9 +96,7 @@ def test_sizes_are_held_against_the_file_before_memory_is_taken(
     [{}, {"topics": torch.zeros(3, 5)}, {"topics": torch.zeros(4, 5), "theta_mean": torch.zeros(4)},
      {"topics": torch.full((3, 5), torch.nan), "theta_mean": torch.zeros(3)}],
 )  # fmt: skip
-def test_what_a_network_shares_has_to_make_topics(
-    shared: dict[str, torch.Tensor], tmp_path: Path
-) -> None:
+def test_what_is_shared_has_to_make_topics(shared: dict[str, torch.Tensor], tmp_path: Path) -> None:
     network().save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     tensors = {n: t for n, t in load(file.read_bytes()).items() if not n.startswith("shared/")}

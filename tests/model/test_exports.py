@@ -1,4 +1,4 @@
-"""Models in the forms of other libraries, and as tables."""
+"""Models in the forms of other libraries, as tables, and as a card, which says what was kept."""
 
 from __future__ import annotations
 
@@ -11,33 +11,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedtopics import Study, TopicModel
 from fedtopics.errors import FedTopicsError
-from fedtopics.model.card import card
+from fedtopics.federation.program import privacy_summary
+from fedtopics.model.card import card, promise
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from tests.helpers.command_line import fedtopics
 from tests.helpers.models import BETA, WORDS, made
 
-# Rows
-
 
 def test_topic_info() -> None:
     assert made().get_topic_info(2)[0] == {
-        "topic": 1,
-        "label": "",
-        "suggested": "",
-        "share": 0.4375,
+        "topic": 1, "label": "", "suggested": "", "share": 0.4375,
         "count": 18,  # of 17.5 documents
-        "name": "1___init___flu_tea_oak",
-        "words": ["__init__", "flu"],
+        "name": "1___init___flu_tea_oak", "words": ["__init__", "flu"],
         "coherence": {"npmi": pytest.approx(np.nan, nan_ok=True)},
         "clients": {"north": 0.25, "south": 1.0},
-    }
-    assert [(row["topic"], row["count"], row["label"]) for row in made().get_topic_info()] == [
-        (1, 18, ""),
-        (0, 15, "Trees | shrubs"),
-        (2, 8, ""),  # of 7.5
-    ]
+    }  # fmt: skip
+    found = [(row["topic"], row["count"], row["label"]) for row in made().get_topic_info()]
+    assert found == [(1, 18, ""), (0, 15, "Trees | shrubs"), (2, 8, "")]  # the last of 7.5
 
 
 def test_pandas() -> None:
@@ -62,9 +55,6 @@ def test_pandas_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(FedTopicsError, match=r"package pandas, .*: pip install pandas"):
         made().to_pandas()
-
-
-# pyLDAvis
 
 
 def test_pyldavis() -> None:
@@ -117,15 +107,9 @@ def test_csv() -> None:
     assert text.splitlines()[1] == "1,,0.4375,18,__init__ flu,,0.25,1.0"
     rows = list(csv.DictReader(io.StringIO(text)))
     assert rows[1] == {
-        "topic": "0",
-        "label": 'Trees, "shrubs"',
-        "share": "0.375",
-        "count": "15",
-        "words": "oak elm",
-        "coherence_npmi": "0.5",
-        "share_north": "0.5",
-        "share_south": "0.0",
-    }
+        "topic": "0", "label": 'Trees, "shrubs"', "share": "0.375", "count": "15",
+        "words": "oak elm", "coherence_npmi": "0.5", "share_north": "0.5", "share_south": "0.0",
+    }  # fmt: skip
 
 
 def test_markdown() -> None:
@@ -145,6 +129,19 @@ def test_card() -> None:
     lines = card(made(labels={})).splitlines()
     assert "| topic | share | words |" in lines
     assert r"| 0 | 37.5% | oak, elm, flu, tea, \_\_init\_\_ |" in lines
+
+
+def test_a_card_says_which_bound_was_kept(tmp_path: Path) -> None:
+    bound = {"epsilon": 3.0, "delta": 1e-6, "unit": "document", "seeded": False}
+    made(info={"privacy": bound}).save_pretrained(tmp_path)
+    said = (tmp_path / "README.md").read_text("utf-8")
+    assert "- Differentially private for each document: epsilon 3, delta 1e-06, of all" in said
+    assert TopicModel.from_pretrained(tmp_path).info["privacy"] == bound
+    tried = made(info={"privacy": bound | {"seeded": True}})
+    assert "Differentially private" not in card(tried)
+    assert "hides nothing from who knows the seed" in promise(tried)
+    assert promise(made()) == ""
+    assert privacy_summary(Study(method={"name": "lda"})) == {"masked": False}
 
 
 @pytest.fixture

@@ -60,10 +60,8 @@ PAST: dict[str, Any] = {"round": 1, "documents": 3, "topics": [], "new": [], "va
 )
 def test_names_of_a_file_that_are_none(changes: dict[str, Any], tmp_path: Path) -> None:
     folder = made().save_pretrained(tmp_path)
-    assert re.search(
-        "cannot be used: (its config.json says|.* cannot name a client)",
-        refused(write(folder, "config.json", **changes)),
-    )
+    said = refused(write(folder, "config.json", **changes))
+    assert re.search("cannot be used: (its config.json says|.* cannot name a client)", said)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +84,17 @@ def test_notebooks_have_a_table_and_no_other_tag(model: TopicModel) -> None:
     assert {tag.strip("/") for tag in tags} == {
         "table", "caption", "thead", "tbody", "tr", "th", "td",
     }  # fmt: skip
+
+
+def test_a_notebook_shows_words_and_labels_as_they_are() -> None:
+    model = hostile(("<img src=x onerror=alert(1)>", "&amp;", "oak"), labels={1: "<b>ships</b>"})
+    html = model._repr_html_()
+    assert html.count("<tr>") == 1 + 3
+    assert "&lt;img src=x onerror=alert(1)&gt;" in html
+    assert "&amp;amp;" in html, "a word that is an entity is shown as it is"
+    assert ">&lt;b&gt;ships&lt;/b&gt;</td>" in html
+    assert f"<td>{model.share[0]:.1%}</td>" in html
+    assert "topics: 3, words: 3, clients: 2)</caption>" in html
 
 
 def test_pyldavis_gets_words_that_do_not_end_its_script() -> None:

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedtopics import LDA
+from fedtopics import LDA, Corpus, TopicModel
 from fedtopics.errors import ModelError, StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
 from fedtopics.model.card import card
 from fedtopics.model.exports import as_csv, as_markdown
 from fedtopics.model.labels import _segments
-from fedtopics.model.topic_model import TopicModel
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.clients import ALL
@@ -66,18 +64,16 @@ SECRET = "quetzalcoatl"  # noqa: S105  what a message must not quote
         ([SECRET], "cannot be read as a list of topics; mend it, or delete it"),
         ([{"label": SECRET}], "Row 1 of .* is of no topic of the model; give its topic a number"),
         ([{"topic": 1}, {"topic": 3}], "Row 2 of .* a number from 0 to 2, or delete the row"),
-        ([{"topic": -1}], "Row 1 of"),
-        ([{"topic": True}], "Row 1 of"),
-        ([{"topic": 1.0}], "Row 1 of"),
-        ([{"topic": "1"}], "Row 1 of"),
+        *(([{"topic": odd}], "Row 1 of") for odd in (-1, True, 1.0, "1")),
         ([{"topic": 1}, {"topic": 1}], "has two rows of topic 1; delete one of them"),
         ([{"topic": 1, "label": None}], "label of topic 1 is no text; put it in quotes"),
         ([{"topic": 1, "label": [SECRET]}], "label of topic 1 is no text; put it in quotes"),
         ([{"topic": 1, "label": 101 * "x"}], "topic 1 has 101 characters; shorten it to at most"),
         ([{"topic": 1, "label": f"a\n{SECRET}"}], r"holds a control character \(U\+000A\); write"),
-        ([{"topic": 1, "label": f"\x1b[1m{SECRET}"}], r"control character \(U\+001B\)"),
-        ([{"topic": 1, "label": f"\u202e{SECRET}"}], r"control character \(U\+202E\)"),
-        ([{"topic": 1, "label": f"a\u2028{SECRET}"}], r"control character \(U\+2028\)"),
+        *(
+            ([{"topic": 1, "label": f"a{odd}{SECRET}"}], rf"character \(U\+{ord(odd):04X}\)")
+            for odd in "\x1b\u202e\u2028"
+        ),
     ],
 )
 def test_what_is_no_list_of_labelled_topics(saved: Path, content: Any, message: str) -> None:
@@ -176,10 +172,8 @@ def test_suggestions_are_marked_until_somebody_confirms_them(saved: Path, tmp_pa
     assert back.suggested == frozenset()
     assert back.suggest_labels() == {}
     assert model.with_labels({2: "Shrubs"}).suggested == {1}
-    assert model.with_labels({2: ""}).suggest_labels() == {
-        1: "__init__, flu, tea",
-        2: "Oak, elm, flu",
-    }
+    both = {1: "__init__, flu, tea", 2: "Oak, elm, flu"}
+    assert model.with_labels({2: ""}).suggest_labels() == both
 
 
 # Of the boats', twelve have one phrase and four another; all have their words near each other.

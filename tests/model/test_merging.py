@@ -16,13 +16,10 @@ from tests.helpers.models import BETA, edit_config, made
 SIDES = np.repeat([-1.0, 1.0], 40)[:, None] + np.random.default_rng(0).normal(size=(80, 3)) / 10
 EMBEDDED = Corpus.of(ALL).with_embeddings(SIDES.astype(np.float32))
 MODELS = [
-    LDA(4, max_rounds=3),
-    NMF(4),
-    ProdLDA(4, max_rounds=3),
+    LDA(4, max_rounds=3), NMF(4), ProdLDA(4, max_rounds=3),
     FLDA(4, max_rounds=1, iterations=50, min_new_documents=1),
-    MixtureTM(4, embedding_dimension=3),
-    ShortTextClustering(4, embedding_dimension=3),
-]
+    MixtureTM(4, embedding_dimension=3), ShortTextClustering(4, embedding_dimension=3),
+]  # fmt: skip
 
 
 def test_numbers_of_a_merged_model() -> None:
@@ -105,26 +102,21 @@ def test_a_merged_model_begins_others_and_does_not_go_on() -> None:
         model.merge_topics([0, 1]).partial_fit(ALL)
 
 
+MERGED = made().merge_topics([0, 1])
+WHOLE = MERGED.inference.settings.model_dump(mode="json")
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        {"groups": [0, 0]},
-        {"groups": [0, 0, 0]},
-        {"groups": [0, 2, 1]},
-        {"inference": "nothing"},
-        {"precision": "float1"},
-        {"settings": {"n_components": 3, "alpha": -1}},
-        {"n_components": 3},
-        {
-            "inference": "merged",
-            "settings": made().merge_topics([0, 1]).inference.settings.model_dump(),
-        },
+        {"groups": [0, 0]}, {"groups": [0, 0, 0]}, {"groups": [0, 2, 1]}, {"inference": "nothing"},
+        {"precision": "float1"}, {"settings": {"n_components": 3, "alpha": -1}},
+        {"n_components": 3}, {"inference": "merged", "settings": WHOLE},
     ],
-)
+)  # fmt: skip
 def test_damaged_folders(settings: dict[str, Any], tmp_path: Path) -> None:
-    folder = made().merge_topics([0, 1]).save_pretrained(tmp_path)
-    whole = made().merge_topics([0, 1]).inference.settings.model_dump(mode="json")
-    edit_config(folder, settings=whole | settings)
+    folder = MERGED.save_pretrained(tmp_path)
+    edit_config(folder, settings=WHOLE | settings)
     with pytest.raises(ModelError):
         TopicModel.from_pretrained(folder)
 

@@ -37,34 +37,25 @@ def test_rows_are_means_of_theta(model: TopicModel) -> None:
     march, april = theta[:50], theta[50:]
     assert rows == [
         {
-            "period": period,
-            "topic": topic,
+            "period": period, "topic": topic, "documents": len(part), "clients": 1,
             "share": pytest.approx(part[:, topic].mean(), rel=1e-5),
             "count": pytest.approx(part[:, topic].sum(), rel=1e-5),
-            "documents": len(part),
-            "clients": 1,
         }
         for period, part in ((date(2025, 3, 1), march), (date(2025, 4, 1), april))
         for topic in (0, 1)
-    ]
+    ]  # fmt: skip
 
 
 def test_clients_with_few_documents_in_a_period_have_no_part(model: TopicModel) -> None:
-    times = {
-        "boats": [2024] * 31 + [2025] * 9,
-        "trees": [2024] * 20 + [2025] * 10 + [2026] * 9 + [2027],
-    }
+    times = {"boats": np.repeat([2024, 2025], [31, 9]).tolist()}
+    times["trees"] = np.repeat([2024, 2025, 2026, 2027], [20, 10, 9, 1]).tolist()
     rows = model.topics_over_time(TEXTS, times)
     assert periods(rows) == [2024, 2025]
     assert [(row["documents"], row["clients"]) for row in rows] == [(51, 2)] * 2 + [(10, 1)] * 2
     theta = model.transform(TEXTS["trees"])[20:30]
     assert rows[2]["share"] == pytest.approx(theta[:, 0].mean(), rel=1e-5)
-    assert periods(model.topics_over_time(TEXTS, times, min_documents=1)) == [
-        2024,
-        2025,
-        2026,
-        2027,
-    ]
+    every = model.topics_over_time(TEXTS, times, min_documents=1)
+    assert periods(every) == [2024, 2025, 2026, 2027]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +139,7 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
 def test_numbers_are_no_dates(model: TopicModel, kind: Any) -> None:
     seconds = kind([1_700_000_000 + 86_400 * (row % 3) for row in range(80)])
     for by in ("month", "day"):
-        with pytest.raises(
-            DataError, match="Periods are of dates, and the documents' times are nu"
-        ):
+        with pytest.raises(DataError, match="are of dates, and the documents' times are numbers"):
             model.topics_over_time(ALL, seconds, by=by)  # type: ignore[arg-type]
     assert len({row["period"] for row in model.topics_over_time(ALL, seconds)}) == 3
     assert len({row["period"] for row in model.topics_over_time(ALL, seconds, nr_bins=2)}) == 2

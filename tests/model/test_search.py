@@ -1,4 +1,4 @@
-"""Which topics a word is about, by where its occurrences are."""
+"""Topics of a word, by where its occurrences are, and documents that stand for a topic."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedtopics import LDA
 from fedtopics.errors import StudyError
 from fedtopics.model import search
+from fedtopics.model.finding import representatives
+from tests.helpers.clients import ALL, TEXTS
 from tests.helpers.models import made
 
 
@@ -47,3 +50,23 @@ def test_an_unknown_word_is_held_against_few_words(monkeypatch: pytest.MonkeyPat
     looked_at.clear()
     assert search.columns_of("fundi", model) == []
     assert looked_at == ["funding", "fund", "fun"]
+
+
+def test_rows_with_most_of_their_largest_topic() -> None:
+    theta = np.array([[0.9, 0.1], [0.5, 0.5], [0.95, 0.05], [0.9, 0.1], [0.99, 0.01]])
+    seen = np.array([True, True, True, True, False])
+    assert representatives(theta, seen) == [[2, 0, 3], []]
+    assert representatives(theta, seen, 9) == [[2, 0, 3, 1], []]
+
+
+def test_documents_of_several_clients_that_stand_for_topics() -> None:
+    model = LDA(2, max_rounds=20).fit(ALL)
+    rows = model.model_.representative_documents(TEXTS, n_documents=2)
+    theta = model.transform(ALL)
+    assert [row["topic"] for row in rows] == [0, 0, 1, 1]
+    for topic in (0, 1):
+        of_topic = [row for row in rows if row["topic"] == topic]
+        [client] = {row["client"] for row in of_topic}
+        assert [row["text"] for row in of_topic] == [TEXTS[client][r["document"]] for r in of_topic]
+        shares = sorted(theta[:, topic].tolist())[-2:][::-1]
+        assert [row["share"] for row in of_topic] == pytest.approx(shares, rel=1e-5)

@@ -11,18 +11,18 @@ SHARES = np.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4]])
 FREQUENCY = np.array([0.6, 0.1, 0.3])
 
 
-def test_by_probability() -> None:
-    assert Reading(1.0).order(SHARES, FREQUENCY, 3).tolist() == [[0, 1, 2], [0, 2, 1]]
-
-
-def test_by_lift() -> None:
-    """0.5 / 0.6, 0.3 / 0.1, 0.2 / 0.3; and 0.5 / 0.6, 0.1 / 0.1, 0.4 / 0.3."""
-    assert Reading(0.0).order(SHARES, FREQUENCY, 3).tolist() == [[1, 0, 2], [2, 1, 0]]
-
-
-def test_in_between() -> None:
-    """Of the second: 0.5 / sqrt(0.6) = 0.65, 0.1 / sqrt(0.1) = 0.32, 0.4 / sqrt(0.3) = 0.73."""
-    assert Reading(0.5).order(SHARES, FREQUENCY, 2).tolist() == [[1, 0], [2, 0]]
+@pytest.mark.parametrize(
+    ("lambda_", "expected"),
+    [
+        (1.0, [[0, 1, 2], [0, 2, 1]]),
+        # 0.5 / 0.6, 0.3 / 0.1, 0.2 / 0.3; and 0.5 / 0.6, 0.1 / 0.1, 0.4 / 0.3
+        (0.0, [[1, 0, 2], [2, 1, 0]]),
+        # Of the second: 0.5 / sqrt(0.6) = 0.65, 0.1 / sqrt(0.1) = 0.32, 0.4 / sqrt(0.3) = 0.73
+        (0.5, [[1, 0, 2], [2, 0, 1]]),
+    ],
+)
+def test_by_probability_by_lift_and_in_between(lambda_: float, expected: list[list[int]]) -> None:
+    assert Reading(lambda_).order(SHARES, FREQUENCY, 3).tolist() == expected
 
 
 def test_a_word_without_a_share_comes_last_and_equals_stay_in_order() -> None:
@@ -54,14 +54,12 @@ def test_first_words_come_before_all_others_as_ranked() -> None:
         (((0, 0), (1, 0)), False),
         (((0, 2), (1,)), False),
     ],
-    ids=["none", "of two", "a topic less", "no word", "negative", "twice", "of other lengths"],
 )
 def test_first_words_that_a_model_can_have(first: tuple[tuple[int, ...], ...], fits: bool) -> None:
     assert Reading(first=first).fits(2, 3) == fits
 
 
-# Choosing: two topics of ten words. The same common words in both are the most coherent.
-
+# Two topics of ten words. The same common words in both are the most coherent.
 ALIKE = np.array([range(10), range(10)])
 APART = np.array([range(10), range(10, 20)])
 NEARLY = np.array([range(10), [*range(10, 18), 0, 1]])  # 18 of 20 words differ
@@ -82,7 +80,6 @@ def npmi(*scores: float, n: int = 10) -> np.ndarray:
         ([APART, APART], [npmi(0.2, 0.2), npmi(0.2, 0.2)], 0),
         ([APART], [npmi(-1.0, -1.0)], 0),
     ],
-    ids=["different first", "in any order", "nine of ten", "by the mean", "equal", "only one"],
 )
 def test_the_most_coherent_of_the_different_is_chosen(
     columns: list[np.ndarray], pairs: list[np.ndarray], chosen: int

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from benchmarks.attacks import neighbours
+from fedtopics import Corpus, train
 from fedtopics.errors import PolicyError, RunError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY, Policy
-from fedtopics.federation.simulation import train
 from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import Budget, Noise, Privacy, contributions
 from fedtopics.privacy.accounting import ROUNDING, Account, delta_of, mu_of, together
 from fedtopics.privacy.contributions import counted_once
-from fedtopics.text.corpus import Corpus
+from tests.helpers.noted import noted
 from tests.helpers.recipes import BY_EMBEDDINGS, METHODS, install, planned, themed
 
 THREE = Privacy(epsilon=3)
@@ -129,18 +129,12 @@ def test_a_run_with_other_parameters_is_another_one(tmp_path: Path, other: Any) 
         kept.check("north", "first", Privacy(epsilon=1), 3)
 
 
-def test_a_study_without_a_bound_is_refused(tmp_path: Path) -> None:
+def test_without_a_bound_an_account_or_a_file_nothing_is_said(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="no bound for a document"):
         policy_with(tmp_path, 4).check_privacy("north", None, "first", "run")
-
-
-def test_an_account_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "policy.account.jsonl").write_text("{}\n")
     with pytest.raises(RunError, match="restore it"):
         policy_with(tmp_path, 4).check_privacy("north", THREE, "first")
-
-
-def test_a_policy_without_a_file() -> None:
     with pytest.raises(PolicyError, match="name one with account"):
         Policy(max_epsilon=3).check_privacy("north", THREE, "first")
 
@@ -164,9 +158,6 @@ def test_two_studies_that_begin_at_once(tmp_path: Path) -> None:
     assert [entry.study for entry in Account(one.path).entries] == ["first", "second"]
 
 
-# How much noise a budget asks for, by three accountants
-
-
 SHARES = {"words": 0.15, "mean": 0.02, "moments": 0.08, "first": 0.1, "second": 0.1, "last": 0.55}
 
 
@@ -179,15 +170,11 @@ def spent(promised: Privacy, shares: dict[str, float]) -> float:
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
-def test_all_releases_come_to_epsilon(epsilon: float) -> None:
-    assert epsilon - 0.005 < spent(Privacy(epsilon=epsilon), SHARES) <= epsilon
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
-def test_a_second_accountant_finds_no_less_than_it_and_little_more(epsilon: float) -> None:
+def test_all_releases_come_to_epsilon_by_two_accountants(epsilon: float) -> None:
     """Renyi's bound is above the exact one, by a tenth or so."""
-    budget = Budget(Privacy(epsilon=epsilon), SHARES)
-    accountant = RdpAccountant()
+    promised = Privacy(epsilon=epsilon)
+    assert epsilon - 0.005 < spent(promised, SHARES) <= epsilon
+    budget, accountant = Budget(promised, SHARES), RdpAccountant()
     for name in SHARES:
         accountant.compose(dp_event.GaussianDpEvent(budget.sigma(name)))
     assert epsilon - 0.005 < accountant.get_epsilon(1e-6) < 1.15 * epsilon
@@ -231,15 +218,10 @@ def test_shares_of_more_than_all() -> None:
         Budget(Privacy(epsilon=3), {"words": 0.6, "last": 0.5})
 
 
-# What can be learned of one document, by trying: at most epsilon, and more where noise is less.
-# Two corpora differ by one document, the most that a document can be. All of a study's releases are
-# drawn of each, a hundred thousand times, with the noise of those clients that are enough. The best
-# guess of which corpus it was is by the document's direction; how often it is right bounds
-# epsilon from below, with confidence (Clopper and Pearson).
-# ``benchmarks/attacks/neighbours.py`` does it with whole studies, a hundred thousand times as well;
-# here are some of them.
-
-
+# What can be learned of one document, by trying. All releases of a study are drawn for two corpora
+# that differ by one document; how often the best guess of which it was is right bounds epsilon from
+# below, with confidence (Clopper and Pearson). benchmarks/attacks/neighbours.py does it with whole
+# studies, a hundred thousand times as well; here are some of them.
 TIMES, DRAWN = 100_000, 500  # in so many calls, of different secrets
 CLIENTS = 3
 DELTA = 1e-3  # which so many draws can tell from 0
@@ -301,9 +283,6 @@ def test_with_a_third_of_the_noise_more_is_learned(epsilon: float) -> None:
     assert guessed(epsilon, less=1 / 3) > epsilon
 
 
-# Whole studies
-
-
 def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]]:
     """How much likelier all sums of each study are with the document, by whether it was there."""
     found = {}
@@ -317,9 +296,7 @@ def guesses(case: neighbours.Case, times: int) -> dict[bool, NDArray[np.float64]
 @pytest.mark.parametrize(
     ("name", "epsilon"), [("kmeans", 1.0), ("lda", 3.0), ("nmf", 3.0), ("discriminative", 1.0)]
 )
-def test_sums_of_a_study_say_no_more_of_a_document_than_the_accountant_allows(
-    name: str, epsilon: float
-) -> None:
+def test_sums_of_a_study_say_no_more_than_the_accountant_allows(name: str, epsilon: float) -> None:
     """The logarithm of the ratio of likelihoods is normal, of a variance that is mu^2 at most."""
     times = 60
     found = guesses(neighbours.Case(name, epsilon), times)
@@ -343,22 +320,14 @@ def test_too_little_noise_in_a_study_is_noticed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_all_noise_of_a_study_comes_to_what_it_promises(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_noise_of_a_study_is_as_promised(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is drawn in a run is composed by `dp-accounting`; nothing of it is drawn twice."""
     install(monkeypatch)
-    drawn: list[tuple[str, float]] = []
-    added = Noise.added
-
-    def noting(noise: Noise, values: Any, sigma: float, purpose: str, *numbers: int) -> Any:
-        drawn.append((purpose, sigma))
-        return added(noise, values, sigma, purpose, *numbers)
-
-    monkeypatch.setattr(Noise, "added", noting)
+    called = noted(monkeypatch, Noise, "added")
     corpora = {"alone": themed(9000)}
     plan = planned(name, 5).model_copy(update={"aggregation": "plain"})
     train(plan, corpora, policies={"alone": OPEN_POLICY}, at_once=False)
+    drawn = [(purpose, sigma) for (_, _, sigma, purpose, *_), _ in called]
     assert len({purpose for purpose, _ in drawn}) == len(drawn)
     accountant = PLDAccountant()
     for _, sigma in drawn:

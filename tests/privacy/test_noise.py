@@ -32,12 +32,18 @@ def test_numbers_are_normal() -> None:
 @pytest.mark.parametrize("clients", [1, 3, 5, 10])
 def test_the_parts_of_two_thirds_are_enough(clients: int) -> None:
     there = clients - clients // 3
-    parts = [
-        noise_of(f"client-{number}", clients).added(np.zeros(SIZE), 4.0, "words")
-        for number in range(there)
-    ]
-    found = np.sum(parts, axis=0).std()
+    all_ = [noise_of(f"client-{number}", clients) for number in range(there)]
+    found = np.sum([each.added(np.zeros(SIZE), 4.0, "words") for each in all_], axis=0).std()
     assert 4.0 * (1 - 4 / np.sqrt(2 * SIZE)) < found < 4.0 * 1.02
+
+
+def assert_masked_exactly(added: Any, clients: int) -> None:
+    """Nothing is rounded, nor scaled, in what masks hide."""
+    template = {"sums": noisy(Privacy(epsilon=3), added.shape)}
+    layout = Layout.of(template, [f"{n}" for n in range(clients)], clients)
+    vector, factor = layout.encode({"sums": added})
+    assert factor == 1.0
+    np.testing.assert_array_equal(layout.decode(vector)["sums"], added)
 
 
 def test_sums_stay_on_a_grid_that_masks_keep_exactly() -> None:
@@ -50,11 +56,7 @@ def test_sums_stay_on_a_grid_that_masks_keep_exactly() -> None:
 def test_masks_round_nothing_more_in_sums_of_many(clients: int, sigma: float) -> None:
     """What was rounded once more would change by more with a document than is counted on."""
     added = noise_of("north", clients).added(np.linspace(-9, 9, 1001), sigma, "words")
-    template = {"words": noisy(Privacy(epsilon=3), (1001,))}
-    layout = Layout.of(template, [f"{n}" for n in range(clients)], clients)
-    vector, factor = layout.encode({"words": added})
-    assert factor == 1.0
-    np.testing.assert_array_equal(layout.decode(vector)["words"], added)
+    assert_masked_exactly(added, clients)
 
 
 def test_the_same_is_said_the_same_way_and_nothing_else_is_said_with_its_noise() -> None:
@@ -99,11 +101,8 @@ def test_tails_do_not_end() -> None:
 
 def test_what_masks_write_numbers_in_does_not_depend_on_them() -> None:
     """However large a client's sums: one that did not fit would say so in the clear."""
-    noise, bound = noise_of("north", 3), Privacy(epsilon=3)
+    noise = noise_of("north", 3)
     sums = np.array([1e12, LARGEST, -1e12, 0.0])
     added = noise.added(sums, 2.0, "sums")
     np.testing.assert_allclose(added, np.clip(sums, -LARGEST, LARGEST), atol=20)
-    layout = Layout.of({"sums": noisy(bound, (4,))}, ["east", "north", "west"], 3)
-    vector, factor = layout.encode({"sums": added})
-    assert factor == 1.0
-    np.testing.assert_array_equal(layout.decode(vector)["sums"], added)
+    assert_masked_exactly(added, 3)

@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import PolicyError, StudyError
 from fedtopics.federation.exposure import expose
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.participant import Participation
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import client_of, exchanges
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.inference.points import Discriminant
 from fedtopics.methods.core.plan import Site
 from fedtopics.privacy import Noise, Privacy, contributions
 from fedtopics.privacy.accounting import Account
 from fedtopics.privacy.recipe import RECIPES
 from fedtopics.report import find_run, summarise
-from fedtopics.text.corpus import Corpus
 from tests.helpers.clusters import accuracy, overheard, spread
 from tests.helpers.encoders import unit
 from tests.helpers.federation import train_until_killed
@@ -41,6 +39,16 @@ from tests.helpers.recipes import (
 )
 
 PUBLIC_FIELDS = {"clients", "vectors"}  # of words, not of documents
+pytestmark = pytest.mark.usefixtures("_encoder")
+
+
+@pytest.fixture
+def _encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+
+
+def of_themes(clients: str = "abc", n: int = 4000) -> dict[str, Corpus]:
+    return {name: themed(n, seed) for seed, name in enumerate(clients)}
 
 
 def trained(plan: Study, corpora: dict[str, Corpus], **how: Any) -> Any:
@@ -48,9 +56,8 @@ def trained(plan: Study, corpora: dict[str, Corpus], **how: Any) -> Any:
     return train(plan, corpora, policies=policies, at_once=False, **how)
 
 
-def test_a_study_with_a_bound_begins_with_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch)
-    corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
+def test_a_study_with_a_bound_begins_with_no_model() -> None:
+    corpora = of_themes()
     model = trained(planned("lda", 8), corpora)
     with pytest.raises(StudyError, match="begins with public words alone, not with a model"):
         trained(planned("lda", 8), corpora, start=model)
@@ -59,7 +66,6 @@ def test_a_study_with_a_bound_begins_with_no_model(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", METHODS)
 def test_all_but_public_fields_have_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where noise hides all that it is added to, documents change nothing of what leaves."""
-    install(monkeypatch)
     monkeypatch.setattr(Noise, "added", lambda _, values, *__: np.zeros(np.shape(values)))
     asked = [("extent", {}), *questions(name, np.random.default_rng(0))]
     found = []
@@ -79,14 +85,9 @@ def test_all_but_public_fields_have_noise(name: str, monkeypatch: pytest.MonkeyP
 
 def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a document, what is left is noise alone; vectors of words are public."""
-    install(monkeypatch)
-    messages = overheard(monkeypatch)
+    messages, plan = overheard(monkeypatch), planned("kmeans", 8)
     nothing = Corpus.of([["x"]] * 4).with_embeddings(np.zeros((4, DIMENSION), np.float32))
-    corpora, plan = (
-        {"a": themed(4000), "b": themed(4000, 1), "empty": nothing},
-        planned("kmeans", 8),
-    )
-    trained(plan, corpora)
+    trained(plan, of_themes("ab") | {"empty": nothing})
     sums = [(f, r) for name, f, _, r in messages.calls if name == "empty" and f != "word_vectors"]
     assert [function for function, _ in sums] == [
         "extent", "key_words", "noisy_cluster_sums", "noisy_cluster_sums", "cluster_words",
@@ -100,10 +101,9 @@ def test_all_that_leaves_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_study_asks_what_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So often as it says, in as many rounds as it has, and once more their number at first."""
-    install(monkeypatch)
     messages = overheard(monkeypatch)
     plan = planned(name, 8, max_rounds=6)
-    trained(plan, {n: themed(4000, seed) for seed, n in enumerate("abc")})
+    trained(plan, of_themes())
     asked = [function for client, function, _, _ in messages.calls if client == "a"]
     said = {each.function: each.often for each in exchanges(plan)}
     assert set(asked) == set(said)
@@ -112,8 +112,7 @@ def test_a_study_asks_what_it_says(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert len(asked) == 6 + 1
 
 
-def test_what_a_study_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch)
+def test_what_a_study_would_show() -> None:
     plan = planned("nmf", 3).with_clients("abc")
     found = expose(plan, themed(300))
     shown = {each.function: each for each in found.shown}
@@ -121,9 +120,6 @@ def test_what_a_study_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(shown) == noisy | {"model", "arrays"}
     assert all((shown[name].once or 0) + (shown[name].round or 0) > 0 for name in noisy)
     assert found.verdicts["whether a document was there"].startswith("hardly: by at most a factor")
-
-
-# What a document adds
 
 
 def test_factors_by_hand() -> None:
@@ -136,9 +132,8 @@ def test_factors_by_hand() -> None:
     by_hand = np.add([[1, 0], [0, 0], [0, 0]], beside)
     np.testing.assert_allclose(sums, by_hand, atol=1e-9)
     shares = 0.6 * half
-    np.testing.assert_allclose(
-        contributions.unpacked(products, 2), [[1 + shares, shares], [shares, shares]], atol=1e-9
-    )
+    expected = [[1 + shares, shares], [shares, shares]]
+    np.testing.assert_allclose(contributions.unpacked(products, 2), expected, atol=1e-9)
 
 
 def test_shares_of_clusters_do_not_depend_on_other_documents() -> None:
@@ -154,15 +149,9 @@ def test_shares_of_clusters_do_not_depend_on_other_documents() -> None:
         np.testing.assert_array_equal(fewer, found[-n:])
 
 
-# Studies
-
-
 @pytest.mark.parametrize("name", METHODS)
-def test_with_noise_the_themes_are_found(
-    name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch)
-    corpora = {client: themed(4000, seed) for seed, client in enumerate("abc")}
+def test_with_noise_the_themes_are_found(name: str, tmp_path: Path) -> None:
+    corpora = of_themes()
     model = trained(planned(name, 3), corpora)
     assert accuracy(model, corpora) > 0.9
     assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
@@ -177,9 +166,8 @@ def test_with_noise_the_themes_are_found(
     np.testing.assert_array_equal(read.transform(corpora["a"]), model.transform(corpora["a"]))
 
 
-def test_topics_with_given_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch)
-    corpora = {client: themed(4000, seed) for seed, client in enumerate("abc")}
+def test_topics_with_given_words() -> None:
+    corpora = of_themes()
     for theme in range(3):
         words = PUBLIC[theme * WORDS : theme * WORDS + 2]
         model = trained(planned("nmf", 8, seed_topics=[words]), corpora)
@@ -187,11 +175,8 @@ def test_topics_with_given_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_sums_of_several_clients_are_those_of_one(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_of_several_are_those_of_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the noise, which is left out here."""
-    install(monkeypatch)
     monkeypatch.setattr(Noise, "added", lambda _, values, *__: np.asarray(values, float))
     corpus, plan = themed(3000), planned(name, 50)
     alone = trained(plan.model_copy(update={"aggregation": "plain"}), {"all": corpus})
@@ -207,9 +192,8 @@ def test_sums_of_several_clients_are_those_of_one(
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_a_run_goes_on_without_asking_twice(
-    stop: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(monkeypatch)
     corpora, plan = spread(themed(9000), 3), planned("kmeans", 8, max_rounds=6)
     whole = trained(plan, corpora)
     train_until_killed(stop, plan, corpora, run=trained, out=tmp_path)
@@ -221,8 +205,7 @@ def test_a_run_goes_on_without_asking_twice(
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_too_few_documents_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch)
+def test_too_few_documents_are_refused(name: str) -> None:
     with pytest.raises(StudyError, match=r"at epsilon 1 noise hides the rest. Ask for fewer"):
         trained(planned(name, 1), spread(themed(90), 3))
 
@@ -237,10 +220,9 @@ def test_a_half_looks_at_no_other_documents() -> None:
     assert type(client_of(planned("nmf"), site)).__name__ == "NMFClient"
 
 
-def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_and_report_of_a_run(tmp_path: Path) -> None:
     """A client's own ledger says of how many documents a reply is, which does not leave."""
-    install(monkeypatch)
-    corpora = {name: themed(4000, seed) for seed, name in enumerate("abc")}
+    corpora = of_themes()
     model = trained(planned("kmeans", 8, max_rounds=5), corpora, out=tmp_path)
     rows = {row["function"]: row for row in summarise_ledger(tmp_path / "clients/a/ledger.jsonl")}
     documents = len(half_of(corpora["a"], "kmeans").corpus)  # copies count once
@@ -251,14 +233,8 @@ def test_ledger_and_report_of_a_run(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     assert all("noise" in meanings[name] for name in rows if name != "word_vectors")
 
 
-# Between machines
-
-
-def test_a_client_goes_by_its_policy_and_its_account(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_goes_by_its_policy_and_its_account(tmp_path: Path) -> None:
     """The method is the one that the study names, and what it may say is written down first."""
-    install(monkeypatch)
     plan = planned("nmf", 3).with_clients(["east", "north", "west"])
     (tmp_path / "policy.toml").write_text("max_epsilon = 4\n")
     policy = Policy.read(tmp_path / "policy.toml")
@@ -270,17 +246,14 @@ def test_a_client_goes_by_its_policy_and_its_account(
     again = planned("lda", 3).with_clients(["east", "north", "west"])
     with pytest.raises(PolicyError, match=r"1 before had 3, and with this one it would be 4\.42"):
         Participation(key_of("north"), themed(100), policy, tmp_path / "more").review(again)
-    of_sums = Policy(min_documents_in_sum=200)
-    with pytest.raises(PolicyError, match="Leave min_documents_in_sum out"):
-        Participation(key_of("north"), themed(100), of_sums, tmp_path / "sums").review(plan)
-    alone = Policy(methods=("lda",))
-    with pytest.raises(PolicyError, match="nmf"):
-        Participation(key_of("north"), themed(100), alone, tmp_path / "other").review(plan)
+    of_sums, alone = Policy(min_documents_in_sum=200), Policy(methods=("lda",))
+    for other, says in (of_sums, "Leave min_documents_in_sum out"), (alone, "nmf"):
+        with pytest.raises(PolicyError, match=says):
+            Participation(key_of("north"), themed(100), other, tmp_path / "other").review(plan)
 
 
-def test_a_study_between_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_between_machines(tmp_path: Path) -> None:
     """All leaves masked, with noise of the clients' own secrets, and is accounted for."""
-    install(monkeypatch)
     corpora = {name: themed(4000, seed) for seed, name in enumerate(("east", "north", "west"))}
     policies = {}
     for name in corpora:

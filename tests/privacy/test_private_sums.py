@@ -11,18 +11,15 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import DataError, StudyError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.federation.program import client_of, privacy_summary
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData
 from fedtopics.methods.core.plan import Site
 from fedtopics.model.card import card, promise
 from fedtopics.privacy import Privacy, PrivacySettings, contributions, estimates
 from fedtopics.privacy.contributions import counted_once
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import Columns
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.encoders import unit
 from tests.helpers.recipes import (
@@ -36,42 +33,7 @@ from tests.helpers.recipes import (
     themed,
 )
 
-LEAST_REACHED = {"lda": 0.6, "nmf": 0.4}
 ONE = 1 + 1e-6  # embeddings are float32
-
-
-def adversarial(rng: np.random.Generator) -> tuple[list[str], Any]:
-    """A document that may be anything: of one word, all words or none, long, repeated, nowhere."""
-    chosen = rng.choice(PUBLIC, rng.integers(0, len(PUBLIC) + 1), replace=False)
-    text = np.repeat(chosen, rng.integers(1, 1000, len(chosen)) ** rng.integers(0, 2))
-    vector = rng.normal(size=DIMENSION) * rng.choice([0.0, 1e-9, 1.0, 100.0])
-    return text.tolist(), vector
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_document_more_changes_each_release_by_one_at_most(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(monkeypatch)
-    rng = np.random.default_rng(1)
-    largest: dict[str, float] = {}
-    for _ in range(12):
-        others = [adversarial(rng) for _ in range(3)]
-        asked, found = questions(name, rng), []
-        for documents in (others, [*others, adversarial(rng)]):
-            texts, vectors = zip(*documents, strict=True)
-            corpus = Corpus.of([*texts, ["x"]])  # one without a known word, so that none is empty
-            vectors = np.array([*vectors, np.zeros(DIMENSION)], np.float32)
-            half = half_of(corpus.with_embeddings(vectors), name)
-            agreed = fingerprint(PUBLIC)
-            replies = [getattr(half, function)(vocabulary=agreed, **how) for function, how in asked]
-            found.append({field: reply[field] for reply in replies for field in reply})
-        for field, before in found[0].items():
-            change = float(np.linalg.norm(found[1][field] - before))
-            assert change <= ONE, field
-            largest[field] = max(largest.get(field, 0), change)
-    # The bound is reached, but for sketches: noise is not larger than it need be.
-    assert min(largest.values()) > LEAST_REACHED.get(name, 0.9), largest
 
 
 def test_nearest_words() -> None:
@@ -97,9 +59,6 @@ def test_a_sketch_by_hand() -> None:
     projection = np.array([[0.6, 0], [0, 0.8], [5, 5]])
     found = contributions.sketched(bag, np.ones(3), projection, np.ones(1))
     np.testing.assert_allclose(found, [[0, 0.4], [0.3, 0], [0, 0]], atol=1e-12)
-
-
-# What the program makes of sums
 
 
 def test_what_noise_hides_is_what_was_expected() -> None:
@@ -149,9 +108,6 @@ def test_lengths_of_points_are_one_or_nothing() -> None:
     points, nearest = contributions.placed(np.array([origin, 3 * origin]), origin, np.eye(4))
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), [0, 1], atol=1e-6)
     assert nearest[1] == 0
-
-
-# Whom a study protects: documents that count once, authors whose documents count as one
 
 
 MOST = 3
@@ -273,16 +229,6 @@ def test_authors_have_to_be_known() -> None:
 def test_an_author_has_so_many_documents(wrong: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="most_documents"):
         Study.make(method={"name": "nmf"}, aggregation="secure", privacy={"epsilon": 3, **wrong})
-
-
-def test_a_column_of_authors() -> None:
-    table = pa.table({"text": ["oak", "elm", "ash"], "who": pa.array([3, None, 3])})
-    corpus = Corpus.of(table, Columns(author="who"))
-    assert corpus.authors.to_pylist() == ["3", "", "3"]
-    assert corpus.take([1]).authors.to_pylist() == [""]
-    assert Corpus.pool([corpus, corpus]).authors.to_pylist() == ["3", "", "3"] * 2
-    assert "authors" in repr(corpus)
-    assert Corpus.of(table, Columns(text="text")).authors is None, "it is never looked for"
 
 
 def test_a_study_names_the_column(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,18 +120,18 @@ def public_words(study: Study) -> list[str]:
 
 
 def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = (
-        '{"model": {"type": "%s", "vocab": {"[CLS]": 0, "the": 1, "of": 2, "tea": 3, "##s": 4}}}'
-    )
+    pieces = {"[CLS]": 0, "the": 1, "of": 2, "tea": 3, "##s": 4}
+    encoder = SimpleNamespace(folder=tmp_path)
+    monkeypatch.setattr("fedtopics.privacy.recipe.sentence_encoder", lambda _: encoder)
 
-    class Folder:
-        folder = tmp_path
+    def write(kind: str) -> None:
+        content = {"model": {"type": kind, "vocab": pieces}}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
 
-    monkeypatch.setattr("fedtopics.privacy.recipe.sentence_encoder", lambda _: Folder())
-    (tmp_path / "tokenizer.json").write_text(pieces % "WordPiece", "utf-8")
+    write("WordPiece")
     usual = Study.make(method={"name": "nmf"}, privacy=BOUND)
     assert public_words(usual) == ["tea"], "no stop word, no part of a word"
-    (tmp_path / "tokenizer.json").write_text(pieces % "BPE", "utf-8")
+    write("BPE")
     with pytest.raises(StudyError, match="give a public list of words"):
         public_words(usual)
 

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Policy, Study
 from fedtopics.errors import PolicyError
 from fedtopics.federation.participant import Participation
-from fedtopics.federation.policy import Policy
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.interfaces import Call, Position
 from fedtopics.text.vocabulary import fingerprint
 from tests.helpers.keys import key_of

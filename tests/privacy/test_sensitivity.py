@@ -34,6 +34,7 @@ ONE = 1 + 1e-6  # embeddings are float32
 AGREED = fingerprint(PUBLIC)
 SETTINGS = EmbeddingSettings(model="themed", dimension=DIMENSION)
 Document = tuple[list[str], Any]
+LEAST_REACHED = {"lda": 0.6, "nmf": 0.4}
 
 
 @pytest.fixture(autouse=True)
@@ -99,9 +100,9 @@ def released(
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_document_changes_each_release_by_one_at_most(name: str) -> None:
+def test_a_document_more_changes_each_release_by_one_at_most(name: str) -> None:
     """Wherever it comes in, whatever others are there, and however the question is put."""
-    rng = np.random.default_rng(7)
+    rng, largest = np.random.default_rng(7), dict[str, float]()
     for trial in range(24):
         asked = questions(name, rng)
         if trial % 2:
@@ -114,6 +115,9 @@ def test_a_document_changes_each_release_by_one_at_most(name: str) -> None:
         for field, value in after.items():
             change = float(np.linalg.norm(value - before[field]))
             assert change <= ONE, f"{field} of {with_it[place]} at {place}"
+            largest[field] = max(largest.get(field, 0), change)
+    # The bound is reached, but for sketches: noise is not larger than it need be.
+    assert min(largest.values()) > LEAST_REACHED.get(name, 0.9), largest
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -134,9 +138,7 @@ def test_what_all_add_is_what_each_adds_alone(name: str) -> None:
             np.testing.assert_allclose(value - nothing[field], added, atol=1e-9, err_msg=field)
 
 
-def test_a_draw_between_clusters_does_not_depend_on_other_documents(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_draw_between_clusters_depends_on_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where centres are alike but for rounding, a document goes to the same one, whoever is by."""
     monkeypatch.setattr(points, "BLOCK", 4096)
     rng = np.random.default_rng(0)
@@ -168,9 +170,7 @@ def test_every_function_of_the_schedule_is_among_these() -> None:
         ("noisy_topic_words", "topics", np.nan), ("noisy_topic_words", "columns", 3),
     ],
 )  # fmt: skip
-def test_questions_by_which_a_document_counts_more_than_once(
-    name: str, field: str, value: float
-) -> None:
+def test_questions_by_which_a_document_counts_twice(name: str, field: str, value: float) -> None:
     """Infinite weights of a word would say, by a reply that fails, whether a document has it."""
     half = half_of(Corpus.of([["x"]]), "lda")
     how = dict(questions("lda", np.random.default_rng(0)))[name]

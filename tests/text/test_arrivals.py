@@ -12,11 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fedtopics import Columns, Corpus, Study
 from fedtopics.errors import DataError, RunError, StudyError
-from fedtopics.federation.study import Study
 from fedtopics.text.arrivals import Arrivals, ArrivalSettings, Follow
-from fedtopics.text.corpus import Corpus
-from fedtopics.text.tables import Columns
 
 NUMBERS = ArrivalSettings()
 MONTHS = ArrivalSettings(period="month", begin=date(2024, 1, 15))
@@ -51,23 +49,13 @@ def taken(came: Arrivals, rounds: int, least: int = 1) -> list[list[int]]:
     return [numbers(came.take(round_, least)) for round_ in range(1, rounds + 1)]
 
 
-# All that is there already
-
-
-def test_a_round_takes_so_many_more() -> None:
+def test_a_round_takes_so_many_more_and_the_same_if_it_is_asked_for_twice() -> None:
     came = arrivals(numbered(5), slices(2))
     assert came.once
+    assert taken(came, 2) == [[0, 1], [2, 3]]
+    assert numbers(came.take(2, 5)) == [2, 3], "they are used already"
     assert taken(came, 4) == [[0, 1], [2, 3], [4], []]
     assert numbers(came.used()) == [0, 1, 2, 3, 4]
-
-
-def test_a_round_that_is_asked_for_twice_takes_the_same() -> None:
-    came = arrivals(numbered(5), slices(2))
-    assert taken(came, 2) == [[0, 1], [2, 3]]
-    assert numbers(came.take(2, 1)) == [2, 3]
-    assert numbers(came.take(2, 5)) == [2, 3], "they are used already"
-    assert numbers(came.take(1, 1)) == [0, 1]
-    assert numbers(came.take(3, 1)) == [4]
 
 
 def test_too_few_documents_are_left_to_the_next_round() -> None:
@@ -129,8 +117,9 @@ def test_what_is_older_than_the_beginning_is_of_round_1() -> None:
     assert taken(arrivals(with_rounds([-3, 0, 1, 2])), 2) == [[0, 1, 2], [3]]
 
 
-ROUNDS = "the column of rounds must hold numbers of rounds, 1 or more; for times, set period."
-TIMES = "the column of rounds must hold dates or times such as 2024-05-31."
+ROUNDS = "must hold numbers of rounds, 1 or more; for times, set period."
+TIMES = "must hold dates or times such as 2024-05-31."
+MISSING = "has no value in {} rows; fill them in, or leave these rows out."
 DAY = dt.date(2024, 2, 1)
 
 
@@ -138,12 +127,7 @@ DAY = dt.date(2024, 2, 1)
     ("values", "settings", "message"),
     [
         (["1", CANARY], NUMBERS, ROUNDS),
-        (
-            ["1", " ", ""],
-            NUMBERS,
-            "the column of rounds has no value in 2 of 3 rows; fill them in, or leave these rows "
-            "out.",
-        ),
+        (["1", " ", ""], NUMBERS, MISSING.format("2 of 3")),
         (["1", 2.5, CANARY], NUMBERS, ROUNDS),
         ([1.5, 2.0], NUMBERS, ROUNDS),
         ([[1], [2]], NUMBERS, ROUNDS),
@@ -155,26 +139,14 @@ DAY = dt.date(2024, 2, 1)
         (["2024-02-01", "2024-13-01"], MONTHS, TIMES),
         ([2023, 2024], MONTHS, TIMES),
         ([2023.5, 2024.0], MONTHS, TIMES),
-        (
-            [1, None, None],
-            NUMBERS,
-            "the column of rounds has no value in 2 of 3 rows; fill them in, or leave these rows "
-            "out.",
-        ),
-        (
-            [DAY, None],
-            MONTHS,
-            "the column of rounds has no value in 1 of 2 rows; fill them in, or leave these rows "
-            "out.",
-        ),
+        ([1, None, None], NUMBERS, MISSING.format("2 of 3")),
+        ([DAY, None], MONTHS, MISSING.format("1 of 2")),
     ],
 )
-def test_a_column_that_tells_no_rounds(
-    values: list[Any], settings: ArrivalSettings, message: str
-) -> None:
+def test_a_column_of_no_rounds(values: list[Any], settings: ArrivalSettings, message: str) -> None:
     with pytest.raises(DataError) as error:
         arrivals(with_rounds(values), settings)
-    assert str(error.value) == message
+    assert str(error.value) == f"the column of rounds {message}"
     assert CANARY not in "".join(traceback.format_exception(error.value))
 
 
@@ -184,9 +156,6 @@ def test_period_and_begin_go_together() -> None:
             Study.make(method={"name": "flda", **half})
     method = Study.make(method={"name": "flda", "period": "week", "begin": "2024-01-01"}).method
     assert (method.period, method.begin) == ("week", date(2024, 1, 1))
-
-
-# A client that is begun anew
 
 
 def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
@@ -201,15 +170,18 @@ def test_a_client_that_is_begun_anew_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_state_holds_no_document(tmp_path: Path) -> None:
-    state = tmp_path / "arrivals.jsonl"
-    corpus = Corpus.of(["a b", CANARY])
-    arrivals(corpus, slices(2), folder=state.parent).take(1, 1)
-    assert CANARY not in state.read_text()
+    arrivals(Corpus.of(["a b", CANARY]), slices(2), folder=tmp_path).take(1, 1)
+    assert CANARY not in (tmp_path / "arrivals.jsonl").read_text()
 
 
-def test_half_a_line_at_the_end_of_the_state_is_cut(tmp_path: Path) -> None:
-    state = tmp_path / "arrivals.jsonl"
-    taken(arrivals(numbered(7), slices(2), folder=state.parent), 2)
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """What a client of two rounds has written."""
+    taken(arrivals(numbered(7), slices(2), folder=tmp_path), 2)
+    return tmp_path / "arrivals.jsonl"
+
+
+def test_half_a_line_at_the_end_of_the_state_is_cut(state: Path) -> None:
     whole = state.read_bytes()
     state.write_bytes(whole + b'{"round": 3, "docu')
     again = arrivals(numbered(7), slices(2), folder=state.parent)
@@ -220,18 +192,13 @@ def test_half_a_line_at_the_end_of_the_state_is_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [b"{", b"3", b"[]", b'{"round": 3}', b'{"round": "x", "documents": [1]}', b"\xff"]
 )
-def test_a_damaged_state(damage: bytes, tmp_path: Path) -> None:
-    state = tmp_path / "arrivals.jsonl"
-    taken(arrivals(numbered(7), slices(2), folder=state.parent), 2)
+def test_a_damaged_state(damage: bytes, state: Path) -> None:
     state.write_bytes(state.read_bytes() + damage + b"\n")
     with pytest.raises(RunError) as error:
         arrivals(numbered(7), slices(2), folder=state.parent)
     assert str(error.value) == (
         f"{state} is damaged; delete it to have the next round use all documents again."
     )
-
-
-# Files that grow
 
 
 class Growing:
@@ -255,14 +222,17 @@ class Growing:
         return numbers(self.came.take(round_, least))
 
 
-def test_a_csv_that_grows(tmp_path: Path) -> None:
-    grown = Growing(tmp_path / "a.csv")
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("a.csv", ["text", ",id\n", "document0,a\ndocum", "ent1,b", "\n"]),
+        ("a.jsonl", ["", '{"text": "document0"', '}\n{"text": "docu', 'ment1"', "}\n"]),
+    ],
+)
+def test_a_document_is_there_when_it_is_whole(name: str, parts: list[str], tmp_path: Path) -> None:
+    grown = Growing(tmp_path / name)
     assert grown.there() == []
-    assert grown.add("text").there() == []
-    assert grown.add(",id\n").there() == []
-    assert grown.add("document0,a\ndocum").there() == [0]
-    assert grown.add("ent1,b").there() == [0]
-    assert grown.add("\n").there() == [0, 1]
+    assert [grown.add(part).there() for part in parts] == [[], [], [0], [0], [0, 1]]
     assert grown.came.once
     assert grown.reasons == []
 
@@ -276,25 +246,6 @@ def test_rounds_of_a_csv_that_grows(tmp_path: Path) -> None:
     assert grown.add("document3,d\n").take(5, least=2) == [2, 3]
     assert grown.add("document4,e\n").take(1) == [0, 1]
     assert numbers(grown.came.used()) == [0, 1, 2, 3]
-
-
-def test_a_client_that_follows_is_begun_anew(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    first = Growing(path, tmp_path).add("text,id\ndocument0,a\ndocument1,b\n")
-    assert first.take(1) == [0, 1]
-    second = Growing(path, tmp_path).add("document2,c\n")
-    assert second.take(2) == [2]
-    assert second.take(1) == [0, 1]
-
-
-def test_jsonl_that_grows(tmp_path: Path) -> None:
-    grown = Growing(tmp_path / "a.jsonl")
-    assert grown.add('{"text": "document0"').there() == []
-    assert grown.add("}\n").there() == [0]
-    assert grown.add('{"text": "document1"}\n{"text": "docu').there() == [0, 1]
-    assert grown.take(1) == [0, 1]
-    assert grown.add('ment2"}\n').take(2) == [2]
-    assert grown.reasons == []
 
 
 def test_a_folder_that_grows(tmp_path: Path) -> None:
@@ -350,9 +301,7 @@ def test_what_cannot_be_read_is_told_and_read_later(
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     grown = Growing(tmp_path / "a.csv", text="body").add("text,id\ndocument0,a\n")
     assert grown.there() == []
-    path = tmp_path / "a.csv"
-    reason = f"There is no column 'body' in {path}; it has: text, id."
-    assert grown.reasons == [reason]
+    assert grown.reasons == [f"There is no column 'body' in {grown.path}; it has: text, id."]
 
 
 def test_a_file_that_shrank(tmp_path: Path) -> None:
@@ -361,7 +310,5 @@ def test_a_file_that_shrank(tmp_path: Path) -> None:
     grown.path.write_text("text,id\ndocument7,a\n")
     with pytest.raises(DataError) as error:
         grown.came.take(2, 1)
-    assert str(error.value) == (
-        "the file has 1 documents, fewer than the 2 that rounds have used; add rows at its end "
-        "only."
-    )
+    said = "the file has 1 documents, fewer than the 2 that rounds have used; add rows at its end "
+    assert str(error.value) == f"{said}only."

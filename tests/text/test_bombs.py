@@ -35,9 +35,7 @@ def test_what_unpacks_to_a_thousand_times_its_size(
     assert f"{path} unpacks to more than 100 times its size" in sentence(path)
 
 
-def test_small_and_ordinary_files_are_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_files_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "texts.csv.gz"
     with gzip.open(path, "wb") as file:
         file.write(b"text\n" + b"oak tree\n" * 50_000)  # compresses well, and is small

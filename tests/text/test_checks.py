@@ -8,23 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtopics import Corpus, Study, train
 from fedtopics.errors import DataError
-from fedtopics.federation.simulation import train
-from fedtopics.federation.study import Study
 from fedtopics.text.checks import READ, check_spaces, check_texts, language_shares
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.languages import language_sentence, stop_words
 from fedtopics.text.rules import TextRules, cleaner
+from tests.helpers.background import Notes
 from tests.helpers.texts_of_the_world import ALL, CHINESE, ENGLISH, GERMAN
 
 
-def trained(clients: dict[str, Any], **text: Any) -> tuple[Any, list[dict[str, Any]]]:
-    study = Study.make(
-        method={"name": "lda", "n_components": 2, "max_rounds": 2, "batch_size": 100},
-        text=text,
-        vocabulary={"min_document_frequency": 2, "max_document_share": 1.0},
-    )
-    events: list[dict[str, Any]] = []
+def trained(clients: dict[str, Any], **text: Any) -> tuple[Any, Notes]:
+    method = {"name": "lda", "n_components": 2, "max_rounds": 2, "batch_size": 100}
+    limits = {"min_document_frequency": 2, "max_document_share": 1.0}
+    study, events = Study.make(method=method, text=text, vocabulary=limits), Notes()
     corpora = {name: Corpus.of(documents) for name, documents in clients.items()}
     model = train(study, corpora, policies={}, on_event=events.append)
     return model, events
@@ -39,9 +35,9 @@ def test_a_model_of_five_languages_has_words_alone() -> None:
     every = frozenset().union(*map(stop_words, ALL))
     assert words & every <= {"war"}
     assert not words & {"script", "html", "div", "nbsp", "example", "www", "https", "var", "info"}
-    told = {e["client"]: e["languages"] for e in events if e["event"] == "languages"}
-    assert told == {name: {name: 1.0} for name in ALL}
-    assert not any(e["advice"] for e in events if e["event"] == "languages")
+    languages = events.of("languages")
+    told = {event["client"]: (event["languages"], event["advice"]) for event in languages}
+    assert told == {name: ({name: 1.0}, "") for name in ALL}
     texts = [*GERMAN, "", "<br>", *CHINESE]
     theta = model.transform(texts)
     assert theta.shape == (10, 2)
@@ -58,7 +54,7 @@ def test_a_model_on_disk_reads_texts_as_in_training(tmp_path: Path) -> None:
 
 def test_languages_that_the_study_does_not_have_are_told_to_their_client() -> None:
     _, events = trained({"north": GERMAN * 6, "south": ENGLISH * 6})
-    told = {e["client"]: language_sentence(e) for e in events if e["event"] == "languages"}
+    told = {event["client"]: language_sentence(event) for event in events.of("languages")}
     assert told["south"] == "documents of south are in English (100%)"
     assert told["north"] == (
         "documents of north are in German (100%); stop words of English are left out and those of "

@@ -16,8 +16,6 @@ from fedtopics.text.corpus import BATCH, Corpus
 from fedtopics.text.tables import Columns
 from tests.helpers.documents import CANARY
 
-# What Python programs hold
-
 
 @pytest.mark.parametrize(
     "data",
@@ -74,10 +72,6 @@ def test_token_lists(data: Any) -> None:
 def test_only_empty_documents() -> None:
     assert Corpus.of([None, "", " \t\n"]).n_empty == 3
     assert Corpus.of([[], []]).documents.to_pylist() == [[], []]
-
-
-def test_a_batch_of_nothing() -> None:
-    assert Corpus.of([None] * BATCH).n_empty == BATCH
     corpus = Corpus.of([None] * BATCH + ["one"])
     assert (len(corpus), corpus.n_empty) == (BATCH + 1, BATCH)
 
@@ -87,9 +81,6 @@ def test_batches_keep_the_order() -> None:
     batches = list(Corpus.of(given).batches())
     assert [len(batch) for batch in batches] == [BATCH, 3]
     assert [text for batch in batches for text in batch] == given
-
-
-# What is shown of it
 
 
 def test_what_is_shown_is_counts_alone() -> None:
@@ -108,28 +99,32 @@ def test_what_is_shown_is_counts_alone() -> None:
     assert repr(Corpus.of([CANARY])) == "Corpus(documents: 1, empty: 0, texts)"
 
 
-# Taking rows, and putting together
-
-
 def test_take() -> None:
-    table = pa.table({"text": ["a", "b", "c"], "id": ["x", "y", "z"], "label": [1, 2, 3]})
-    taken = Corpus.of(table).take(np.array([2, 0, 2]))
-    assert taken.documents.to_pylist() == ["c", "a", "c"]
-    assert taken.ids.to_pylist() == ["z", "x", "z"]
-    assert taken.labels is not None
-    assert taken.labels.to_pylist() == [3, 1, 3]
-    vectors = Corpus.of(["a", "b"]).with_embeddings(np.eye(2)).take([]).embeddings
-    assert vectors is not None
-    assert vectors.shape == (0, 2)
+    table = {
+        "text": ["a", "b", "c"],
+        "id": ["x", "y", "z"],
+        "label": [1, 2, 3],
+        "who": [3, None, 4],
+    }
+    taken: Any = Corpus.of(pa.table(table), Columns(author="who")).take(np.array([2, 0, 1]))
+    assert taken.documents.to_pylist() == ["c", "a", "b"]
+    assert taken.ids.to_pylist() == ["z", "x", "y"]
+    assert taken.labels.to_pylist() == [3, 1, 2]
+    assert taken.authors.to_pylist() == ["4", "3", ""]
+    twice: Any = Corpus.pool([taken, taken])
+    assert twice.authors.to_pylist() == ["4", "3", ""] * 2
+    assert "authors" in repr(taken)
+    assert Corpus.of(pa.table(table)).authors is None, "they are not looked for"
+    nothing: Any = Corpus.of(["a", "b"]).with_embeddings(np.eye(2)).take([])
+    assert nothing.embeddings.shape == (0, 2)
 
 
 def test_pool() -> None:
     first = Corpus.of(pa.table({"text": ["a", ""], "label": [1, 2], "embedding": [[0.5], [1.5]]}))
     second = Corpus.of(pa.table({"text": ["c"], "label": [3], "embedding": [[2.5]]}))
-    both = Corpus.pool([first, second])
+    both: Any = Corpus.pool([first, second])
     assert both.documents.to_pylist() == ["a", "", "c"]
     assert both.ids.to_pylist() == ["0", "1", "0"]
-    assert both.labels is not None
     assert both.labels.to_pylist() == [1, 2, 3]
     np.testing.assert_array_equal(both.embeddings, [[0.5], [1.5], [2.5]])
 
@@ -152,23 +147,16 @@ def test_pool_drops_labels_that_some_lack() -> None:
     assert both.embeddings is None
 
 
-def test_pool_refuses_two_forms() -> None:
+def test_pool_refuses_documents_and_labels_of_two_kinds() -> None:
     with pytest.raises(DataError, match="Some corpora are tokenised and some are not"):
         Corpus.pool([Corpus.of(["a"]), Corpus.of([["a"]])])
-
-
-def test_pool_refuses_labels_of_two_kinds() -> None:
     numbers = Corpus.of(pa.table({"text": ["a"], "label": [1]}))
     words = Corpus.of(pa.table({"text": ["b"], "label": ["x"]}))
     with pytest.raises(DataError, match="labels of different types; convert all to strings"):
         Corpus.pool([numbers, words])
     large = Corpus.of(pa.table({"text": ["c"], "label": pa.array(["y"], pa.large_string())}))
-    both = Corpus.pool([words, large])
-    assert both.labels is not None
+    both: Any = Corpus.pool([words, large])
     assert both.labels.to_pylist() == ["x", "y"]
-
-
-# What cannot be used
 
 
 @pytest.mark.parametrize("data", [[], np.array([], dtype=object), pd.DataFrame({"text": []})])

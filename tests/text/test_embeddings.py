@@ -13,13 +13,14 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from fedtopics import Columns, Corpus
 from fedtopics.errors import DataError, FedTopicsError, StudyError
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import (
     PACKAGED,
     STEP,
@@ -31,7 +32,6 @@ from fedtopics.text.embeddings import (
     fast_dtype,
     same_model,
 )
-from fedtopics.text.tables import Columns
 from tests.helpers.encoders import Digits, unit
 
 CANARY = "quetzalcoatl"
@@ -69,15 +69,11 @@ def cache_file(folder: Path) -> Path:
     return file
 
 
-# What the corpus brings along
-
-
 def test_embeddings_of_the_corpus_are_used() -> None:
     table = pa.table({"text": ["a", ""], "embedding": [[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]]})
     encoder = Digits()
     vectors = document_embeddings(Corpus.of(table), SMALL, encoder=encoder)
     assert_close(vectors, unit([[0.5, 1.5, 2.0], [3.0, 4.0, 5.0]]))
-    assert vectors.dtype == np.float32
     assert encoder.asked == []
 
 
@@ -119,17 +115,9 @@ def test_arrays_that_do_not_fit(embeddings: object, complaint: str) -> None:
     assert CANARY not in str(error.value)
 
 
-# Which model
-
-
 def test_the_last_part_of_a_name_is_the_model() -> None:
-    for name in (
-        PACKAGED,
-        f"sentence-transformers/{PACKAGED}",
-        f"/m/{PACKAGED}/",
-        f"C:\\{PACKAGED}",
-    ):
-        assert same_model(PACKAGED, name)
+    for before, after in ("", ""), ("sentence-transformers/", ""), ("/m/", "/"), ("C:\\", ""):
+        assert same_model(PACKAGED, f"{before}{PACKAGED}{after}")
     assert not same_model(PACKAGED, "all-mpnet-base-v2")
     assert not same_model(PACKAGED, f"/{PACKAGED}/other")
 
@@ -147,7 +135,7 @@ def test_a_model_of_another_dimension_is_refused() -> None:
         document_embeddings(Corpus.of([CANARY]), SMALL, encoder=Constant(1, 2))
 
 
-def test_a_model_that_gives_nan_is_refused_and_not_kept(tmp_path: Path) -> None:
+def test_a_model_that_gives_nan_is_refused_and_not_kept() -> None:
     corpus = Corpus.of([CANARY, "b"])
     with pytest.raises(StudyError, match="'small' gives NaN or infinite numbers for 2 of 2 texts"):
         document_embeddings(corpus, SMALL, encoder=Constant(1, np.nan, 2))
@@ -198,9 +186,6 @@ def test_settings_refuse_what_they_do_not_know() -> None:
             EmbeddingSettings.model_validate(wrong)
 
 
-# Computing
-
-
 def test_empty_documents_are_zero_and_rows_stay() -> None:
     encoder = Digits()
     vectors = document_embeddings(Corpus.of(["", "a", " \t\n", None, "b"]), SMALL, encoder=encoder)
@@ -229,21 +214,16 @@ def test_tokens_are_joined_and_raw_text_comes_first() -> None:
 
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
-    corpus = Corpus.of([str(i) for i in range(2 * STEP + 5)])
-    document_embeddings(
-        corpus, SMALL, encoder=Digits(), on_progress=lambda done, of: told.append((done, of))
-    )
-    assert told == [(STEP, len(corpus)), (2 * STEP, len(corpus)), (len(corpus), len(corpus))]
+    n = 2 * STEP + 5
+    how: dict[str, Any] = {"on_progress": lambda *progress: told.append(progress)}
+    document_embeddings(Corpus.of([*map(str, range(n))]), SMALL, encoder=Digits(), **how)
+    assert told == [(STEP, n), (2 * STEP, n), (n, n)]
 
 
-# The cache
-
-
-def test_from_the_cache_come_the_same_bits_without_the_model(tmp_path: Path) -> None:
+def test_from_the_cache_come_the_same_bits_without_the_model() -> None:
     corpus = Corpus.of(["a", "b", "", "a"])
     first = document_embeddings(corpus, SMALL, encoder=Digits())
-    encoder = Digits(fails_after=0)
-    again = document_embeddings(corpus.take([3, 2, 1, 0]), SMALL, encoder=encoder)
+    again = document_embeddings(corpus.take([3, 2, 1, 0]), SMALL, encoder=Digits(fails_after=0))
     assert again.tobytes() == first[::-1].tobytes()
     mixed = document_embeddings(Corpus.of(["c", "a"]), SMALL, encoder=(other := Digits()))
     assert other.asked == [["c"]]
@@ -293,10 +273,9 @@ def test_a_cache_that_cannot_be_used_does_not_stop_the_work(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     without_cache(tmp_path / "file" / "cache")
     document_embeddings(Corpus.of(["a"]), SMALL, cache=tmp_path, encoder=Digits())
+    full = "CREATE TRIGGER full BEFORE INSERT ON embeddings BEGIN SELECT RAISE(ABORT, 'full'); END"
     with sqlite3.connect(cache_file(tmp_path)) as database:
-        database.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON embeddings BEGIN SELECT RAISE(ABORT, 'full'); END"
-        )
+        database.execute(full)
     assert "(full)" in without_cache(tmp_path)
     cache_file(tmp_path).write_bytes(b"no database" * 1000)
     assert str(cache_file(tmp_path)) in without_cache(tmp_path)
@@ -335,9 +314,6 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_folder() == Path("/home/someone/.cache/fedtopics")
 
 
-# The real model
-
-
 def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
     texts = ["The cat sat on the mat.", "A kitten rested on a rug.", "Shares fell on Monday."]
     vectors = document_embeddings(Corpus.of(texts), EmbeddingSettings(), encoder=minilm)
@@ -347,9 +323,7 @@ def test_related_sentences_are_close(minilm: SentenceEncoder) -> None:
     assert cosines[0, 1] > 0.5 > 0.2 > cosines[0, 2]
 
 
-def test_a_copied_model_is_the_same_and_other_weights_are_not(
-    minilm: SentenceEncoder, tmp_path: Path
-) -> None:
+def test_a_copy_is_the_same_and_other_weights_not(minilm: SentenceEncoder, tmp_path: Path) -> None:
     copy = tmp_path / PACKAGED
     shutil.copytree(minilm.folder, copy)
     assert SentenceEncoder(str(copy)).fingerprint == minilm.fingerprint
@@ -368,7 +342,6 @@ LOUD = """
 import json, logging, sys
 from fedtopics.text.embeddings import *
 late = [name for name in ("torch", "sentence_transformers", "transformers") if name in sys.modules]
-from fedtopics.text.corpus import Corpus
 document_embeddings(Corpus.of(["a"]), EmbeddingSettings())
 from transformers.utils import logging as bars
 level = logging.getLogger("transformers").level
@@ -378,9 +351,8 @@ print(json.dumps([late, bars.is_progress_bar_enabled(), level == logging.ERROR])
 
 def test_the_libraries_are_imported_late_and_say_nothing(minilm: SentenceEncoder) -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    done = subprocess.run(
-        [sys.executable, "-c", LOUD], env=plain, capture_output=True, text=True, check=True
-    )
+    loud = [sys.executable, "-c", LOUD]
+    done = subprocess.run(loud, env=plain, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert json.loads(done.stdout) == [[], True, False]
 
@@ -408,12 +380,12 @@ class Beside:
 
 def test_embeddings_apart_follow_from_one_text_each() -> None:
     """Else a document more would change what others add to private sums."""
-    texts = ["one", "fourteen", "three"]
-    both = [document_embeddings(Corpus.of(some), SMALL, encoder=Beside(), apart=True)
-            for some in (texts, texts[:2])]  # fmt: skip
-    np.testing.assert_array_equal(both[0][:2], both[1])
-    beside = document_embeddings(Corpus.of(texts), SMALL, encoder=Beside())
-    assert (beside != both[0]).any(), "they have a cache of their own"
-    np.testing.assert_array_equal(
-        document_embeddings(Corpus.of(texts), SMALL, encoder=Beside(), apart=True), both[0]
-    )
+
+    def found(n: int, apart: bool = True) -> Vectors:
+        corpus = Corpus.of(["one", "fourteen", "three"][:n])
+        return document_embeddings(corpus, SMALL, encoder=Beside(), apart=apart)
+
+    three = found(3)
+    np.testing.assert_array_equal(three[:2], found(2))
+    assert (found(3, apart=False) != three).any(), "they have a cache of their own"
+    np.testing.assert_array_equal(found(3), three)

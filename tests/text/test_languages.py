@@ -45,9 +45,7 @@ def test_words_that_are_too_long_are_not_kept_in_memory() -> None:
         ("en", "l’arbre l'arbre", ["l'arbre", "l'arbre"]),
     ],
 )
-def test_what_is_elided_before_a_noun_is_no_part_of_it(
-    language: str, text: str, words: list[str]
-) -> None:
+def test_what_is_elided_is_no_part_of_a_noun(language: str, text: str, words: list[str]) -> None:
     assert [w for w in TextRules(languages=language).analyser()(text) if w != "un"] == words
     assert [w for w in TextRules(stop_words=language).analyser()(text) if w != "un"] == words
 
@@ -88,12 +86,10 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("fedtopics.extras.find_spec", lambda name: None)
     check_installed((), False)
     check_installed(("german",), False)
-    for languages, lemmas, package in [
-        (("german",), True, "simplemma"),
-        (("german", "english"), False, "py3langid"),
-        (("detect",), False, "py3langid"),
-        (("thai",), False, "icu4py"),
-    ]:
+    for languages, lemmas, package in (
+        (("german",), True, "simplemma"), (("german", "english"), False, "py3langid"),
+        (("detect",), False, "py3langid"), (("thai",), False, "icu4py"),
+    ):  # fmt: skip
         with pytest.raises(FedTopicsError, match=rf"{package}, .*'fedtopics\[languages\]'"):
             check_installed(languages, lemmas)
     assert importlib.util.find_spec("simplemma")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -20,33 +19,11 @@ from tests.helpers.documents import CANARY, texts, write
 LONG = "word " * 1_000_000  # five million characters: a book of several volumes
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_csv_of_one_column_keeps_empty_lines(tmp_path: Path, end: str) -> None:
-    path = write(tmp_path / "a.csv", end.join(["text", "one", "", "three", ""]))
-    corpus = Corpus.read(path)
-    assert corpus.documents.to_pylist() == ["one", "", "three"]
-    assert corpus.ids.to_pylist() == ["0", "1", "2"]
-    assert corpus.n_empty == 1
-
-
 def test_csv_values_stay_text(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,text\n007,NA\n1.0,null\n,2020\n")
     corpus = Corpus.read(path)
     assert corpus.ids.to_pylist() == ["007", "1.0", ""]
     assert corpus.documents.to_pylist() == ["NA", "null", "2020"]
-
-
-def test_csv_with_quoted_commas_newlines_and_quotes(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", 'text,id\n"one, two\n\nthree",a\n"say ""hi""",b\n')
-    assert texts(path) == ["one, two\n\nthree", 'say "hi"']
-
-
-def test_csv_with_byte_order_mark(tmp_path: Path) -> None:
-    assert texts(write(tmp_path / "a.csv", "\ufefftext,id\none,a\n")) == ["one"]
-
-
-def test_tsv(tmp_path: Path) -> None:
-    assert texts(write(tmp_path / "a.tsv", "id\ttext\na\tone, two\nb\t\n")) == ["one, two", ""]
 
 
 def test_suffix_may_be_upper_case(tmp_path: Path) -> None:
@@ -77,16 +54,11 @@ def test_json_lines_keep_dates_as_they_are(tmp_path: Path) -> None:
     assert texts(write(tmp_path / "c.jsonl", '{"tokens": ["2020-01-31"]}\n')) == [["2020-01-31"]]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.csv.gz", "text\none\n\nthree\n"),
-        ("a.jsonl.gz", '{"text":"one"}\n{}\n{"text":"three"}\n'),
-    ],
-)
-def test_compressed(tmp_path: Path, name: str, content: str) -> None:
-    path = write(tmp_path / name, gzip.compress(content.encode()))
-    assert texts(path) == ["one", "", "three"]
+def test_compressed(tmp_path: Path) -> None:
+    lines = '{"text":"one"}\n{}\n{"text":"three"}\n'
+    for name, content in ("a.csv.gz", "text\none\n\nthree\n"), ("a.jsonl.gz", lines):
+        path = write(tmp_path / name, gzip.compress(content.encode()))
+        assert texts(path) == ["one", "", "three"]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
@@ -101,19 +73,17 @@ def test_a_document_may_be_long(tmp_path: Path, name: str) -> None:
 def test_parquet(tmp_path: Path) -> None:
     table = pa.table({"body": ["one", None], "doc_id": [4, 5], "label": [True, False]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    corpus = Corpus.read(tmp_path / "a.parquet")
+    corpus: Any = Corpus.read(tmp_path / "a.parquet")
     assert corpus.documents.to_pylist() == ["one", ""]
     assert corpus.ids.to_pylist() == ["4", "5"]
-    assert corpus.labels is not None
     assert corpus.labels.to_pylist() == [True, False]
 
 
 def test_folder(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
-    write(tmp_path / "b.txt", "two\nlines")
-    write(tmp_path / "a.txt", "")
-    write(tmp_path / "deep" / "c.txt", "drei Äpfel")
-    write(tmp_path / "d.md", "not read")
+    given = {"b.txt": "two\nlines", "a.txt": "", "deep/c.txt": "drei Äpfel", "d.md": "not read"}
+    for name, content in given.items():
+        write(tmp_path / name, content)
     corpus = Corpus.read(tmp_path)
     assert corpus.ids.to_pylist() == ["a.txt", "b.txt", "deep/c.txt"]
     assert corpus.documents.to_pylist() == ["", "two\nlines", "drei Äpfel"]
@@ -132,11 +102,7 @@ def test_folder(tmp_path: Path) -> None:
         ("a.jsonl", f'{{"text": "one"}}\n{{"text": "{CANARY}\n', "Row 2 of .* is no JSON object"),
         ("a.jsonl", f'{{"text": "one"}}\n\n"{CANARY}"\n', "Row 2 of .* is no JSON object"),
         ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": 7}}\n', "row 2 of column .* type int"),
-        (
-            "a.jsonl",
-            f'{{"text": "{CANARY}"}}\n{{"text": NaN}}\n{{"text": Infinity}}',
-            "row 3 of col",
-        ),
+        ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": NaN}}\n{{"text": Infinity}}', "row 3 of"),
         ("a.jsonl", f'{{"text": "{CANARY}"}}\n{{"text": "\\ud800"}}\n', "2 .* half a char"),
         ("a.parquet", CANARY, r"cannot be read as \.parquet: it is damaged, or another kind"),
         ("a.csv.gz", CANARY, r"cannot be read as \.csv: it is damaged, or another kind of file"),
@@ -145,6 +111,7 @@ def test_folder(tmp_path: Path) -> None:
         ("a.csv", b"\xff\xfet\0e\0x\0t\0\n\0x", "not UTF-16, as its mark says; save it"),
         ("a.jsonl", f'{{"text": "{CANARY} caf\xe9"}}\n'.encode("latin-1"), "1 .* not UTF-8"),
         ("a.csv", "", r"The corpus in .*a\.csv is empty"),
+        ("a.csv", "text,id\n", r"The corpus in .*a\.csv is empty"),
     ],
 )
 def test_broken_file_is_named_not_quoted(
@@ -175,19 +142,7 @@ def test_missing_file(tmp_path: Path) -> None:
         Corpus.of(tmp_path / "a.csv")
 
 
-def test_folder_without_text_files(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no \.txt file"):
-        Corpus.read(tmp_path)
-
-
-def test_csv_with_a_header_only(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"The corpus in .*a\.csv is empty"):
-        Corpus.read(write(tmp_path / "a.csv", "text,id\n"))
-
-
-def test_a_format_of_ones_own_is_read_by_its_suffix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_format_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read_lines(path: Path) -> pa.Table:
         rows = [line.split("|", 1) for line in path.read_text().split("\n")]
         return pa.table({"id": [row[0] for row in rows], "text": [row[1] for row in rows]})
@@ -206,32 +161,21 @@ def test_a_format_of_ones_own_is_read_by_its_suffix(
     assert CANARY not in str(error.value)
 
 
-# Which column of a table holds the text, and what the others hold
-
-
 def test_named_columns_win_over_usual_ones() -> None:
     table = pa.table({"text": ["no"], "own": ["yes"], "id": ["no"], "key": ["k"], "kind": ["l"]})
-    corpus = Corpus.of(table, Columns(text="own", id="key", label="kind"))
+    corpus: Any = Corpus.of(table, Columns(text="own", id="key", label="kind"))
     assert corpus.documents.to_pylist() == ["yes"]
     assert corpus.ids.to_pylist() == ["k"]
-    assert corpus.labels is not None
     assert corpus.labels.to_pylist() == ["l"]
-
-
-def test_tokens_column_by_name() -> None:
-    table = pa.table({"text": ["a b"], "tokens": [["c"]]})
-    assert texts(table) == ["a b"]
-    assert texts(table, Columns(tokens="tokens")) == [["c"]]
 
 
 def test_text_is_kept_beside_tokens_when_both_are_named() -> None:
     table = pa.table({"text": ["A b.", None], "tokens": [["a", "b"], ["c", "d"]]})
-    corpus = Corpus.of(table, Columns(tokens="tokens", text="text"))
-    assert corpus.documents.to_pylist() == [["a", "b"], ["c", "d"]]
-    assert corpus.raw is not None
-    assert corpus.raw.to_pylist() == ["A b.", ""]
-    assert Corpus.of(table, Columns(tokens="tokens")).raw is None
-    assert Corpus.of(table).raw is None
+    both: Any = Corpus.of(table, Columns(tokens="tokens", text="text"))
+    tokens, alone = Corpus.of(table, Columns(tokens="tokens")), Corpus.of(table)
+    assert both.documents.to_pylist() == tokens.documents.to_pylist() == [["a", "b"], ["c", "d"]]
+    assert both.raw.to_pylist() == alone.documents.to_pylist() == ["A b.", ""]
+    assert tokens.raw is alone.raw is None
 
 
 def test_text_beside_tokens_must_be_strings() -> None:
@@ -257,20 +201,15 @@ ROWS = [[0.5, 1.5], [2.5, 3.0]]
 @pytest.mark.parametrize(
     "kind",
     [
-        pa.list_(pa.float16()),
-        pa.list_(pa.float64()),
-        pa.large_list(pa.float32()),
-        pa.list_(pa.float32(), 2),
-        pa.list_(pa.float16(), 2),
-        pa.list_(pa.float64(), 2),
+        pa.list_(pa.float16()), pa.list_(pa.float64()), pa.large_list(pa.float32()),
+        pa.list_(pa.float32(), 2), pa.list_(pa.float16(), 2), pa.list_(pa.float64(), 2),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_embeddings(kind: pa.DataType) -> None:
     rows = [np.array(row, kind.value_type.to_pandas_dtype()) for row in [*ROWS, *ROWS]]
     column = pa.chunked_array([pa.array(rows[:1], kind), pa.array(rows, kind)[1:]])
-    corpus = Corpus.of(pa.table({"text": list("abcd"), "embedding": column}))
-    assert corpus.embeddings is not None
+    corpus: Any = Corpus.of(pa.table({"text": list("abcd"), "embedding": column}))
     assert corpus.embeddings.dtype == np.float32
     assert corpus.embeddings.flags.c_contiguous
     np.testing.assert_array_equal(corpus.embeddings, [*ROWS, *ROWS])
@@ -285,10 +224,7 @@ def test_embeddings(kind: pa.DataType) -> None:
         ([[1, 2], [3, 4], [5, 6]], r"is list<\w+: int64>; it must hold lists of floats"),
         ([[0.5], None, None], "2 of 3 rows have no embedding, the first of them row 2"),
         ([[0.5], [], [1.5]], "1 of 3 rows have no embedding, the first of them row 2"),
-        (
-            [[0.5], [0.5, 1.5], [0.5]],
-            "1 of 3 rows have an embedding of another length than 1, the first of them row 2",
-        ),
+        ([[0.5], [0.5, 1.5], [0.5]], "1 of 3 rows have an embedding of another length .* row 2"),
         ([[0.5], [1.5], [None]], "1 of 3 rows have missing, NaN or infinite numbers"),
         ([[0.5], [np.nan], [np.inf]], "2 of 3 rows have missing, NaN .* the first of them row 2"),
         ([[-np.inf], [0.5], [1.5]], "1 of 3 rows have missing, NaN .* the first of them row 1"),
@@ -309,22 +245,6 @@ def test_unusable_embeddings(tmp_path: Path, column: list[Any], complaint: str) 
 def test_a_csv_column_named_embedding_is_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,embedding\none,0.5 1.5\n")
     assert Corpus.read(path, Columns(text="text")).embeddings is None
-
-
-def test_missing_column_names_the_columns(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "id,text,label\na,one,x\n")
-    with pytest.raises(DataError, match=r"no column 'body' in .*a\.csv; it has: id, text, label"):
-        Corpus.read(path, Columns(text="body"))
-
-
-def test_no_column_can_be_told() -> None:
-    with pytest.raises(DataError, match=r"Cannot tell which column of the table .* it has: a, b\."):
-        Corpus.of(pd.DataFrame({"a": ["x"], "b": ["y"]}))
-
-
-def test_column_of_numbers() -> None:
-    with pytest.raises(DataError, match="row 1 of column 'text' of the table is of type int; cor"):
-        Corpus.of(pd.DataFrame({"text": [1, 2]}))
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:

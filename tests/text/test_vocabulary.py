@@ -13,10 +13,9 @@ import pytest
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
+from fedtopics import Corpus, Study
 from fedtopics.errors import DataError, StudyError
-from fedtopics.federation.study import Study
 from fedtopics.methods.core.aggregation import Named, RunningSum
-from fedtopics.text.corpus import Corpus
 from fedtopics.text.languages import stop_words
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import (
@@ -50,10 +49,8 @@ def counted(documents: Any, rules: TextRules = EVERYTHING) -> WordCounts:
 def reply(words: Mapping[str, tuple[int, int]], documents: int = 10) -> dict[str, Any]:
     """What a client names: word -> (document frequency, occurrences)."""
     names = sorted(words)
-    return {
-        "words": Named(names, np.array([(*words[name], 1, 0) for name in names])),
-        "documents": documents,
-    }
+    counts = np.array([(*words[name], 1, 0) for name in names])
+    return {"words": Named(names, counts), "documents": documents}
 
 
 def agreed_on(replies: Mapping[str, Any], limits: VocabularyLimits) -> Vocabulary:
@@ -67,34 +64,25 @@ def agreed_on(replies: Mapping[str, Any], limits: VocabularyLimits) -> Vocabular
 
 def named_by(documents: Any) -> dict[str, Any]:
     words, counts = counted(documents).named(1)
-    return {
-        "words": Named(words, np.column_stack([counts, *np.tile([[1], [0]], len(words))])),
-        "documents": len(documents),
-    }
+    columns = np.column_stack([counts, *np.tile([[1], [0]], len(words))])
+    return {"words": Named(words, columns), "documents": len(documents)}
 
 
 def vocabulary(*words: str) -> Vocabulary:
     return Vocabulary(words, np.ones(len(words), np.int64), np.ones(len(words), np.int64))
 
 
-# Counting
-
-
 @pytest.mark.parametrize(
-    "rules",
+    "given",
     [
-        TextRules(),
-        TextRules(stop_words="none"),
-        TextRules(lowercase=False),
-        TextRules(ngrams=(1, 3)),
-        TextRules(ngrams=(2, 2), stop_words="none"),
-        TextRules(token_pattern=r"(?u)\b\w\w+\b"),  # noqa: S106
-        TextRules(token_pattern="words-and-digits"),  # noqa: S106
-        TextRules(token_pattern="whitespace"),  # noqa: S106
-        TextRules(own_stop_words=("oak", "yawl")),
+        {}, {"stop_words": "none"}, {"lowercase": False}, {"ngrams": (1, 3)},
+        {"ngrams": (2, 2), "stop_words": "none"}, {"token_pattern": r"(?u)\b\w\w+\b"},
+        {"token_pattern": "words-and-digits"}, {"token_pattern": "whitespace"},
+        {"own_stop_words": ("oak", "yawl")},
     ],
-)
-def test_counts_are_those_of_scikit_learn(rules: TextRules) -> None:
+)  # fmt: skip
+def test_counts_are_those_of_scikit_learn(given: dict[str, Any]) -> None:
+    rules = TextRules(**given)
     theirs = CountVectorizer(
         lowercase=rules.lowercase,
         token_pattern=PATTERNS.get(rules.token_pattern, rules.token_pattern),
@@ -130,11 +118,6 @@ def test_lists_of_words_and_no_texts() -> None:
     with pytest.raises(StudyError, match="words are given and no text is split"):
         rules.analyser()
     assert rules.analyser(str.split)("The OAK") == ["oak"]
-
-
-def test_own_stop_words_come_on_top() -> None:
-    rules = TextRules(own_stop_words=("oak",))
-    assert counted(["the oak and the elm"], rules).words == ["elm"]
 
 
 @pytest.mark.parametrize(
@@ -226,9 +209,6 @@ def test_given_words_keep_their_columns() -> None:
     assert ours.counts.toarray().tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
-# What a client names
-
-
 def test_named_drops_rare_words() -> None:
     words, counts = counted(["oak oak elm fir", "oak elm", "yew oak", ""]).named(2)
     assert words == ["elm", "oak"]
@@ -240,17 +220,9 @@ def test_named_counts_documents_not_occurrences() -> None:
         counted(["oak oak oak", "elm"]).named(2)
 
 
-# What the clients agree on
-
-
 def test_agree_adds_up_and_orders() -> None:
-    agreed = agreed_on(
-        {
-            "north": reply({"oak": (2, 3), "elm": (1, 1), "yew": (4, 4)}),
-            "south": reply({"oak": (1, 1), "fir": (3, 4)}),
-        },
-        OPEN,
-    )
+    north = reply({"oak": (2, 3), "elm": (1, 1), "yew": (4, 4)})
+    agreed = agreed_on({"a": north, "b": reply({"oak": (1, 1), "fir": (3, 4)})}, OPEN)
     assert agreed.words == ("fir", "oak", "yew", "elm")  # 4, 4, 4, 1 occurrences
     assert agreed.document_frequency.tolist() == [3, 3, 4, 1]
     assert agreed.occurrences.tolist() == [4, 4, 4, 1]
@@ -264,13 +236,9 @@ def test_agree_does_not_depend_on_the_order_of_the_replies() -> None:
         "north": reply({"yew": (1, 2), "oak": (1, 2)}),
         "west": reply({"fir": (1, 3), "ash": (1, 1)}),
     }
-    agreed = [
-        agreed_on({name: replies[name] for name in names}, OPEN) for names in permutations(replies)
-    ]
-    assert {vocabulary.words for vocabulary in agreed} == {
-        ("oak", "fir", "elm", "yew", "ash", "box")
-    }
-    assert len({vocabulary.fingerprint for vocabulary in agreed}) == 1
+    for names in permutations(replies):
+        agreed = agreed_on({name: replies[name] for name in names}, OPEN)
+        assert agreed.words == ("oak", "fir", "elm", "yew", "ash", "box")
 
 
 def test_min_clients_per_word() -> None:
@@ -302,14 +270,11 @@ def test_max_document_share_is_of_all_documents() -> None:
 
 
 def test_fewer_than_two_words_are_no_vocabulary() -> None:
+    replies = {
+        name: reply({"oak": (1, 1), own: (1, 1)}) for name, own in [("a", "elm"), ("b", "fir")]
+    }
     with pytest.raises(StudyError, match="named 3 words and the limits of the study leave 1"):
-        agreed_on(
-            {
-                "a": reply({"oak": (1, 1), "elm": (1, 1)}),
-                "b": reply({"oak": (1, 1), "fir": (1, 1)}),
-            },
-            OPEN.model_copy(update={"min_clients_per_word": 2}),
-        )
+        agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
 
 
 def test_fingerprint_is_of_words_and_their_order() -> None:
@@ -324,21 +289,12 @@ def test_newlines_in_words_are_not_those_between_them() -> None:
     assert len({fingerprint(words) for words in lists}) == len(lists)
 
 
-# Back at a client
-
-
-def test_columns_follow_the_agreed_words_and_keep_the_rows() -> None:
-    ours = counted(["oak elm oak", "", "fir", "elm fir"])
-    columns = ours.columns({"yew": 0, "elm": 1, "oak": 2})
-    assert columns.toarray().tolist() == [[0, 1, 2], [0, 0, 0], [0, 0, 0], [0, 1, 0]]
-    assert columns.has_sorted_indices
-
-
 def test_columns_are_what_counting_the_agreed_words_gives() -> None:
     known = {"yawl": 0, "oak": 1, "zebra": 2, "and": 3}
-    columns = counted(TEXTS).columns(known).toarray()
+    columns = counted(TEXTS).columns(known)
+    assert columns.has_sorted_indices
     again = count_words(Corpus.of(TEXTS), EVERYTHING, known).counts.toarray()
-    np.testing.assert_array_equal(columns, again)
+    np.testing.assert_array_equal(columns.toarray(), again)
 
 
 def test_the_clients_together_count_what_one_would() -> None:
@@ -355,9 +311,6 @@ def test_the_clients_together_count_what_one_would() -> None:
     np.testing.assert_array_equal(agreed.occurrences, alone.occurrences)
     rows = [counted(texts).columns(agreed.index).toarray() for texts in clients.values()]
     np.testing.assert_array_equal(np.concatenate(rows), united.columns(agreed.index).toarray())
-
-
-# Arrays that lie in a file
 
 
 @pytest.fixture

@@ -1,0 +1,24 @@
+"""What functions were given and returned while a test ran."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+import pytest
+
+Called = list[tuple[tuple[Any, ...], Any]]
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Called:
+    """Note each call of a function: what it was given by place, and what it returned."""
+    usual, calls = getattr(owner, name), Called()
+
+    @wraps(usual)
+    def noting(*given: Any, **named: Any) -> Any:
+        found = usual(*given, **named)
+        calls.append((given, found))
+        return found
+
+    monkeypatch.setattr(owner, name, noting)
+    return calls
