@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.common import ROOT, arguments, made_up_clients
 from fedtopics import Study
 from fedtopics.datasets import package_documentation
-from fedtopics.federation.sweep import SHOWN, recommend, sweep
+from fedtopics.federation.sweep import SHOWN_CRITERIA, recommend, sweep
 
 METHOD = {"max_rounds": 1000, "batch_size": 320}  # the demo's
 
@@ -27,7 +27,7 @@ def main() -> None:
     path = Path(given.folder) / "sweep.json"
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for row in summary:
-        print(row["topics"], {c.name: round(row[c.name], 3) for c in SHOWN if row[c.name]})
+        print(row["topics"], {c.name: round(row[c.name], 3) for c in SHOWN_CRITERIA if row[c.name]})
     print("recommended:", good, *reasons, sep="\n")
 
 

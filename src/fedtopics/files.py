@@ -30,7 +30,7 @@ except ImportError:  # Windows
 FOLDER, FILE = 0o700, 0o600  # who may do what with them: the owner everything
 TAIL = 1 << 16  # bytes
 MARKED = {".html", ".md", ".svg"}  # files that take a comment as their last line
-SHOWN = 16  # characters of a fingerprint
+FINGERPRINT_LENGTH = 16  # characters of a fingerprint
 T = TypeVar("T")
 Row = dict[str, Any]
 
@@ -273,7 +273,7 @@ def digest(content: str) -> str:
 
 def shortened(fingerprint: str) -> str:
     """Return what people read of a fingerprint; programs compare all of it."""
-    return fingerprint[:SHOWN]
+    return fingerprint[:FINGERPRINT_LENGTH]
 
 
 class RowFile:

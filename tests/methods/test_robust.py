@@ -14,7 +14,7 @@ from fedtopics import Study, train
 from fedtopics.errors import RunError
 from fedtopics.methods.core.aggregation import Rows
 from fedtopics.methods.core.events import Event
-from fedtopics.methods.core.outliers import ABSURD, FAR, Robust, Rule, weight
+from fedtopics.methods.core.outliers import ABSURD, FAR_TIMES, Robust, Rule, weight
 from fedtopics.methods.core.replies import Field
 from tests.helpers.federation import assert_same, subjects
 from tests.helpers.sums import add_up
@@ -96,7 +96,7 @@ def test_who_goes_further_moves_the_sum_by_three_times_the_usual(rounds_before: 
 
 def test_who_goes_absurdly_far_moves_nothing() -> None:
     assert [weight(times) for times in (0, 1, 3, 6, 30)] == [1, 1, 1, 0.5, 0.1]
-    assert weight(300) * 300 == pytest.approx(FAR * ABSURD / 300)
+    assert weight(300) * 300 == pytest.approx(FAR_TIMES * ABSURD / 300)
     for x in ([1e30, 0.0], [np.inf, 1.0], [np.nan, 1.0], [-1e200, 1e200]):
         assert_allclose(Sums()(usual(e=reply(x)))["x"], [12, 12], rtol=1e-12)
 

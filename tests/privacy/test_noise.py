@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from fedtopics.errors import PolicyError
 from fedtopics.methods.core.plan import Secret
 from fedtopics.privacy import MOST_CLIENTS, Noise, Privacy
-from fedtopics.privacy.noise import LARGEST, _drawn, normal
+from fedtopics.privacy.noise import LARGEST_SUM, _drawn, normal
 from fedtopics.privacy.stages import noisy
 from fedtopics.protocol.layout import Layout
 
@@ -102,7 +102,7 @@ def test_tails_do_not_end() -> None:
 def test_what_masks_write_numbers_in_does_not_depend_on_them() -> None:
     """However large a client's sums: one that did not fit would say so in the clear."""
     noise = noise_of("north", 3)
-    sums = np.array([1e12, LARGEST, -1e12, 0.0])
+    sums = np.array([1e12, LARGEST_SUM, -1e12, 0.0])
     added = noise.added(sums, 2.0, "sums")
-    np.testing.assert_allclose(added, np.clip(sums, -LARGEST, LARGEST), atol=20)
+    np.testing.assert_allclose(added, np.clip(sums, -LARGEST_SUM, LARGEST_SUM), atol=20)
     assert_masked_exactly(added, 3)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fedtopics.errors import FederationError, StudyError
 from fedtopics.methods.core.aggregation import Rows
 from fedtopics.methods.core.replies import Announced, Field, WordCounts, counts, sums
-from fedtopics.protocol.layout import LARGEST, UNBOUNDED, Layout
-from fedtopics.protocol.masks import MOST, is_inside
+from fedtopics.protocol.layout import LARGEST_UNBOUNDED, UNBOUNDED, Layout
+from fedtopics.protocol.masks import TOTAL_BOUND, is_inside
 
 MEMBERS = ["a", "b", "c"]
 
@@ -47,7 +47,7 @@ def test_numbers_without_a_bound_are_scaled_down_as_a_whole() -> None:
     assert factor == 1.0
     assert vector.tolist() == [1.5 * 2**UNBOUNDED, -2.5 * 2**UNBOUNDED]
     vector, factor = layout.encode({"g": np.array([1e9, -2e9], np.float32)})
-    assert factor == pytest.approx(LARGEST / 3 / 2e9)
+    assert factor == pytest.approx(LARGEST_UNBOUNDED / 3 / 2e9)
     assert is_inside(vector, 3)
     np.testing.assert_allclose(layout.decode(vector)["g"], np.array([1e9, -2e9]) * factor)
 
@@ -97,8 +97,8 @@ def test_the_largest_totals_stay_below_the_limit() -> None:
     for n in (1, 3, 50, 1000):
         layout = Layout.of({"x": Field((1,), 1e6, -1e6)}, [f"{i}" for i in range(n)], n)
         vector, _ = layout.encode({"x": np.array([1e6])})
-        assert n * int(vector[0]) < MOST
-        assert n * int(vector[0]) > MOST / 5
+        assert n * int(vector[0]) < TOTAL_BOUND
+        assert n * int(vector[0]) > TOTAL_BOUND / 5
 
 
 def test_a_sum_of_some_members_fits_where_all_are_added() -> None:

@@ -12,7 +12,7 @@ from msgspec.msgpack import Ext
 
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
-from fedtopics.protocol.structures import DEEPEST, LARGEST, MOST_FIELDS
+from fedtopics.protocol.structures import DEEPEST, LARGEST_STRUCTURE, MOST_FIELDS
 from fedtopics.protocol.values import ARRAY, NAMED, NAMES, ROWS, SPARSE, TEXTS, dumps, loads
 from tests.helpers.federation import assert_same
 
@@ -211,7 +211,7 @@ DAMAGED: dict[str, tuple[Any, bytes]] = {
     "names that are numbers": ({1: 2}, b""),
     "names that are lists": (b"\x81\x90\xc0", b""),
     "a number beyond 63 bits": (2**63, b""),
-    "sixteen million letters": ("x" * LARGEST, b""),
+    "sixteen million letters": ("x" * LARGEST_STRUCTURE, b""),
     "many arrays, together too large": ([array("uint8", 8, 2**16, code=SPARSE)] * 9, bytes(64)),
 }  # fmt: skip
 

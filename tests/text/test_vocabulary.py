@@ -316,7 +316,7 @@ def test_the_clients_together_count_what_one_would() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few bytes be large."""
-    monkeypatch.setattr("fedtopics.text.vocabulary.LARGE", 16)
+    monkeypatch.setattr("fedtopics.text.vocabulary.LARGE_ARRAY", 16)
 
 
 @pytest.mark.usefixtures("small")
@@ -343,7 +343,7 @@ def test_what_is_large_lies_in_a_file_without_a_name() -> None:
 
 @pytest.mark.parametrize("limit", [16, 1 << 20])
 def test_counts_are_the_same_in_a_file(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtopics.text.vocabulary.LARGE", limit)
+    monkeypatch.setattr("fedtopics.text.vocabulary.LARGE_ARRAY", limit)
     rows = [["tea", "milk", "tea"], [], ["sun"] * 9, ["milk", "sun"]] * 3000
     counted = count_words(Corpus.of(rows), TextRules())
     assert counted.words == ["tea", "milk", "sun"]

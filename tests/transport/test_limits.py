@@ -197,7 +197,7 @@ def test_large_messages_take_their_own_size(tmp_path: Path) -> None:
 
 
 def test_large_messages_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtopics.transport.grpc.LARGE", 1)
+    monkeypatch.setattr("fedtopics.transport.grpc.LARGE_REQUESTS", 1)
     with serving(seconds=2) as server, linked(server.port, "south") as other:
         slow = raw(server.port, "/fedtopics.3/Say", dripping(), str(2 << 20))
         time.sleep(0.3)
@@ -220,7 +220,7 @@ def test_a_fault_of_the_service_ends_the_run() -> None:
 
 
 def test_a_server_cannot_send_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtopics.transport.grpc.LARGEST", 5 << 20)
+    monkeypatch.setattr("fedtopics.transport.grpc.LARGEST_ANSWER", 5 << 20)
     with serving() as server, linked(server.port) as link:
         assert isinstance(link, GrpcLink)
         with pytest.raises(Exception, match="sent more than 5,242,880 bytes"):

@@ -210,13 +210,13 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
 
 
 def _print_scores(summary: list[dict[str, Any]]) -> None:
-    from fedtopics.federation.sweep import SHOWN
+    from fedtopics.federation.sweep import SHOWN_CRITERIA
 
     table = Table()
-    for title in ("topics", *(criterion.title for criterion in SHOWN)):
+    for title in ("topics", *(criterion.title for criterion in SHOWN_CRITERIA)):
         table.add_column(title, justify="right")
     for row in summary:
-        cells = [_cell(row.get(c.name), row.get(f"{c.name}_deviation")) for c in SHOWN]
+        cells = [_cell(row.get(c.name), row.get(f"{c.name}_deviation")) for c in SHOWN_CRITERIA]
         table.add_row(str(row["topics"]), *cells)
     console.print(table)
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
     from fedtopics.text.times import Unit
 
-SHOWN = 8  # words of a topic
-LARGEST = 5  # topics of a group that are printed
+FEW_WORDS = 8  # words of a topic
+TOPICS_SHOWN = 5  # topics of a group that are printed
 PERIODS = ("year", "quarter", "month", "week", "day")  # of `over_time`, which takes a second
 
 
@@ -138,7 +138,7 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
         print_json(rows)
         return
     for row in rows:
-        say(f"{row['topic']:>3}  {' '.join(row['words'][:SHOWN])}")
+        say(f"{row['topic']:>3}  {' '.join(row['words'][:FEW_WORDS])}")
         near = "  ".join(f"{name} {near:.2f}" for name, near in row["terms"])
         say(f"     {near or 'no term has a word in common with it'}", "dim")
 
@@ -225,7 +225,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
     say(f"Topics by {name}", "bold")
     for group, rows in groups.items():
         say(f"\n{group}: {rows[0]['documents']:,} documents")
-        for row in sorted(rows, key=lambda row: -row["share"])[:LARGEST]:
+        for row in sorted(rows, key=lambda row: -row["share"])[:TOPICS_SHOWN]:
             say(f"  {row['share']:>6.1%}  {row['topic']:>3}  {called[row['topic']]}")
     say(
         f"\nIn none of these are {grouped.without:,} documents without a value, {grouped.few:,} "

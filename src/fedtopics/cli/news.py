@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fedtopics.cli.display import console, listed, say, sentence, status, topic_news
 from fedtopics.cli.privacy import show_exposure
-from fedtopics.federation.progress import SHOWN, Progress
+from fedtopics.federation.progress import SHOWN_EVENTS, Progress
 from fedtopics.files import shortened
 from fedtopics.text.languages import language_sentence
 
@@ -115,7 +115,7 @@ class MemberNews:
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         self._progress(event)
-        if kind in SHOWN:
+        if kind in SHOWN_EVENTS:
             self._status.update(Text(f"{self._name}: {self._progress}"))
         if kind == "reconnecting":
             event = event | {"seconds": max(1, event["seconds"])}

@@ -28,12 +28,12 @@ COLUMNS = {
 }
 NEXT_COLUMN = re.compile(f",(?=(?:{'|'.join(COLUMNS)})=)")  # names of columns may have commas
 
-KEPT = "What is there is replaced only if fedtopics wrote it."  # see `files.check_output`
+OVERWRITES = "What is there is replaced only if fedtopics wrote it."  # see `files.check_output`
 
 
 def output(*names: str, help: str, **how: Any) -> Callable[[FC], FC]:  # noqa: A002 - as of click
     """Return the option of a file to write; each command writes it by `files.write_output`."""
-    return click.option(*names, type=FOLDER, metavar="FILE", help=f"{help} {KEPT}", **how)
+    return click.option(*names, type=FOLDER, metavar="FILE", help=f"{help} {OVERWRITES}", **how)
 
 
 with_default = partial(click.option, show_default=True)

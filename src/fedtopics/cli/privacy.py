@@ -79,7 +79,7 @@ def show_proposal(proposal: Proposal) -> None:
 
 def show_exposure(exposure: Exposure) -> None:
     """Show a table of what would leave, and what could be learned from it."""
-    from fedtopics.federation.exposure import SAMPLE
+    from fedtopics.federation.exposure import REHEARSED
 
     weighed = exposure.bytes is not None
     table = Table(title="What would leave", title_justify="left", box=None)
@@ -96,7 +96,7 @@ def show_exposure(exposure: Exposure) -> None:
     if exposure.bytes is not None:
         say(
             f"In all about {exposure.bytes:,} bytes, of {exposure.documents:,} documents whose "
-            f"texts have {exposure.texts:,}: of a rehearsal on up to {SAMPLE:,} of them, if all "
+            f"texts have {exposure.texts:,}: of a rehearsal on up to {REHEARSED:,} of them, if all "
             f"rounds are done ({exposure.study.method.max_rounds:,}). Words that others have "
             "besides make it more."
         )

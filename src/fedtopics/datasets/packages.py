@@ -20,7 +20,7 @@ PACKAGES = (
     "networkx", "scipy", "sklearn", "sympy", "standard-library", "numpy", "torch", "numba",
     "pydantic", "grpc",
 )  # fmt: skip
-MOST = 7
+MOST_PACKAGES = 7
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 SHORTEST = 20  # words of a documentation string that counts as a document
 SKIPPED = {"tests", "test", "testing", "idlelib", "lib2to3", "site-packages", "turtledemo"}
@@ -45,8 +45,8 @@ def package_documentation(n_clients: int = 5) -> dict[str, Corpus]:
     mapping of package name to Corpus
         The documents' ids are qualified names; strings of fewer than 20 words are left out.
     """
-    if not 2 <= n_clients <= MOST:
-        raise DataError(f"The demo has 2 to {MOST} clients, not {n_clients}.")
+    if not 2 <= n_clients <= MOST_PACKAGES:
+        raise DataError(f"The demo has 2 to {MOST_PACKAGES} clients, not {n_clients}.")
     there = [name for name in PACKAGES if _root(name)]
     return {name: _read_package(name) for name in there[:n_clients]}
 

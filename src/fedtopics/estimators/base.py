@@ -33,7 +33,7 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import LISTS
 
-ALONE = "all"  # the one client of `fit`
+SINGLE = "all"  # the one client of `fit`
 NO_SETTINGS = (
     "start", "random_state", "settings", "stop_words", "tokenizer", "analyzer", "verbose",
     "callback",
@@ -239,7 +239,7 @@ class TopicEstimator(
     def _alone(self, documents: Any, words: Words, text: str | None = None) -> Inputs:
         columns = columns_of(documents, words)
         corpus = corpus_of(documents, columns, self._analyser(self._as_study(0).text), text)
-        return Inputs({ALONE: corpus}, {ALONE: OPEN_POLICY}, columns, {ALONE: ALONE}, text=text)
+        return Inputs({SINGLE: corpus}, {SINGLE: OPEN_POLICY}, columns, {SINGLE: SINGLE}, text=text)
 
     def _read_clients(
         self, clients: Any, client: Any, names: Any, policies: Any, words: Any, text: Any,

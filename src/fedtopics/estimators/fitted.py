@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fedtopics.errors import ModelError, check_number
-from fedtopics.federation.sweep import SMALLEST, held_out_loss
+from fedtopics.federation.sweep import held_out_loss
 from fedtopics.files import read_text, write_durably
 from fedtopics.harmless import as_json
+from fedtopics.inference.points import TINY
 from fedtopics.model.document_map import DocumentMap
 from fedtopics.model.exports import data_frame, index_at
 from fedtopics.model.finding import BEST
@@ -134,7 +135,7 @@ class FittedTopics:
             "the lowest there is; give more documents, or longer ones.",
             stacklevel=2,
         )
-        return math.log(SMALLEST)
+        return math.log(TINY)
 
     def merge_topics(self, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Self:
         """Put topics together: `TopicModel.merge_topics`, in place."""

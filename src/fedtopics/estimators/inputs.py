@@ -28,7 +28,7 @@ from fedtopics.text.tables import Columns, Table, is_table
 from fedtopics.text.vocabulary import VocabularyLimits
 
 CLIENT_NAMES = ("client", "clients")  # columns that say whose row it is
-LONGEST = 56  # characters of a name that is made here, which a number may follow
+LONGEST_COLUMN = 56  # characters of a name that is made here, which a number may follow
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _names(keys: Sequence[Hashable]) -> dict[Hashable, str]:
     for number, key in enumerate(keys, 1):
         if key not in names:
             plain = unicodedata.normalize("NFKD", str(key)).encode("ascii", "ignore").decode()
-            plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:LONGEST].strip("-_.")
+            plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:LONGEST_COLUMN].strip("-_.")
             plain = plain or f"client-{number}"
             others = (f"{plain}-{again}" for again in count(2))
             names[key] = plain if plain not in taken else next(n for n in others if n not in taken)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
 from fedtopics.errors import StudyError
-from fedtopics.estimators.base import ALONE, Splitter, StopWords, TopicEstimator, Words
+from fedtopics.estimators.base import SINGLE, Splitter, StopWords, TopicEstimator, Words
 from fedtopics.estimators.inputs import Inputs
 from fedtopics.inference.merged import Merged
 from fedtopics.methods.core.events import OnEvent
@@ -92,7 +92,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     ) -> Self:
         """Find clusters of one corpus, where it is, as `TopicEstimator.fit` does."""
         super().fit(documents, words=words, text=text)
-        self._found = self._found[ALONE]
+        self._found = self._found[SINGLE]
         return self
 
     def predict(self, documents: Any, *, words: Sequence[str] | None = None) -> NDArray[np.int64]:

@@ -27,16 +27,16 @@ from fedtopics.methods.core.replies import Template, WordCounts
 from fedtopics.methods.registry import Exchange
 from fedtopics.privacy.accounting import together
 from fedtopics.protocol import vocabulary
-from fedtopics.protocol.clients import ARRAYS, DOCUMENTS, LEAVES, MODEL, SEEN
+from fedtopics.protocol.clients import ARRAYS, DOCUMENTS, LEAVES, MEMBERS_SEE, MODEL
 from fedtopics.protocol.keys import LENGTH
 from fedtopics.protocol.layout import Layout
 from fedtopics.text.corpus import Corpus
 
-SAMPLE, OTHERS = 5_000, 300  # documents of a rehearsal: the client's own, each other's
+REHEARSED, REHEARSED_OTHERS = 5_000, 300  # documents of a rehearsal: the client's own, each other's
 ROUNDS = 2
 MOST_CLIENTS = 10  # of a rehearsal: what a client sends hardly depends on how many others there are
-LITTLE = 1_000  # documents of a sum that still tells words of some of them
-FEW = 52  # documents of a sum that tells many of them wholly
+SOME_READABLE = 1_000  # documents of a sum that still tells words of some of them
+READABLE = 52  # documents of a sum that tells many of them wholly
 WORD = 8  # bytes
 ALL_SEE, SERVER_SEES, NOBODY = "all members", "the server", "nobody: only a total is seen"
 
@@ -108,7 +108,7 @@ def expose(
     """
     once, rounds = Counter[str](), Counter[str]()
     if corpus is not None:
-        sample = study.embedded(_some(corpus, SAMPLE), embedding_model, on_progress)
+        sample = study.embedded(_some(corpus, REHEARSED), embedding_model, on_progress)
         _rehearse(study, sample, once, rounds)
         if study.is_secure:
             once.update({DOCUMENTS: WORD, MODEL: LENGTH})
@@ -116,7 +116,7 @@ def expose(
     if study.is_secure:
         # With a bound, words are public and no exact number of documents leaves.
         own = LEAVES if study.privacy is None else {name: LEAVES[name] for name in (MODEL, ARRAYS)}
-        all_exchanges += [Exchange(name, "once", each, name in SEEN) for name, each in own.items()]
+        all_exchanges += [Exchange(name, "once", own[name], name in MEMBERS_SEE) for name in own]
     shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
     for each in all_exchanges:
         name, seen = each.function, ALL_SEE if each.seen_by_all else otherwise
@@ -182,7 +182,7 @@ def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[
     doors: dict[str, Any] = {}
     for name in names:
         secret = Secret.from_seed(short.seed, name)
-        own = corpus if name == names[0] else _some(corpus, OTHERS)
+        own = corpus if name == names[0] else _some(corpus, REHEARSED_OTHERS)
         site = Site(name, own, OPEN_POLICY, secret=secret, masked=study.is_secure)
         client, ledger = make[0](plan, site), Ledger(method.name, short.fingerprint)
         doors[name] = Door(name, client, OPEN_POLICY, ledger)
@@ -220,10 +220,10 @@ def _words(study: Study, documents: int | None) -> str:
         return f"yes, all: {solved}; lower max_rounds"
     own = min((each for each in (batch, documents) if each is not None), default=None)
     if own is None:
-        return f"yes, if sums are of fewer than about {LITTLE:,} documents"
+        return f"yes, if sums are of fewer than about {SOME_READABLE:,} documents"
     number = own * clients if study.is_secure else own
     reason = f"sums are of about {number:,} documents"
-    if number < LITTLE:
-        much = "many documents wholly" if number <= FEW else "some words of some documents"
+    if number < SOME_READABLE:
+        much = "many documents wholly" if number <= READABLE else "some words of some documents"
         return f"yes, {much}: {reason}"
     return f"hardly: {reason}"

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedtopics.errors import PolicyError
-from fedtopics.federation.study_tables import FEWEST, explained
+from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
 from fedtopics.files import read_bytes, read_toml
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
@@ -19,7 +19,7 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, PATTERNS
 
 SEEN_DOCUMENTS = 256
-FEW = (
+FEW_TELL = (
     "Where replies are seen, sums over few documents are documents: of 10, each can be read from "
     "one gradient (10 of 10 exactly, 49 of 52 in another trial), of 256 a third of the words."
 )
@@ -50,7 +50,7 @@ class Policy(BaseModel):
         2,
         ge=1,
         description="fewest clients of a sum; of two, each can subtract its own update and read "
-        f"the other's, so with secure aggregation it is {FEWEST} by default",
+        f"the other's, so with secure aggregation it is {FEWEST_CLIENTS} by default",
     )
     aggregation: Literal["secure"] | None = Field(
         None, description='"secure": studies with plain aggregation are refused'
@@ -133,7 +133,7 @@ class Policy(BaseModel):
         """
         if not is_secure or "min_clients_in_sum" in self.model_fields_set:
             return self
-        return self.model_copy(update={"min_clients_in_sum": FEWEST})
+        return self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})
 
     def of_enough(self, clients: int) -> Policy:
         """Return the policy where so many clients have to be in each sum, or more by its own."""
@@ -144,7 +144,7 @@ class Policy(BaseModel):
         """Say what holds in a study, in which replies are seen one by one, or masked."""
         of_all = self.min_documents_in_sum
         together = f" and {of_all:,} documents" if of_all else ""
-        few = f" {FEW}" if seen and self.min_documents < SEEN_DOCUMENTS else ""
+        few = f" {FEW_TELL}" if seen and self.min_documents < SEEN_DOCUMENTS else ""
         return (
             f"By this client's policy a reply sums over at least {self.min_documents:,} documents, "
             f"a total over at least {self.min_clients_in_sum} clients{together}, and a word leaves "
@@ -160,8 +160,8 @@ class Policy(BaseModel):
                 return
             raise PolicyError(
                 f"The study has plain aggregation, and the policy of client {client!r} does not "
-                f"say of how many documents each update has to be; nothing has left. {FEW} Add "
-                f"min_documents = {SEEN_DOCUMENTS} to the policy, or another number."
+                f"say of how many documents each update has to be; nothing has left. {FEW_TELL} "
+                f"Add min_documents = {SEEN_DOCUMENTS} to the policy, or another number."
             )
         demand = 'aggregation = "secure"' if self.aggregation else "min_documents_in_sum"
         raise PolicyError(

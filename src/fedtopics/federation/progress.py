@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MINUTE = 60.0
-SHOWN = ("training", "embedding", "round")  # events that say how far a run is
+SHOWN_EVENTS = ("training", "embedding", "round")  # events that say how far a run is
 
 
 def duration(seconds: float) -> str:

@@ -21,7 +21,7 @@ from fedtopics.errors import StudyError
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.federation.study_tables import (
-    FEWEST,
+    FEWEST_CLIENTS,
     About,
     ClientData,
     FederationSettings,
@@ -332,8 +332,8 @@ def _hindrance(study: Study) -> str:
     is_open = study.aggregation == "secure" and (study.privacy is None or not study.clients)
     if not study.method.adds_up:
         return f"what leaves a client in {study.method.method_name} is merged one by one"
-    if clients < FEWEST and not is_open:
-        return f"a round has fewer than {FEWEST} clients, each of whom could subtract its own"
+    if clients < FEWEST_CLIENTS and not is_open:
+        return f"a round has fewer than {FEWEST_CLIENTS} clients, so each could subtract its own"
     if outliers not in (None, "none"):
         return f'federation.outliers = "{outliers}" looks at updates one by one'
     return ""

@@ -26,7 +26,7 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
 
 MOST_RECIPIENTS = 20
-FEWEST = 3  # clients of a secure sum: of two, each could subtract its own update
+FEWEST_CLIENTS = 3  # clients of a secure sum: of two, each could subtract its own update
 PEM = "-----BEGIN CERTIFICATE-----"
 
 

@@ -29,6 +29,7 @@ from fedtopics.federation.simulation import corpora_by_name, policies_of, train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
 from fedtopics.inference.lda import refine
+from fedtopics.inference.points import TINY
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.metrics import topic_similarity, unique_words
 from fedtopics.model.figures import Panel, chart
@@ -38,7 +39,6 @@ from fedtopics.text.corpus import Corpus, fingerprint
 HELD_OUT = 0.1  # of each client's documents
 DRAW = 3  # of what is drawn, besides the study's seed
 Task = tuple[int, int]  # a training: its number of topics and its seed
-SMALLEST = 1e-12  # probability of a word
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ CRITERIA = (
     Criterion("held_out", "held-out loss (nats a word)", -1),
     Criterion("stability", "stability across seeds", 1),
 )
-SHOWN = (*CRITERIA[:1], Criterion("diversity", "topic diversity", 1), *CRITERIA[1:])
+SHOWN_CRITERIA = (*CRITERIA[:1], Criterion("diversity", "topic diversity", 1), *CRITERIA[1:])
 """Diversity is shown and no criterion: it is highest with few topics."""
 
 
@@ -242,7 +242,7 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
         even = np.full((seen.shape[0], model.n_topics), 1 / model.n_topics)
         theta = refine(seen, model.beta, 1 / model.n_topics, even, "mean")
         shares = np.einsum("nk,kn->n", theta[hidden.coords[0]], model.beta[:, hidden.coords[1]])
-        total -= float(hidden.data @ np.log(np.maximum(shares, SMALLEST)))
+        total -= float(hidden.data @ np.log(np.maximum(shares, TINY)))
         words += float(hidden.data.sum())
     return total / words if words else float("nan")
 
@@ -250,7 +250,7 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
 def chart_of(summary: Sequence[Mapping[str, Any]]) -> str:
     """Return how scores change with the number of topics as SVG: a panel a score."""
     panels = []
-    for criterion in SHOWN:
+    for criterion in SHOWN_CRITERIA:
         if all(row.get(criterion.name) is not None for row in summary):
             points = [(row["topics"], row[criterion.name]) for row in summary]
             deviations = [row[f"{criterion.name}_deviation"] for row in summary]

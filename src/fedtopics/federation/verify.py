@@ -30,7 +30,7 @@ from fedtopics.federation.ledger import (
 from fedtopics.federation.program import in_the_clear
 from fedtopics.federation.study import Study
 from fedtopics.files import read_bytes, read_text
-from fedtopics.protocol.clients import SEEN
+from fedtopics.protocol.clients import MEMBERS_SEE
 from fedtopics.protocol.roster import fingerprint, has_signed, name_of
 
 
@@ -202,7 +202,7 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
     if in_one_process or not study.is_secure:
         why = "one process had all updates" if in_one_process else "aggregation was plain"
         return Check("clear", None, f"In {path} {why}: {shown}.")
-    for function in sorted(seen.keys() - {*in_the_clear(study), *SEEN}):
+    for function in sorted(seen.keys() - {*in_the_clear(study), *MEMBERS_SEE}):
         left = f"By line {seen[function]:,} of {path} {function} left in the clear"
         return Check("clear", False, f"{left}, and the study has secure aggregation for it.")
     return Check("clear", True, f"By {path} all left in secure sums, except {shown}.")

@@ -12,7 +12,7 @@ from scipy.special import digamma
 
 from fedtopics.inference import READOUTS, Inference, Layout, Readout, Shared, Weights
 
-SMALLEST = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
+LEAST_WEIGHT = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
 REFINEMENT = 20  # steps
 
 
@@ -75,7 +75,7 @@ def topic_weights(
 ) -> NDArray[np.float64]:
     """Return exp(E[log beta]) of Dirichlet distributed topics, (n_words, n_topics), for words."""
     expected = digamma(pseudo_counts[words]) - digamma(pseudo_counts.sum(0))
-    return np.asarray(np.maximum(np.exp(expected), SMALLEST))
+    return np.asarray(np.maximum(np.exp(expected), LEAST_WEIGHT))
 
 
 def refine(
@@ -88,4 +88,4 @@ def refine(
     """
     from fedtopics.inference.variational import infer
 
-    return infer(counts, np.maximum(beta.T, SMALLEST), alpha, REFINEMENT, theta).read(readout)
+    return infer(counts, np.maximum(beta.T, LEAST_WEIGHT), alpha, REFINEMENT, theta).read(readout)

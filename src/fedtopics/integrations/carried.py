@@ -36,7 +36,7 @@ HOLD = 10.0  # seconds that a request waits for a program that computes
 LOST = 3600.0  # seconds without a request after which a call has failed
 INTERVAL = 1.0  # seconds between two looks at who can be reached
 STEP = 0.05  # seconds of a wait for answers
-PAUSE, LONGEST = 2.0, 60.0  # seconds after which a member that failed is asked again
+FIRST_PAUSE, LAST_PAUSE = 2.0, 60.0  # seconds after which a member that failed is asked again
 GOODBYE = 5.0  # seconds for the last results
 
 
@@ -175,7 +175,7 @@ class CarriedLink:
 class _Member:
     results: Results
     due: float = 0.0
-    pause: float = PAUSE
+    pause: float = FIRST_PAUSE
     is_pending: bool = False
     has_ended: bool = False
 
@@ -253,9 +253,9 @@ class CarriedServer:
         )
         if calls is None or not is_real:
             member.due = time.monotonic() + member.pause  # its process may be there again then
-            member.pause = min(2 * member.pause, LONGEST)
+            member.pause = min(2 * member.pause, LAST_PAUSE)
             return
-        member.pause = PAUSE
+        member.pause = FIRST_PAUSE
         if calls.state == "computes":
             member.due = 0.0
         elif calls.state == "ended":

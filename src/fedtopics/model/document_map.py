@@ -19,8 +19,7 @@ from fedtopics.model.figures import Figure, environment, positions
 from fedtopics.model.finding import Finder
 from fedtopics.text.corpus import Corpus
 
-MOST = 1500  # documents that are shown, as t-SNE takes seconds: of more, some from all over them
-FEWEST = 10  # documents for t-SNE; fewer have about the distances of their thetas
+FEWEST_FOR_TSNE, MOST_SHOWN = 10, 1500  # documents: t-SNE of fewer is no use, of more too slow
 PERPLEXITY = 30  # neighbours of a document, about
 STEPS = 500
 WIDTH, HEIGHT = 800, 600
@@ -143,7 +142,7 @@ class DocumentMap:
 
 
 def document_map(
-    model: Finder, documents: Any, *, with_text: bool = False, most: int = MOST
+    model: Finder, documents: Any, *, with_text: bool = False, most: int = MOST_SHOWN
 ) -> DocumentMap:
     """Return a map of one's own documents, by a model of any method.
 
@@ -193,7 +192,7 @@ def _places(theta: Numbers, seed: int) -> Numbers:
     if not len(theta):
         return np.zeros((0, 2))
     places = positions(theta)
-    if len(theta) >= FEWEST and places.any():
+    if len(theta) >= FEWEST_FOR_TSNE and places.any():
         from sklearn.manifold import TSNE
         from threadpoolctl import threadpool_limits
 

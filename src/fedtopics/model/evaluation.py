@@ -18,7 +18,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 
-WORDS = 25  # of a topic that metrics of words look at, at most
+METRIC_WORDS = 25  # of a topic that metrics of words look at, at most
 ROWS = {"counts", "theta", "main_topics", "labels"}  # what has a row a document
 
 
@@ -86,7 +86,7 @@ class _Parts:
 
     @cached_property
     def words(self) -> list[list[str]]:
-        return self._model.topics(WORDS, self._lambda)
+        return self._model.topics(METRIC_WORDS, self._lambda)
 
     @cached_property
     def coherence(self) -> dict[str, NDArray[np.float64]]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fedtopics.errors import ModelError, check_number
 from fedtopics.extras import require
 from fedtopics.harmless import for_csv, for_markdown, for_scripts
+from fedtopics.inference.points import TINY
 from fedtopics.model.figures import environment
 from fedtopics.model.finding import Finder, representatives
 from fedtopics.model.labels import shown_label
@@ -29,7 +30,6 @@ from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 
 TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text, missing where there is none
-SMALLEST = 1e-12  # of a share, so that it can be divided by and has a logarithm
 
 
 def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> Any:
@@ -190,7 +190,7 @@ def to_pyldavis(model: Topics) -> dict[str, Any]:
 
 def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return rows without zeros that sum to 1."""
-    positive = np.maximum(np.asarray(rows, np.float64), SMALLEST)
+    positive = np.maximum(np.asarray(rows, np.float64), TINY)
     return np.asarray(positive / positive.sum(1, keepdims=True))
 
 

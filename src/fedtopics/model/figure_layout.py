@@ -14,10 +14,10 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 SIZES = {"wide": (640, 540), "narrow": (340, 400)}  # of the map, on screens and on phones
 COLOURED = 8  # clients with a colour of their own, the largest
 COVERED = 0.17  # of the map, by circles
-SMALLEST, GAP, EDGE = 4.0, 4.0, 6.0
+SMALLEST_RADIUS, GAP, EDGE = 4.0, 4.0, 6.0
 STEPS = 300  # that circles are moved apart in
 LETTER, LINE = 8.0, 18.0  # width and height of a letter
-LONGEST = 24  # letters of a name in the map
+NAME_LENGTH = 24  # letters of a name in the map
 NUMBERED = 6.0, 4.0  # radius from which a circle has its number: so much, and for each digit
 ROW = 30  # height of a leaf
 MOST_POINTS = 200  # of a curve: more are averaged
@@ -61,7 +61,7 @@ def topic_map(
     width, height = SIZES[size]
     share = np.array([topic["share"] for topic in topics])
     radii = np.sqrt(COVERED * width * height * share / max(share.sum(), 1e-12) / np.pi)
-    radii = np.clip(radii, SMALLEST, 0.16 * min(width, height))
+    radii = np.clip(radii, SMALLEST_RADIUS, 0.16 * min(width, height))
     at = scaled(positions[[t["topic"] for t in topics]], width, height, 0.76)
     places = _apart(at, radii, size)
     rows = zip(topics, places.tolist(), radii.tolist(), strict=True)
@@ -163,7 +163,7 @@ def _meet(one: Box, other: Box) -> bool:
 
 def short(text: str) -> str:
     """Return a name that fits beside a circle."""
-    return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip(" ,") + "…"
+    return text if len(text) <= NAME_LENGTH else text[: NAME_LENGTH - 1].rstrip(" ,") + "…"
 
 
 def tree(rows: Sequence[Mapping[str, Any]], n_topics: int) -> Shape | None:

@@ -22,7 +22,7 @@ from fedtopics.model import figure_layout as layout
 from fedtopics.model.over_time import changes, grown
 from fedtopics.model.topics import Topics
 
-ALONE = 0.9  # of a topic's documents, from which it is one client's alone
+OWN_SHARE = 0.9  # of a topic's documents, from which it is one client's alone
 SPECIFIC = 3  # topics that a client is named with
 MORE = 1.05  # times its share overall, from which a topic is specific for a client
 PANEL = (  # in a notebook, whose colours need not be those that the browser prefers
@@ -186,7 +186,7 @@ def parts(topic: Topic, documents: Mapping[str, int]) -> dict[str, float]:
 def owner(topic: Topic, documents: Mapping[str, int]) -> str | None:
     """Return the client that has a topic alone: nine in ten of its documents; or None."""
     held = parts(topic, documents)
-    return next((n for n, part in held.items() if part >= ALONE), None)
+    return next((n for n, part in held.items() if part >= OWN_SHARE), None)
 
 
 def environment(

@@ -25,17 +25,17 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import WITHIN, composed, normal
 
-WORDS, PARTS = 10, 3  # of a topic that are looked at; of a label
+LABEL_WORDS, LABEL_PARTS = 10, 3  # of a topic that are looked at; of a label
 LONGEST_LABEL = 100  # characters
 PHRASES, LONGEST_PHRASE = 2, 3  # of a label; words
-LEAST = 5  # documents of a topic that have a phrase, as of a word in the usual policy
+PHRASE_DOCUMENTS = 5  # documents of a topic that have a phrase, as of a word in the usual policy
 OWN = 0.5  # share of a phrase's documents that have to be the topic's
 CLOSE = 0.7  # share of the documents with a phrase's words that have to have it as a phrase
 Phrase = tuple[str, ...]
 
 
 def suggest_labels(
-    model: Finder, documents: Any = None, *, min_documents: int = LEAST
+    model: Finder, documents: Any = None, *, min_documents: int = PHRASE_DOCUMENTS
 ) -> dict[int, str]:
     """Return a label for each topic that people have given none, by rules.
 
@@ -59,7 +59,7 @@ def suggest_labels(
     dict
         Label by topic.
     """
-    words = model.topics(WORDS)
+    words = model.topics(LABEL_WORDS)
     phrases = (
         [[] for _ in words] if documents is None else _phrases(model, documents, min_documents)
     )
@@ -84,7 +84,7 @@ def _label(parts: Iterable[str]) -> str:
         new = not any(is_form(word, other) for word in part.split() for other in used)
         if new and len(", ".join([*kept, part])) <= LONGEST_LABEL - 2:  # upper case may be longer
             kept.append(part)
-        if len(kept) == PARTS:
+        if len(kept) == LABEL_PARTS:
             break
     text = ", ".join(kept)
     return text[:1].upper() + text[1:]
@@ -94,7 +94,7 @@ def _phrases(model: Finder, documents: Any, least: int) -> list[list[str]]:
     """Return phrases of each topic's documents, the most frequent first."""
     corpus = Corpus.of(documents)
     main = model.main_topics(corpus)
-    known, first = model.vocabulary.index.keys(), [{*topic} for topic in model.topics(WORDS)]
+    known, first = model.vocabulary.index.keys(), [{*topic} for topic in model.topics(LABEL_WORDS)]
     every, own = Counter[Phrase](), [Counter[Phrase]() for _ in first]
     for topic, segments in zip(main.tolist(), _segments(corpus, model.text), strict=True):
         found = {phrase for words in segments for phrase in _of_segment(words, known)}

@@ -21,10 +21,10 @@ from scipy.special import xlogy
 
 from fedtopics.errors import StudyError, check_number
 from fedtopics.inference.merged import PARTS, Merged
+from fedtopics.inference.points import TINY
 from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import NAME_WORDS, Topics
 
-SMALLEST = 1e-12  # p(topic)
 Model = TypeVar("Model", bound=Topics)
 
 
@@ -40,7 +40,7 @@ def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]
         ``name``, its number and four words, and ``words``, by lift and probability as `topics` has
         them for topics.
     """
-    masses = np.maximum(model.share, SMALLEST)[:, None] * model.beta
+    masses = np.maximum(model.share, TINY)[:, None] * model.beta
     added = _information(masses)
     numbers, members = [*range(model.n_topics)], [[topic] for topic in range(model.n_topics)]
     lost = np.full((len(masses), len(masses)), np.inf)  # above the diagonal
@@ -142,7 +142,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
         return np.array([rows[places == place].sum(0) for place in range(len(kept))])
 
     inference: Any = Merged.of(model.inference, len(model.vocabulary), places.tolist())
-    parts = {PARTS: np.maximum(model.share, SMALLEST)}
+    parts = {PARTS: np.maximum(model.share, TINY)}
     # Where topics were merged before, the parts are there, of the topics before that.
     weights = model.weights if isinstance(model.inference, Merged) else {**model.weights, **parts}
     members = [np.flatnonzero(places == place) for place in range(len(kept))]

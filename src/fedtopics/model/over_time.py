@@ -17,7 +17,7 @@ from fedtopics.text.times import Unit, as_array, as_column, begin_of, missing, t
 
 Change = dict[str, Any]
 MIN_DOCUMENTS = 10  # of a client in a period, as of a reply in the usual policy
-ALL = 1 << 30  # clients, where nobody knows how many
+ALL_CLIENTS = 1 << 30  # clients, where nobody knows how many
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
         for topic in sorted({row["topic"] for row in rows or ()})
     }
     named: Change = {"before": _span(earlier), "after": _span(later)}
-    named["of"] = max(row["clients"] or ALL for row in rows or ())
+    named["of"] = max(row["clients"] or ALL_CLIENTS for row in rows or ())
     return named | {"first": _named(periods[0]), "last": _named(periods[-1]), "topics": topics}
 
 

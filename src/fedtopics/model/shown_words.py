@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedtopics.errors import StudyError
 
-SMALLEST = 1e-9  # added to shares of words, so that their logarithm exists
+ADDED_SHARE = 1e-9  # added to shares of words, so that their logarithm exists
 DIFFERENT = 0.9  # share of the shown words that differ between topics, if that can be had
 LESS_DIFFERENT = 0.02  # by so much at most, where the most coherent words are shown
 LAMBDAS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
@@ -67,7 +67,7 @@ class Reading:
         if self.class_based:
             score = shares * np.log1p(1 / (len(shares) * frequency))
         else:
-            score = np.log(shares + SMALLEST) - (1 - self.lambda_) * np.log(frequency)
+            score = np.log(shares + ADDED_SHARE) - (1 - self.lambda_) * np.log(frequency)
         behind = np.ones(shares.shape, bool)
         if self.first:
             np.put_along_axis(behind, np.array(self.first), False, axis=1)

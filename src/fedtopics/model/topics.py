@@ -22,7 +22,7 @@ from fedtopics.text.vocabulary import Vocabulary
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
 TOGETHER = ""  # of all clients together, where none is told by itself
-MOST = float(1 << 53)  # documents, as elsewhere in a model
+EXACT = float(1 << 53)  # documents, as elsewhere in a model
 Sums = NDArray[np.float64]
 
 
@@ -91,7 +91,7 @@ class Periods:
         sums = {name: np.array(rows, np.float64) for name, rows in plain["sums"].items()}
         days = [date.fromisoformat(begin) for begin in begins]
         whole = all(
-            array.shape == (len(begins), n_topics) and array.min() >= 0 and array.max() <= MOST
+            array.shape == (len(begins), n_topics) and array.min() >= 0 and array.max() <= EXACT
             for array in sums.values()
         )
         known = bool(sums) and (sums.keys() <= clients.keys() or sums.keys() == {TOGETHER})

@@ -15,7 +15,7 @@ from fedtopics.extras import compiled
 
 LOG2 = np.float32(math.log(2))
 SERIES = tuple(np.float32(1 / math.factorial(order)) for order in range(7, -1, -1))  # of exp
-SMALLEST = np.float32(-87)  # whose exp is a normal number in float32
+LEAST_EXPONENT = np.float32(-87)  # whose exp is a normal number in float32
 
 
 @intrinsic
@@ -31,7 +31,7 @@ def _as_float(context: Any, bits: Any) -> Any:
 @compiled
 def _exp32(x: Any) -> Any:
     """Return exp(x) of x <= 0 as 2**k exp(rest), to 1e-7: without a branch, so vectorised."""
-    x = max(x, SMALLEST)
+    x = max(x, LEAST_EXPONENT)
     k = np.rint(x / LOG2)
     rest = x - k * LOG2
     total = SERIES[0]

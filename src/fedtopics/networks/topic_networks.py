@@ -14,7 +14,7 @@ from fedtopics.networks.base import Batch, Shared, Stage, Tensors
 from fedtopics.networks.loops import reconstruct
 from fedtopics.networks.neural import EPSILON, NeuralTopicModel
 
-SMALLEST = 1e-10  # added to probabilities, as the authors do: dropout may take all of a theta
+ADDED_PROBABILITY = 1e-10  # as the authors do: dropout may take all of a theta
 
 
 class ProdLDA(NeuralTopicModel):
@@ -128,7 +128,7 @@ class NeuralLDA(NeuralTopicModel):
         theta = sampled["theta"].index_select(0, document)
         chosen = functional.embedding(word, topics.T)
         observed = (theta * chosen).sum(1)
-        reconstruction = -(batch.values @ (observed + SMALLEST).log())
+        reconstruction = -(batch.values @ (observed + ADDED_PROBABILITY).log())
         seen = self.embedding_loss(weights, batch, sampled["theta"])
         divergence = self.divergence(weights, sampled["mu"], sampled["log_variance"])
         return reconstruction + seen + divergence

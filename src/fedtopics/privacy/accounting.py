@@ -164,7 +164,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     return float(ndtr(mu / 2 - epsilon / mu) - rest)
 
 
-FAR = 10.0  # standard deviations: any delta is larger than what is beyond
+FAR_DEVIATIONS = 10.0  # standard deviations: any delta is larger than what is beyond
 
 
 class Entry(BaseModel):
@@ -259,5 +259,5 @@ def together(promises: Sequence[Privacy]) -> float:
         return promises[0].epsilon
     mu = math.sqrt(sum((each.sensitivity * mu_of(each)) ** 2 for each in promises))
     delta = min(each.delta for each in promises) * (1 - ROUNDING) ** len(promises)
-    exact = brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR))
+    exact = brentq(lambda epsilon: delta_of(mu, epsilon) - delta, 0, mu * (mu / 2 + FAR_DEVIATIONS))
     return float(exact) + ROUNDING * len(promises)

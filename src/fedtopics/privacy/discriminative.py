@@ -24,7 +24,7 @@ from fedtopics.privacy.client import NOISE, ByEmbeddings, calls
 from fedtopics.privacy.recipe import clustering
 from fedtopics.privacy.stages import Releases
 
-SMALLEST = 0.1  # of an even size, that a cluster is taken to have at least
+LEAST_SIZE = 0.1  # of an even size, that a cluster is taken to have at least
 
 
 class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
@@ -82,7 +82,7 @@ def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Array
     template = {"classes": (k, releases.dimension), "sizes": (k,)}
     payload = {"number": releases.number, **apart(state)}
     reply = releases.ask(agreement, "noisy_class_sums", template, **payload)
-    sizes = np.maximum(reply["sizes"], SMALLEST * agreement.documents / k)
+    sizes = np.maximum(reply["sizes"], LEAST_SIZE * agreement.documents / k)
     there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
     moments = Moments(agreement.documents, nothing, state["scatter"])
     bias = state.get("bias", np.zeros(k))

@@ -23,9 +23,9 @@ from scipy.optimize import nnls
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 
 # Of frequencies of words
-CLEAR = 4.0  # standard deviations of noise, from which a word surely occurs
-BINS = 25  # of cosines, and one more of the largest hundredth
-FEWEST = 20  # pairs of word and cluster in that
+CLEAR_DEVIATIONS = 4.0  # standard deviations of noise, from which a word surely occurs
+COSINE_BINS = 25  # of cosines, and one more of the largest hundredth
+FEWEST_PAIRS = 20  # pairs of word and cluster in that
 LEAST_COUNT = 1e-6
 FEWEST_OF_CLUSTER = 0.002  # of all words: the smallest a cluster is taken to be
 SPREAD = 0.1, 20.0  # least and largest variance of a count, relative to its square
@@ -52,7 +52,7 @@ STARTS = 8
 def surely_there(counts: Numbers, sigma: float, most: int) -> NDArray[np.int64]:
     """Return the columns of the words that surely occur, the most frequent first."""
     order = np.argsort(-counts, kind="stable")[:most]
-    return np.asarray(order[counts[order] > max(CLEAR * sigma, TINY)])
+    return np.asarray(order[counts[order] > max(CLEAR_DEVIATIONS * sigma, TINY)])
 
 
 def expected_by_chance(
@@ -82,7 +82,7 @@ def by_closeness(counts: Numbers, chance: Numbers, close: Numbers) -> Numbers:
     """
     flat, by_chance, cosines = counts.ravel(), chance.ravel(), close.ravel()
     order = np.argsort(cosines, kind="stable")
-    bins = [*np.array_split(order, BINS), order[-max(len(order) // 100, FEWEST) :]]
+    bins = [*np.array_split(order, COSINE_BINS), order[-max(len(order) // 100, FEWEST_PAIRS) :]]
     places = [cosines[part].mean() for part in bins]
     lifts = [max(flat[part].sum(), 0) / max(by_chance[part].sum(), TINY) for part in bins]
     return chance * np.interp(close, places, np.maximum.accumulate(lifts))

@@ -41,8 +41,8 @@ from fedtopics.errors import PolicyError
 from fedtopics.inference.points import Numbers
 
 STEPS = 20  # bits: of the grid, in a standard deviation of a client's part
-LARGEST = 2.0**24  # of a client's sums
-BOUND = 8 * LARGEST  # of those of all clients, with noise
+LARGEST_SUM = 2.0**24  # of a client's sums
+BOUND = 8 * LARGEST_SUM  # of those of all clients, with noise
 BITS = 32  # behind the point, that a sum within it has for sure, but for those of its clients
 MOST_CLIENTS = 1000  # whose sums have steps that are small beside their noise
 
@@ -75,7 +75,7 @@ class Noise:
         step = max(2.0 ** (math.floor(math.log2(part)) - STEPS), self._finest)
         part *= 1 + math.sqrt(exact.size) * step
         noise = normal(self._derive("noise", purpose, *numbers), exact.size).reshape(exact.shape)
-        exact = np.clip(exact, -LARGEST, LARGEST)
+        exact = np.clip(exact, -LARGEST_SUM, LARGEST_SUM)
         found = np.rint(exact / step) + np.rint(noise * (part / step))
         self._check((purpose, *numbers), found)
         return found * step

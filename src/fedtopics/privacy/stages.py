@@ -25,8 +25,8 @@ from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy, contributions, estimates
 
 WORDS_OF_TOPIC = 10  # that have to be left
-OTHERS = 0.02  # of a word's count, that its other topics begin with
-LITTLE, RARE = 1e-3, 1e-6  # of each word in each topic, of counts and of shares
+OTHERS_SHARE = 0.02  # of a word's count, that its other topics begin with
+LEAST_WORD_COUNT, RARE = 1e-3, 1e-6  # of each word in each topic, of counts and of shares
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ def words_of_clusters(
     close = state["vectors"] @ unit_rows(state["sums"]).T
     expected = estimates.by_closeness(summed, chance, close)
     found = estimates.shrunk(summed, expected, sigma)
-    others = OTHERS / releases.n_topics * found.sum(1, keepdims=True)
-    topics = estimates.normalised(found + others, LITTLE)
+    others = OTHERS_SHARE / releases.n_topics * found.sum(1, keepdims=True)
+    topics = estimates.normalised(found + others, LEAST_WORD_COUNT)
     return {"frequency": chance.sum(1), "counts": found, "topics": topics}
 
 

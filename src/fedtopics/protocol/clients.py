@@ -29,7 +29,7 @@ from fedtopics.protocol.values import dumps, loads
 from fedtopics.text.vocabulary import VocabularyLimits
 
 DOCUMENTS, MODEL, ARRAYS = "documents", "model", "arrays"
-SEEN = DOCUMENTS, vocabulary.LISTED, MODEL, ARRAYS  # by all members
+MEMBERS_SEE = DOCUMENTS, vocabulary.LISTED, MODEL, ARRAYS  # by all members
 LEAVES = {
     DOCUMENTS: "How many documents the client has, which all members see.",
     **vocabulary.LEAVES,
@@ -218,7 +218,7 @@ class SecureClients:
 
     def _leave(self, what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
         """Write down what leaves that is no reply of a function."""
-        call = Call(what, {}, self._position, hidden=what not in SEEN)
+        call = Call(what, {}, self._position, hidden=what not in MEMBERS_SEE)
         self._side.guarded(lambda door: door.leave(call, made))
         return made
 

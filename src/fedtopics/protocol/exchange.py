@@ -17,7 +17,7 @@ from fedtopics.protocol.member import FALSE_TOTAL, Member
 from fedtopics.protocol.messages import Answer, Kind, Total, decode
 from fedtopics.protocol.record import Entry
 
-SHORTEST, LONGEST = 0.5, 10.0  # seconds between two attempts to reach the relay
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds between two attempts to reach the relay
 IDLE = 0.5  # seconds after an answer that changed nothing
 QUIET = 45.0  # seconds without a total after which people are told for whom the run waits
 STAY = 60.0  # seconds at the end for the relay to hear that this member is done
@@ -33,7 +33,7 @@ class Patience:
 
     def __call__(self, call: Callable[[], T]) -> T:
         """Return what the call returns; FederationError when patience is at its end."""
-        pause, until = SHORTEST, time.monotonic() + self._seconds
+        pause, until = SHORTEST_PAUSE, time.monotonic() + self._seconds
         while True:
             try:
                 return call()
@@ -48,7 +48,7 @@ class Patience:
                 seconds = min(left, pause * random.uniform(0.75, 1.25))  # noqa: S311
                 self._notify(Reconnecting(str(error), seconds))
                 time.sleep(seconds)
-                pause = min(2 * pause, LONGEST)
+                pause = min(2 * pause, LONGEST_PAUSE)
 
 
 class Exchange:
@@ -126,4 +126,4 @@ class Exchange:
                 self._link.ask(self.member.question())
                 return
             except LinkError:
-                time.sleep(min(SHORTEST, max(0.0, until - time.monotonic())))
+                time.sleep(min(SHORTEST_PAUSE, max(0.0, until - time.monotonic())))

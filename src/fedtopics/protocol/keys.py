@@ -26,7 +26,7 @@ from fedtopics.protocol.messages import Part, decode, encode
 
 LABEL = "fedtopics 3"
 LENGTH = 32  # bytes of keys and digests
-SMALLEST = 64  # bytes of a padded reply
+SMALLEST_REPLY = 64  # bytes of a padded reply
 
 
 def framed(*fields: bytes | str | int) -> bytes:
@@ -93,7 +93,7 @@ def shared(private: bytes, public: bytes) -> bytes:
 
 def seal(key: bytes, content: bytes) -> bytes:
     """Encrypt a reply under a key that is used once, padded to a power of two."""
-    size = max(SMALLEST, 1 << (len(content) + 3).bit_length())
+    size = max(SMALLEST_REPLY, 1 << (len(content) + 3).bit_length())
     padded = (len(content).to_bytes(4, "big") + content).ljust(size, b"\0")
     return AESGCM(key).encrypt(bytes(12), padded, None)
 

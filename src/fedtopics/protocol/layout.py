@@ -27,11 +27,11 @@ from fedtopics.methods.core.replies import (
     Windows,
 )
 from fedtopics.protocol.keys import digest
-from fedtopics.protocol.masks import MOST, Whole
+from fedtopics.protocol.masks import TOTAL_BOUND, Whole
 
 FINEST = 52  # bits after the point: more than a float64 near 1 has
 UNBOUNDED = 36  # bits after the point of numbers without a bound
-LARGEST = (1 << 24) - 1  # that numbers without a bound may add up to
+LARGEST_UNBOUNDED = (1 << 24) - 1  # that numbers without a bound may add up to
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ class _Part:
     def of(cls, name: str, field: Field, start: int, documents: int, members: int) -> _Part:
         """Derive it from the most documents of a member, and the number of members."""
         low, high = _bounds(field, documents)
-        share, most = (MOST - 1) // members, max(-low, high)
+        share, most = (TOTAL_BOUND - 1) // members, max(-low, high)
         fraction, reach = 0, np.inf
         if field.dtype == "int64":
             low, high = max(low, -share), min(high, share)
         elif most < np.inf:
             fraction = min(FINEST, math.frexp(0.999 * share / max(most, 1.0))[1] - 1)
         else:
-            fraction, reach = UNBOUNDED, LARGEST / members
+            fraction, reach = UNBOUNDED, LARGEST_UNBOUNDED / members
         shape = tuple(n for n in field.shape if isinstance(n, int))
         return cls(name, field, shape, start, low, high, reach, fraction)
 

@@ -26,7 +26,7 @@ from fedtopics.errors import FederationError
 from fedtopics.protocol.keys import derive, shared
 
 P = (1 << 61) - 1
-MOST = 1 << 60  # what every number of a total stays below
+TOTAL_BOUND = 1 << 60  # what every number of a total stays below
 BLOCK = 1 << 13  # numbers: few enough for the cache, and for float64 to add up products exactly
 Words = NDArray[np.uint64]
 Whole = NDArray[np.int64]
@@ -43,7 +43,7 @@ def is_inside(whole: Whole, n: int = 1) -> bool:
 
     Both sides are compared, since the absolute value of -2**63 is negative.
     """
-    limit = MOST // n
+    limit = TOTAL_BOUND // n
     return bool(-limit < whole.min(initial=0) and whole.max(initial=0) < limit)
 
 

@@ -33,7 +33,7 @@ from fedtopics.protocol.record import Disk, Entry, Record
 
 OLDER = "its copy is older than the run, or the run has two of it"
 CHANGED = "its documents, its study or its software changed during the run"
-LARGE = "a number is too large"
+TOO_LARGE = "a number is too large"
 FALSE_TOTAL = "a check of the total failed"
 
 
@@ -97,7 +97,7 @@ class Member:
                 content = self._random(LENGTH) if self.name == self.names[0] else b""
             vector = np.frombuffer(content, np.int64) if kind == "sum" else None
             if vector is not None and not masks.is_inside(vector, len(self.names)):
-                return self.stop(LARGE)
+                return self.stop(TOO_LARGE)
             self._begin(part, context, content)
         self.phase = "body" if self.record.parts else "part"
         return [self.record.part]

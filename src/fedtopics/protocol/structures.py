@@ -6,9 +6,9 @@ before its values come. What is legitimate is small: arrays and lists of texts a
 
 from __future__ import annotations
 
-LARGEST = 16 << 20  # bytes: a certificate of each of ten thousand clients
+LARGEST_STRUCTURE = 16 << 20  # bytes: a certificate of each of ten thousand clients
 MOST_FIELDS = 1 << 16  # values, and their names; looked at in a thirtieth of a second
-EACH = 128  # values more for each member of a study in what has a reply of each, by name
+VALUES_PER_MEMBER = 128  # more for each member, in what has a reply of each by name
 DEEPEST = 64  # lists and maps in each other
 
 # By the first byte of a value: how many bytes follow, or how many say the length of what follows.
@@ -28,7 +28,7 @@ _SHORT_EXTENSION = 0xC7
 
 def fields_of(members: int) -> int:
     """Return the most values of what who adds writes for all members: its log, no message."""
-    return MOST_FIELDS + EACH * members
+    return MOST_FIELDS + VALUES_PER_MEMBER * members
 
 
 def check(raw: memoryview, most: int) -> None:
@@ -37,7 +37,7 @@ def check(raw: memoryview, most: int) -> None:
     A ValueError or LookupError if it is too large, has over `most` values or too deep ones, names
     that are no texts, whole numbers beyond 2^63 or times.
     """
-    if len(raw) > LARGEST:
+    if len(raw) > LARGEST_STRUCTURE:
         raise ValueError
     place, around = 0, [(1, False)]  # how many values lists still have, and maps
     while around:

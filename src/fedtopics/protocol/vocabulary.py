@@ -31,8 +31,8 @@ from fedtopics.text.words import is_word
 
 COLUMNS = "frequency", "occurrences", "clients", "first"  # of `Named`
 ROWS = 4
-FEWEST, MOST = 1 << 12, 1 << 18  # buckets of all rows
-EACH = 64  # buckets for a document
+FEWEST_BUCKETS, MOST_BUCKETS = 1 << 12, 1 << 18  # buckets of all rows
+BUCKETS_EACH = 64  # buckets for a document
 SPARE = 16  # buckets that pass beside those of as many words as are agreed on
 TABLE, LISTED, COUNTS = "vocabulary: table", "vocabulary: words", "vocabulary: counts"
 LEAVES = {
@@ -53,7 +53,7 @@ def template_of(size: int) -> Template:
 
 def buckets_for(documents: int) -> int:
     """Return how many buckets the words of so many documents need."""
-    return min(max(1 << (EACH * documents).bit_length(), FEWEST), MOST)
+    return min(max(1 << (BUCKETS_EACH * documents).bit_length(), FEWEST_BUCKETS), MOST_BUCKETS)
 
 
 def buckets_of(words: Sequence[str], study: bytes, size: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from fedtopics.model.over_time import Change, grown
 from fedtopics.model.topic_model import TopicModel
 
 NOTABLE = 0.005  # change of a share, from which it is one
-FIRST = 5  # topics that are said to have so much together
+FIRST_TOPICS = 5  # topics that are said to have so much together
 SCORES = {
     "npmi": (
         "coherence, NPMI",
@@ -70,10 +70,10 @@ def _about(topics: Sequence[Topic], total: int, kind: str, units: str) -> str:
     first = topics[0]
     among = f"{total:,} {units} have {len(topics)} {kind}s"
     largest = f"the largest is {_quoted(first)}, with {first['share']:.0%}"
-    if len(topics) <= FIRST:
+    if len(topics) <= FIRST_TOPICS:
         return f"{among}; {largest}."
-    most = sum(topic["share"] for topic in topics[:FIRST])
-    return f"{among}; {largest}, and the {FIRST} largest have {most:.0%} together."
+    most = sum(topic["share"] for topic in topics[:FIRST_TOPICS])
+    return f"{among}; {largest}, and the {FIRST_TOPICS} largest have {most:.0%} together."
 
 
 def _clients(

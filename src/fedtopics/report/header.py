@@ -19,7 +19,7 @@ LATER = {"recipients": "Who gets it", "retention": "Kept for", "contact": "Whom 
 UNBOUND = (
     "No document left its client; how much sums tell of a single one is not bounded by a number."
 )
-SEEN: Mapping[object, str] = {
+UPDATES_SEEN: Mapping[object, str] = {
     True: "Aggregation was secure: nobody saw the updates of one client.",
     False: "Aggregation was plain: the server saw the updates of each client.",
 }
@@ -64,7 +64,7 @@ def _fact(name: str, value: str, detail: str = "", good: bool | None = None) -> 
 def _private(model: TopicModel, run: RunFacts) -> Fact:
     bound, text = model.info.get("privacy"), promise(model)
     seen = "All clients were on one machine." if run.place == "simulation" else ""
-    seen = SEEN.get(model.info.get("masked", ""), seen)
+    seen = UPDATES_SEEN.get(model.info.get("masked", ""), seen)
     if bound is None:
         detail = f"{UNBOUND} {seen}".strip()
         return _fact("Is it private?", "Sums alone, no promise", detail)

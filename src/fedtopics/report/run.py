@@ -37,7 +37,7 @@ from fedtopics.text.tables import Columns
 from fedtopics.text.times import Unit, as_array, missing, times_of
 
 Rows = list[dict[str, Any]]
-LONGEST: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days that are cut so
+LONGEST_SPAN: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days that are cut so
 Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
 
 
@@ -292,4 +292,4 @@ def _unit(times: Sequence[NDArray[Any]]) -> Unit | None:
         return None  # numbers, or none
     days = days.astype("datetime64[D]")
     reach = int((days.max() - days.min()).astype(int)) if len(days) else 0
-    return next((unit for unit, most in LONGEST.items() if reach <= most), "year")
+    return next((unit for unit, most in LONGEST_SPAN.items() if reach <= most), "year")

@@ -29,12 +29,12 @@ from fedtopics.report.run import RunFacts
 from fedtopics.text.corpus import Corpus
 
 Summary = dict[str, Any]
-WORDS = 30  # of a topic, in its full list
+LISTED_WORDS = 30  # of a topic, in its full list
 STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full list has the words
 EXAMPLES = 3  # documents of a topic
-LONGEST = 400  # characters that are shown of a document
+EXCERPT = 400  # characters that are shown of a document
 SHOWN_ROUNDS = 40  # of F-LDA, the last
-SEEN = (
+SERVER_SAW = (
     "No document left its client: the server saw sums over documents and the words that "
     "enough documents have, and so does whoever reads this."
 )
@@ -44,8 +44,8 @@ MASKED = (
     "saw totals over all clients, the words that enough documents have, and what this report shows "
     "of each client."
 )
-CLEAR = "What all saw of each client, in the clear: {}."
-KEPT = "round", "loss", "documents", "bytes", "seconds"  # of a round
+SEEN_BY_ALL = "What all saw of each client, in the clear: {}."
+FACTS = "round", "loss", "documents", "bytes", "seconds"  # of a round
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
 
@@ -125,7 +125,7 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
         "policy": policy.described(model.info.get("masked") is False) if policy else "",
         "about": list(About(**run.study.get("about", {})).rows()),
         "rounds": [
-            {name: event[name] for name in KEPT if isinstance(event.get(name), (int, float))}
+            {name: event[name] for name in FACTS if isinstance(event.get(name), (int, float))}
             | ({"clients": len(event["clients"])} if "clients" in event else {})
             for event in run.rounds
         ],
@@ -150,7 +150,7 @@ def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary
     examples: dict[int, list[dict[str, Any]]] = {topic: [] for topic in range(model.n_topics)}
     for row in model.representative_documents(corpus, n_documents=EXAMPLES):
         text = " ".join(row["text"].split())
-        begins = text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
+        begins = text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
         examples[row["topic"]].append({"share": row["share"], "text": begins})
     found = model.document_map(corpus, with_text=with_text)
     svg = Markup(found.svg(in_report=True))  # noqa: S704 - its text is escaped where it is made
@@ -179,8 +179,8 @@ def _sentences(model: TopicModel) -> list[str]:
         *([UNMASKED] if model.info.get("masked") is False else []),
         f"{model.n_topics} {what} were found in {total:,} {counted_units(model)} of {who} by "
         f"{_method(model)}{worked}.",
-        MASKED if model.info.get("masked") else SEEN,
-        *([CLEAR.format(", ".join(clear))] if (clear := model.info.get("clear")) else []),
+        MASKED if model.info.get("masked") else SERVER_SAW,
+        *([SEEN_BY_ALL.format(", ".join(clear))] if (clear := model.info.get("clear")) else []),
         *([f"{sentence}." for sentence in [promise(model)] if sentence]),
     ]
 
@@ -201,7 +201,7 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
     """
     shares, frequency = model.word_shares, model.vocabulary.frequency
     readings = [model.reading, *(Reading(step, model.reading.by_sums) for step in STEPS)]
-    orders = [reading.order(shares, frequency, WORDS) for reading in readings]
+    orders = [reading.order(shares, frequency, LISTED_WORDS) for reading in readings]
     topics = []
     for row in rows:
         k = row["topic"]

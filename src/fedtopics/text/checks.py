@@ -24,10 +24,10 @@ from fedtopics.text.languages import (
 )
 from fedtopics.text.rules import TextRules, cleaner
 
-SAMPLE = 300  # documents that tell a client's languages
+SAMPLED = 300  # documents that tell a client's languages
 READ = 1 << 17  # characters of each, mark-up among them: a document can be a book
-CLEAR = 10  # documents, each clearly of one language
-LEAST = 0.05  # share of documents in a language that is named, or in a script without spaces
+CLEAR_DOCUMENTS = 10  # documents, each clearly of one language
+NAMED_SHARE = 0.05  # share of documents in a language that is named, or in a script without spaces
 MANY = 0.1  # share of documents in a language that the rules do not have
 HAS = 0.5  # of a text's letters, in a script without spaces
 
@@ -60,9 +60,9 @@ def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, fl
     """
     likely = [find_likely(text) for text in _sample(corpus, clean)]
     found = Counter(first for first, *others in likely if not others)
-    if (n := found.total()) < CLEAR:
+    if (n := found.total()) < CLEAR_DOCUMENTS:
         return {}
-    return {name: count / n for name, count in found.most_common() if count >= LEAST * n}
+    return {name: count / n for name, count in found.most_common() if count >= NAMED_SHARE * n}
 
 
 def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str], str]) -> None:
@@ -76,7 +76,7 @@ def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str]
     unspaced = sum(
         sum(map(len, runs.findall(text))) > HAS * sum(map(str.isalpha, text)) for text in texts
     )
-    if unspaced >= max(LEAST * len(texts), 1):
+    if unspaced >= max(NAMED_SHARE * len(texts), 1):
         raise DataError(
             f"{unspaced / len(texts):.0%} of the documents are in scripts without spaces between "
             'words, such as Chinese or Thai: set languages in the study\'s [text], as in "zh" or '
@@ -86,7 +86,7 @@ def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str]
 
 def _sample(corpus: Corpus, clean: Callable[[str], str]) -> list[str]:
     """Return some hundred texts from the beginning to the end of a corpus, without empty ones."""
-    rows = np.unique(np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(np.int64))
+    rows = np.unique(np.linspace(0, len(corpus) - 1, min(SAMPLED, len(corpus))).astype(np.int64))
     texts = (
         clean(text[:READ])[:BEGINNING] for batch in corpus.take(rows).texts() for text in batch
     )

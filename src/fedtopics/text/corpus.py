@@ -25,7 +25,7 @@ from fedtopics.text.readers import read_table
 from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Columns, Table, is_table
 
 BATCH = 4096
-FIRST = 3  # documents whose words are counted for people
+FIRST_DOCUMENTS = 3  # documents whose words are counted for people
 COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "authors", "times")
 Document = str | list[str]
 
@@ -240,7 +240,7 @@ class Corpus:
     @property
     def first_words(self) -> list[int]:
         """Number of words of the first documents, by which people see what was read."""
-        first = self.documents.slice(0, FIRST).to_pylist()
+        first = self.documents.slice(0, FIRST_DOCUMENTS).to_pylist()
         return [len(each.split() if isinstance(each, str) else each) for each in first]
 
     @property

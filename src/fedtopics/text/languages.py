@@ -25,8 +25,8 @@ NAMES = {name: code for code, name in CODES.items()}
 DETECTED_AS = {"no": "norwegian", "nn": "norwegian"}  # besides the codes
 LIKELY = 0.1  # of the probability of all candidates: a language whose stop words are left out
 BEGINNING = 500  # characters of a text that tell its language
-KEPT = 1 << 17  # words whose base forms are looked up once
-LEAST = 2  # characters of a word, as of the pattern "words"
+CACHED_WORDS = 1 << 17  # words whose base forms are looked up once
+SHORTEST_WORD = 2  # characters of a word, as of the pattern "words"
 # What stop-words has of Chinese is single characters, and of Thai nothing.
 FURTHER = {
     "chinese": """我们 你们 他们 她们 它们 咱们 自己 大家 这个 那个 这些 那些 这里 那里 这样 那样
@@ -222,7 +222,7 @@ def _lemmatisers() -> frozenset[str]:
     return frozenset(SUPPORTED_LANGUAGES)
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED_WORDS)
 def _lemma(word: str, code: str) -> str:
     """Return the base form of a word of a language; the word where none is known."""
     if code not in _lemmatisers():
@@ -230,13 +230,13 @@ def _lemma(word: str, code: str) -> str:
     import simplemma
 
     found = normal(simplemma.lemmatize(word, lang=code))
-    return word if len(found) < LEAST or any(map(str.isspace, found)) else found
+    return word if len(found) < SHORTEST_WORD or any(map(str.isspace, found)) else found
 
 
 @cache
 def _lower(language: str) -> Callable[[str], str]:
     """Return `lower` of a language, which looks a word up once."""
-    return lru_cache(KEPT)(lambda word: lower(word, language))
+    return lru_cache(CACHED_WORDS)(lambda word: lower(word, language))
 
 
 @cache
@@ -267,7 +267,7 @@ def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
                 words += split(piece) if piece else []
                 continue
             found = WordBreaker(piece, "ja")
-            words += (w for w in found if len(w) >= LEAST and not hiragana.fullmatch(w))
+            words += (w for w in found if len(w) >= SHORTEST_WORD and not hiragana.fullmatch(w))
         return words
 
     return cut

@@ -35,7 +35,7 @@ ROWS = 1 << 16  # of a Parquet file that are measured at once
 PART, PART_SIZE = 4096, 16 << 20  # rows and characters that are put into one array of Arrow
 FOLDER = "folder"
 SEPARATORS = ",;\t|"
-SAMPLE, FIRST = 1 << 18, 100  # characters and rows by which a separator is found
+SAMPLED_CHARACTERS, SAMPLED_ROWS = 1 << 18, 100  # characters and rows by which a separator is found
 EXCEL = re.compile(r'"?sep=([^\s\w"]|\t)"?[\r\n]+', re.IGNORECASE)  # a first line that says it
 SAVE = "save it as UTF-8, which Excel calls CSV UTF-8"
 OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # no documents, as are names with a dot
@@ -186,7 +186,7 @@ def _in_parts(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 def _read_csv(path: Path) -> Table:
     """Read a file of one separator, which its header and first rows tell, as Excel writes it."""
     with _opened(path) as file:
-        sample = file.read(SAMPLE)
+        sample = file.read(SAMPLED_CHARACTERS)
         separator = _separator(path, sample, not file.read(1))
     with _opened(path) as file:
         if EXCEL.match(sample):
@@ -210,8 +210,8 @@ def _separator(path: Path, sample: str, whole: bool) -> str:
     fits = {}
     for separator in SEPARATORS:
         lines = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
-        rows = [*islice((row for row in lines if any(map(str.strip, row))), FIRST)]
-        rows = rows if whole or len(rows) in (1, FIRST) else rows[:-1]  # the last may be cut off
+        rows = [*islice((row for row in lines if any(map(str.strip, row))), SAMPLED_ROWS)]
+        rows = rows if whole or len(rows) in (1, SAMPLED_ROWS) else rows[:-1]  # it may be cut off
         if rows and len(rows[0]) > 1:
             fits[separator] = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
     best = [separator for separator in fits if fits[separator] == max(fits.values())]

@@ -23,7 +23,7 @@ ID_NAMES = ("id", "ids", "doc_id", "document_id", "identifier")
 LABEL_NAMES = ("label", "labels", "class", "category")
 EMBEDDING_NAMES = ("embedding", "embeddings")
 OTHERS = {"client", "clients", "author", "time", "date", "year", "round", "title", "name", "url"}
-USUAL = OTHERS.union(TEXT_NAMES, TOKEN_NAMES, ID_NAMES, LABEL_NAMES, EMBEDDING_NAMES)
+USUAL_COLUMNS = OTHERS.union(TEXT_NAMES, TOKEN_NAMES, ID_NAMES, LABEL_NAMES, EMBEDDING_NAMES)
 NAME = re.compile(r"[^\W\d][\w/()#%:-]*([ .][\w/()#%:-]+){0,2}")  # of a column: others may be texts
 LONGEST_NAME = 40  # characters
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class Table:
     @property
     def listed(self) -> str:
         """What an error says of the columns' names, which may be values of a first row."""
-        known = self.has_types or any(name.lower() in USUAL for name in self.names)
+        known = self.has_types or any(name.lower() in USUAL_COLUMNS for name in self.names)
         if known and all(_called(name) != "a column" for name in self.names if name):
             return f"it has: {', '.join(filter(None, self.names))}"
         return (

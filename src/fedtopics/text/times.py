@@ -21,7 +21,7 @@ TIME = re.compile(
     r"(\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?)?)(?:Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
-FIRST, LAST = -1969, 8029  # years since 1970 that a date can have
+FIRST_YEAR, LAST_YEAR = -1969, 8029  # years since 1970 that a date can have
 
 
 def as_array(values: Any) -> NDArray[Any]:
@@ -59,7 +59,7 @@ def times_of(values: NDArray[Any]) -> NDArray[Any]:
         times = np.array(["NaT"], "datetime64[us]")
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
-        fit = (years >= FIRST) & (years <= LAST)
+        fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
     else:
         fit = np.isfinite(times)
     if not fit.all():

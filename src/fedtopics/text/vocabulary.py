@@ -25,7 +25,7 @@ from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, LONGEST_WORD, TIME_LIMIT, is_word, normal
 
-LARGE = 64 << 20  # bytes of an array that lies in a file instead of memory
+LARGE_ARRAY = 64 << 20  # bytes of an array that lies in a file instead of memory
 
 
 class VocabularyLimits(BaseModel):
@@ -289,7 +289,7 @@ class GrowingArray:
         """Append numbers."""
         self._parts.append(np.asarray(values, self._dtype))
         self._bytes += self._parts[-1].nbytes
-        if self._bytes > LARGE:
+        if self._bytes > LARGE_ARRAY:
             self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 as long as arrays
             for part in self._parts:
                 part.tofile(self._file)

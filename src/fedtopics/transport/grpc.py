@@ -35,9 +35,9 @@ VERSION = 3  # of the protocol
 CHUNK = 1 << 20  # bytes
 SECONDS = 30.0  # of a call, and more for its bytes:
 SLOWEST = 64_000  # bytes per second
-LARGEST = 1 << 30  # bytes of an answer
+LARGEST_ANSWER = 1 << 30  # bytes of an answer
 CALLS = 6  # of a member at once: one of each kind, and those that are ending
-LARGE = 8  # requests of several chunks that the server collects at once
+LARGE_REQUESTS = 8  # requests of several chunks that the server collects at once
 NEW_CHANNEL = 3  # errors in a row
 GRACE, STOPPING = 0.5, 5.0  # seconds: for answers on their way, for all of it
 TICK = 0.1  # seconds
@@ -141,7 +141,7 @@ class GrpcServer:
         self._names = names_by_certificate(members)
         self._calls: dict[str, list[tuple[str, _Deadline]]] = {name: [] for name in members}
         self._lock = threading.Lock()
-        self._large = threading.Semaphore(LARGE)
+        self._large = threading.Semaphore(LARGE_REQUESTS)
         # Each member has threads for all its calls, and some are left to refuse those beyond.
         self._pool = ThreadPoolExecutor(CALLS * (len(members) + 1))
         self._server = grpc.server(self._pool, [self], options=OPTIONS)
@@ -279,7 +279,7 @@ class GrpcLink:
                 deadline.write(request), metadata=[("size", str(len(request)))]
             )
             deadline.end = answers.cancel
-            answer = deadline.read(answers, LARGEST)
+            answer = deadline.read(answers, LARGEST_ANSWER)
         except grpc.RpcError as error:
             code = StatusCode.DEADLINE_EXCEEDED if deadline.passed else error.code()
             raise self._failed(code, sentence(error.details() or ""), channel) from None
@@ -287,9 +287,9 @@ class GrpcLink:
             raise LinkError("the link was closed") from None
         finally:
             deadline.close()
-        if len(answer) > LARGEST:
+        if len(answer) > LARGEST_ANSWER:
             answers.cancel()
-            raise FederationError(f"{self._address} sent more than {LARGEST:,} bytes.")
+            raise FederationError(f"{self._address} sent more than {LARGEST_ANSWER:,} bytes.")
         self._errors = 0
         return answer
 

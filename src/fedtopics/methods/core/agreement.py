@@ -29,7 +29,7 @@ SAME_NUMBER = Announced({}, same=True)  # in all exchanges of the agreement
 COUNTED: dict[str, Any] = {
     "documents": SAME_NUMBER, "training": counts(each=1), "without_known_word": counts(each=1),
 }  # fmt: skip
-LEAST = Field((), MOST_COUNT, 1, dtype="int64")
+LEAST_DOCUMENTS = Field((), MOST_COUNT, 1, dtype="int64")
 
 
 class NoDocumentsError(StudyError):
@@ -189,7 +189,7 @@ def counted(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
     Counted are all documents, those to train with, and those without any of these words. Where
     masks hide replies, "least" is the fewest documents that a group has for all clients' policies.
     """
-    least = {"least": LEAST} if clients.hidden else {}
+    least = {"least": LEAST_DOCUMENTS} if clients.hidden else {}
     replies = clients.call("counted", COUNTED | least, vocabulary=fingerprint(words))
     total = {name: sum(reply[name] for reply in replies.values()) for name in COUNTED}
     found = {"counts": total, "sizes": {n: reply["documents"] for n, reply in replies.items()}}

@@ -28,9 +28,9 @@ from fedtopics.methods.core.replies import Field, Template
 
 Rule = Literal["none", "clip", "median"]
 Key = tuple[str, int]  # a function, and which exchange of a round it is called in
-FAR = 3.0  # times as far a document as clients usually move a sum: no reply moves it further
+FAR_TIMES = 3.0  # times as far a document as clients usually move a sum: no reply moves it further
 ABSURD = 30.0  # from where a reply moves the sum the less, the further it goes
-FEWEST = 3  # clients, of which one can be told from the others
+ENOUGH_TO_COMPARE = 3  # clients, of which one can be told from the others
 NOTABLE = 10.0  # times as far as usual, on (geometric) average over the last replies
 LAST = 10  # replies
 LARGEST = 1e300
@@ -78,7 +78,7 @@ class Usual:
     def of(
         cls, replies: Sequence[tuple[int, Mapping[str, float]]], possible: Mapping[str, float]
     ) -> Usual:
-        """Learn it from numbers of documents and lengths of fields, of FEWEST replies or more.
+        """Learn it from the documents and lengths of fields of ENOUGH_TO_COMPARE replies or more.
 
         What documents can move a sum by at most, where that is known, is never too far.
         """
@@ -86,8 +86,8 @@ class Usual:
         levels = {}
         for field in dict.fromkeys(field for _, lengths in replies for field in lengths):
             moved = [x[field] / usual.reach(n) for n, x in replies if x.get(field)]
-            if len(moved) >= FEWEST:
-                levels[field] = max(float(np.median(moved)), possible.get(field, 0.0) / FAR)
+            if len(moved) >= ENOUGH_TO_COMPARE:
+                levels[field] = max(float(np.median(moved)), possible.get(field, 0.0) / FAR_TIMES)
         return replace(usual, levels=levels)
 
     def reach(self, documents: int) -> float:
@@ -126,7 +126,7 @@ class _Bounded:
 
     def add(self, reply: Payload, name: str) -> None:
         self._seen[name] = reply.get("documents", 0), _lengths(reply)
-        if self._before is None or self._before.times(*self._seen[name]) > FAR:
+        if self._before is None or self._before.times(*self._seen[name]) > FAR_TIMES:
             self._held[name] = reply
         else:
             self._sum.add(reply)
@@ -140,14 +140,14 @@ class _Bounded:
             if name in self._held:
                 reply = self._held[name]
                 scaled = partial(_scaled, factor=weight(times))
-                self._sum.add(mapped(scaled, reply) if times > FAR else reply)
+                self._sum.add(mapped(scaled, reply) if times > FAR_TIMES else reply)
         self._robust.usual[self._key] = now
         return self._sum.total()
 
 
 def weight(times: float) -> float:
     """Return the share that counts of a reply that goes so many times as far as usual."""
-    return min(1.0, FAR / times) * min(1.0, ABSURD / times) if times else 1.0
+    return min(1.0, FAR_TIMES / times) * min(1.0, ABSURD / times) if times else 1.0
 
 
 def _lengths(reply: Payload) -> dict[str, float]:
@@ -192,7 +192,7 @@ class _Median:
     def total(self) -> dict[str, Any]:
         total = self._sum.total()
         counted = [reply for reply in self._replies if reply.get("documents", 0) > 0]
-        if len(counted) < FEWEST:
+        if len(counted) < ENOUGH_TO_COMPARE:
             return total
         sizes = [reply["documents"] for reply in counted]
         return dict(_median(total, counted, sizes, self._template))

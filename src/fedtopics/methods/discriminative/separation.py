@@ -30,7 +30,7 @@ from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
-LITTLE = 1e-6  # of a document
+LEAST_COUNT = 1e-6  # of a document
 RAREST = 1e-3  # share of an even size below which a cluster's bias grows no more
 
 
@@ -52,9 +52,9 @@ class Split:
         stay, the same otherwise.
         """
         no_bias = np.zeros_like(clusters.counts)
-        counts = np.where(clusters.counts > 0, clusters.counts, LITTLE)
+        counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
         empty = clusters.counts[..., None] == 0
-        sums = np.where(empty, LITTLE * clusters.centres, clusters.sums)
+        sums = np.where(empty, LEAST_COUNT * clusters.centres, clusters.sums)
         return cls(sums, counts, no_bias, np.zeros(len(no_bias)))
 
     def best(self) -> Split:
@@ -135,7 +135,7 @@ def complete(reply: Mapping[str, Numbers], before: Split) -> tuple[Numbers, Numb
     sent = reply["sent"][..., None]
     mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
     means = np.where(sent > 0, reply["sums"] / np.maximum(sent, TINY), mean_before)
-    weights = np.maximum(reply["weights"], LITTLE)
+    weights = np.maximum(reply["weights"], LEAST_COUNT)
     return means * weights[..., None], weights
 
 

@@ -40,7 +40,7 @@ LABELS = {
     **dict.fromkeys(("1", "y", "yes", "true"), True),
     **dict.fromkeys(("0", "n", "no", "false"), False),
 }
-BINS = 10  # degrees of similarity that a sample has equally many pairs of
+DEGREES = 10  # degrees of similarity that a sample has equally many pairs of
 FEWEST_LABELS = 10
 PENALTY = 1e4  # scikit-learn's C: as good as none, but a slope exists if a cosine parts the labels
 
@@ -122,9 +122,9 @@ def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.
     rng = np.random.default_rng(seed)
     low, high = values.min(), values.max()
     width = max(high - low, 1e-300)  # all may be the same
-    bins = np.minimum((values - low) / width * BINS, BINS - 1).astype(np.int64)
+    bins = np.minimum((values - low) / width * DEGREES, DEGREES - 1).astype(np.int64)
     order, turn = rng.permutation(len(values)), np.empty(len(values), np.int64)
-    for number in range(BINS):
+    for number in range(DEGREES):
         members = order[bins[order] == number]
         turn[members] = np.arange(len(members))
     chosen = np.lexsort((-bins, turn))[:n]  # one of each bin in turn, the most alike first

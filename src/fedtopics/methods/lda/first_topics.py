@@ -30,7 +30,7 @@ from fedtopics.methods.nmf.client import CALLS_BEFORE
 from fedtopics.methods.nmf.factorisation import topics_before
 
 WIDTH = 300  # of the projection
-RAREST, FEWEST = 0.006, 20  # an anchor's share of the documents, and how many: rarer ones are noise
+RAREST, ANCHOR_DOCUMENTS = 0.006, 20  # share and number of documents of an anchor, at least
 CANDIDATES = 3  # a topic, at least, however rare
 HEAVY = 10.0  # weight of the condition that mixtures sum to 1; more changes nothing
 TINY = 1e-300
@@ -100,7 +100,7 @@ def first_topics(
     }  # fmt: skip
     summed = ask("projections", template)
     by_frequency = np.argsort(-summed["frequency"], kind="stable")
-    n_frequent = int((summed["frequency"] >= max(RAREST * documents, FEWEST)).sum())
+    n_frequent = int((summed["frequency"] >= max(RAREST * documents, ANCHOR_DOCUMENTS)).sum())
     frequent = np.sort(by_frequency[: max(n_frequent, CANDIDATES * n_topics)])
     mass = summed["mass"]
     rows = summed["projections"] / np.maximum(mass, TINY)[:, None]
