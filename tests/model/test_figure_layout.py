@@ -65,7 +65,7 @@ def test_topics_at_one_point_part() -> None:
     (alone,) = layout.topic_map(topics([1.0]), np.zeros((1, 2)), "wide")["circles"]
     assert (alone["x"], alone["y"]) == (320, 270)
     (none,) = layout.topic_map(topics([0.0]), np.zeros((1, 2)), "wide")["circles"]
-    assert none["r"] == layout.SMALLEST
+    assert none["r"] == layout.SMALLEST_RADIUS
 
 
 def test_a_name_has_at_most_so_many_letters() -> None:

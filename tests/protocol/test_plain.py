@@ -31,7 +31,7 @@ LATE = "it was away, or too late"
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr(plain_server, "HOLD", 0.2)
     monkeypatch.setattr(plain_client, "IDLE", 0.01)
-    monkeypatch.setattr(exchange, "SHORTEST", 0.02)
+    monkeypatch.setattr(exchange, "SHORTEST_PAUSE", 0.02)
     made = Scene(tmp_path, Rules(3, 20, 20, 20))
     yield made
     made.close()
