@@ -275,7 +275,7 @@ def _risks(records: Records) -> Parts:
         Section("4.1", "Risk assessment"),
         Section("4.1.a", "Impacts caused by accidental, unlawful or abnormal events"),
         Table(threat, THREATS, f"{PROGRAM}; {MODEL}"),
-        Statement("Whoever has the key of the authority can make clients up.", MODEL),
+        Statement("Whoever replaces a certificate before digests are compared takes part.", MODEL),
         Gap(EACH, "Which other events can happen where you are?"),
         Section("4.1.b", "Method"),
         Gap(CONTROLLER, "Levels of likelihood and severity, and which risks are acceptable?"),
