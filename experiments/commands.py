@@ -137,7 +137,7 @@ def gfedntm_figure3(
     from fedtopics.errors import StudyError
 
     if unknown := set(models) - set(RECIPES):
-        raise StudyError(f"There is no model {min(unknown)!r}; known: {', '.join(RECIPES)}.")
+        raise StudyError(f"There is no model {min(unknown)!r}; choose from: {', '.join(RECIPES)}.")
     settings = Settings(out, seeds, quick, few_seeds, models or tuple(RECIPES))
     finish(figure3_results, settings, reproduce, as_json)
 

@@ -39,7 +39,7 @@ class Settings(FileSettings):
 
     def __post_init__(self) -> None:
         if unknown := set(self.only) - set(PARTS):
-            raise StudyError(f"There is no part {min(unknown)!r}; known: {', '.join(PARTS)}.")
+            raise StudyError(f"There is no part {min(unknown)!r}; choose from: {', '.join(PARTS)}.")
 
     @property
     def data_sets(self) -> list[DataSet]:

@@ -22,7 +22,7 @@ from experiments.gfedntm.amwmd_claims import CONTROLS, Scores, findings, sentenc
 from experiments.gfedntm.word_mover import WordVectors, amwmd
 from fedtopics import Corpus, Study, cli
 from fedtopics.cli import display
-from tests.helpers.command_line import Typed
+from tests.helpers.command_line import Typed, one_line
 
 MODELS = ("a", "b", "c", "federated 10", "federated 25", *CONTROLS)
 
@@ -129,7 +129,8 @@ def experiments(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
         monkeypatch.setattr(sys, "argv", ["experiments", *arguments])
         with pytest.raises(SystemExit) as stop:
             cli.main(group)
-        return int(stop.value.code or 0), *capsys.readouterr()
+        out, err = capsys.readouterr()
+        return int(stop.value.code or 0), out, one_line(err)
 
     return type_in
 

@@ -67,9 +67,6 @@ def test_weights_that_a_loss_does_not_use_stay(norm: str) -> None:
     assert not torch.equal(model.weights["beta_logits"], start["beta_logits"])
 
 
-# Compiled loops do what torch's operations do, and their derivatives what autograd finds
-
-
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
 DOCUMENTS, WORDS, TOPICS = 7, 101, 3  # no multiple of what a processor takes at once
 

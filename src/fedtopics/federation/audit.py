@@ -37,7 +37,7 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words
 
 AUDIT = "audit.json"  # in a run's folder, or beside a study's file
-SHADOWS, PER_HALF = 16, 20  # models, documents of each participant's half
+SHADOWS, PER_SET = 16, 20  # models, documents of each participant's half
 FALSE_POSITIVES = 0.01  # share of the documents left out that may be taken for members
 UNKNOWN = 1e-6  # probability of a word that a model does not have
 SEED = 0x61756469  # keeps these draws apart from other uses of the seed
@@ -85,8 +85,8 @@ def audit(
     DataError if there are too few documents.
     """
     names = list(study.clients)
-    if len(documents) // 2 // len(names) < PER_HALF:
-        raise DataError(f"An audit needs {2 * PER_HALF} documents per client; give more documents.")
+    if len(documents) // 2 // len(names) < PER_SET:
+        raise DataError(f"An audit needs {2 * PER_SET} documents per client; give more documents.")
     corpus, rng = study.embedded(documents), np.random.default_rng([study.seed, SEED])
     n = len(corpus)
     drawn = np.array([rng.permutation(n) < n // 2 for _ in range(shadows // 2)])

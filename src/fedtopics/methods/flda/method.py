@@ -19,25 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 
 import numpy as np
 
-from fedtopics.errors import StudyError
-from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
+from fedtopics.inference.lda import VariationalLDA
 from fedtopics.methods.core.agreement import Agreement
-from fedtopics.methods.core.events import VocabularyAgreed
-from fedtopics.methods.core.final import describe
 from fedtopics.methods.core.interfaces import Clients, Run
-from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import Arrays, Program, RoundResult
 from fedtopics.methods.flda.client import FLDAClient
+from fedtopics.methods.flda.counted_words import coherence_of, model_of
 from fedtopics.methods.flda.settings import FLDASettings
 from fedtopics.methods.flda.state import (
     FLDAState,
     GlobalTopic,
     LocalTopics,
-    info_of,
     link_rounds,
     read_replies,
     round_facts,
@@ -50,7 +45,6 @@ from fedtopics.methods.flda.topic_lists import (
     pack_topics,
     topic_lists,
 )
-from fedtopics.methods.flda.words import coherence_of, count_topic_words
 from fedtopics.methods.registry import Method
 from fedtopics.metrics import cosines, usual_threshold
 from fedtopics.metrics.similarity import Topic
@@ -196,29 +190,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         )  # fmt: skip
 
     def model(self, agreement: Agreement, state: FLDAState, rounds: int, run: Run) -> Topics:
-        """Make the model of the largest topics, with words counted by all clients."""
-        topics = state.topics[: self.settings.n_components]
-        if not topics:
-            raise StudyError(
-                "No topic is left: no two clients have similar ones, or none has enough documents "
-                "with words. Lower threshold or min_new_documents, keep unmatched topics, or give "
-                "more documents."
-            )
-        known = {word for topic in state.topics if topic.clients for word in topic.words}
-        unmet = {t.id: [*t.words] for t in state.topics if t.seed and not t.clients}
-        check_known(unmet, known)
-        agreement, pseudo_counts = count_topic_words(agreement.clients, topics, self.settings.eta)
-        vocabulary = agreement.vocabulary
-        documents, unknown = agreement.documents, agreement.documents - agreement.training
-        run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, documents, unknown))
-        make = partial(
-            Topics, inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),
-            weights={"pseudo_counts": pseudo_counts}, shared={}, text=self.plan.text,
-            info=info_of(state, topics, self.settings.eta, self.plan.seed),
-        )  # fmt: skip
-        settings = self.settings.model_copy(update={"n_components": len(topics)})
-        trained = {"topics": topic_weights(pseudo_counts)}
-        return describe(agreement, settings, trained, make, self.plan.start)
+        return model_of(self.plan, agreement, state, run)
 
 
 METHOD = Method(

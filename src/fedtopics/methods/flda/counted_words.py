@@ -1,4 +1,4 @@
-"""The words of F-LDA's topics, counted in all clients' documents: for coherence, and at the end."""
+"""F-LDA's model, and words of topics counted in all clients' documents."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtopics.errors import StudyError
+from fedtopics.inference.lda import LDAPrior, VariationalLDA, topic_weights
 from fedtopics.methods.core.agreement import Agreement, adopt, counted
-from fedtopics.methods.core.final import ALL, count_pairs
-from fedtopics.methods.core.interfaces import Clients
+from fedtopics.methods.core.events import VocabularyAgreed
+from fedtopics.methods.core.final import ALL, count_pairs, describe
+from fedtopics.methods.core.interfaces import Clients, Run
+from fedtopics.methods.core.plan import Plan
 from fedtopics.methods.core.replies import LONGEST, counts
+from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.flda.settings import FLDASettings
-from fedtopics.methods.flda.state import GlobalTopic
+from fedtopics.methods.flda.state import FLDAState, GlobalTopic, info_of
 from fedtopics.model.coherence import federated_coherence
 from fedtopics.model.shown_words import WORDS_SHOWN
+from fedtopics.model.topics import Topics
 from fedtopics.text.vocabulary import Vocabulary
 
 
@@ -56,11 +62,10 @@ def count_topic_words(
     their number.
     """
     agreement = adopt_words(clients, topics)
-    n_words, index = len(agreement.vocabulary), agreement.vocabulary.index
-    template = {"containing": counts(n_words, each=1), "occurrences": counts(n_words, each=LONGEST)}
+    n, index = len(agreement.vocabulary), agreement.vocabulary.index
+    template = {"containing": counts(n, each=1), "occurrences": counts(n, each=LONGEST)}
     counted = agreement.sum("word_counts", template)
-    pseudo_counts = np.full((n_words, len(topics)), eta)
-    remembered = np.ones(n_words)
+    pseudo_counts, remembered = np.full((n, len(topics)), eta), np.ones(n)
     for number, topic in enumerate(topics):
         rows = [index[word] for word in topic.words]
         weights = np.array(list(topic.words.values()))
@@ -69,3 +74,26 @@ def count_topic_words(
     occurrences = np.maximum(counted["occurrences"], remembered.astype(np.int64))
     vocabulary = Vocabulary(agreement.vocabulary.words, counted["containing"], occurrences)
     return replace(agreement, vocabulary=vocabulary), pseudo_counts
+
+
+def model_of(plan: Plan[FLDASettings], agreement: Agreement, state: FLDAState, run: Run) -> Topics:
+    """Return the largest topics, with words counted by all clients."""
+    topics = state.topics[: plan.settings.n_components]
+    if not topics:
+        raise StudyError(
+            "No topic is left: no two clients have similar ones, or none has enough documents. "
+            "Lower threshold or min_new_documents, keep unmatched topics, or give more documents."
+        )
+    known = {word for topic in state.topics if topic.clients for word in topic.words}
+    check_known({t.id: [*t.words] for t in state.topics if t.seed and not t.clients}, known)
+    agreement, pseudo_counts = count_topic_words(agreement.clients, topics, plan.settings.eta)
+    vocabulary, documents = agreement.vocabulary, agreement.documents
+    seen = documents, documents - agreement.training
+    run.event(VocabularyAgreed(len(vocabulary), vocabulary.fingerprint, *seen))
+    make = partial(
+        Topics, inference=VariationalLDA(len(vocabulary), LDAPrior(n_components=len(topics))),
+        weights={"pseudo_counts": pseudo_counts}, shared={}, text=plan.text,
+        info=info_of(state, topics, plan.settings.eta, plan.seed),
+    )  # fmt: skip
+    settings = plan.settings.model_copy(update={"n_components": len(topics)})
+    return describe(agreement, settings, {"topics": topic_weights(pseudo_counts)}, make, plan.start)
