@@ -1,4 +1,4 @@
-"""How many topics the demo's corpora have: the sweep of docs/report.md, an hour."""
+"""How many topics the demo's corpora have: the sweep of docs/reference/report.md, an hour."""
 
 from __future__ import annotations
 

@@ -36,23 +36,41 @@ NOT_TYPED = {
     ("", "pip install"): "would change this environment",
     ("", "make"): "of .ci/run, or of minutes and hours",
     ("README.md", "fedtopics"): "of four machines: make example NAME=federation",
-    ("docs/paper-fstc.md", "python -m experiments"): "hours, and data that are not here",
-    ("docs/paper-gfedntm.md", "python -m experiments"): "hours, and data that are not here",
-    ("docs/paper-flda.md", "python -m experiments"): "data that are not here",
+    ("experiments/fstc/README.md", "python -m experiments"): "hours, and data that are not here",
+    ("experiments/gfedntm/README.md", "python -m experiments"): "hours, and data that are not here",
+    ("experiments/flda/README.md", "python -m experiments"): "data that are not here",
     ("experiments/README.md", "python -m experiments"): "hours, and data that are not here",
-    ("docs/flda.md", "fedtopics join"): "waits for documents: methods/test_flda_federation.py",
-    ("docs/flda.md", "python -m fedtopics.cli.flda"): "asks a person: cli/test_flda.py",
-    ("docs/flda.md", "python -m experiments"): "data that are not here",
-    ("docs/models-live-on.md", "fedtopics"): "folders of the reader: cli/test_models.py",
-    ("docs/deployment.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
-    ("docs/models.md", "fedtopics models merge"): "folders of the reader: cli/test_models.py",
-    ("docs/for-data-protection-officers.md", "fedtopics"): "folders of the reader",
-    ("docs/estimators.md", "fedtopics"): "folders of the reader: cli/test_documents.py",
-    ("docs/report.md", "fedtopics"): "folders of the reader; tutorial-analyst.md has them small",
+    (
+        "docs/how-to/topics-over-time.md",
+        "fedtopics join",
+    ): "waits for documents: methods/test_flda_federation.py",
+    (
+        "docs/how-to/topics-over-time.md",
+        "python -m fedtopics.cli.flda",
+    ): "asks a person: cli/test_flda.py",
+    ("docs/how-to/topics-over-time.md", "python -m experiments"): "data that are not here",
+    (
+        "docs/how-to/continue-compare-merge.md",
+        "fedtopics",
+    ): "folders of the reader: cli/test_models.py",
+    ("docs/how-to/deploy.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
+    (
+        "docs/how-to/choose-a-model.md",
+        "fedtopics models merge",
+    ): "folders of the reader: cli/test_models.py",
+    ("docs/concepts/for-dpos.md", "fedtopics"): "folders of the reader",
+    (
+        "docs/how-to/python-and-bertopic.md",
+        "fedtopics",
+    ): "folders of the reader: cli/test_documents.py",
+    (
+        "docs/reference/report.md",
+        "fedtopics",
+    ): "folders of the reader; tutorials/analyst.md has them small",
 }
 
 # Typed from begin to end by tests of their own, in environments with those engines.
-ELSEWHERE = ("docs/flare.md", "docs/flower.md")
+ELSEWHERE = ("docs/how-to/flare.md", "docs/how-to/flower.md")
 
 RESULTS = sorted((ROOT / "benchmarks/results").glob("*.md"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -61,7 +79,7 @@ LAYERS = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
 PYTHON = [p for p in PAGES if blocks(p, "python") and p not in (*TUTORIALS, pages.README)]
 SHELL = [block for page in PAGES for block in blocks(page, "sh", "bash", "console")]
 TYPED = [(block.page, command) for block in SHELL for command in block.commands()]
-OTHERS = [entry for entry in TYPED if "tutorial-" not in entry[0] and entry[0] not in ELSEWHERE]
+OTHERS = [entry for entry in TYPED if "/tutorials/" not in entry[0] and entry[0] not in ELSEWHERE]
 TOML = [block for page in PAGES for block in blocks(page, "toml")]
 
 
@@ -201,8 +219,8 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 def test_the_table_of_contents_has_every_page() -> None:
     contents = (DOCS / "README.md").read_text(encoding="utf-8")
-    for page in DOCS.glob("*.md"):
-        assert page.name == "README.md" or f"]({page.name})" in contents
+    for page in DOCS.rglob("*.md"):
+        assert page.name == "README.md" or f"]({page.relative_to(DOCS)})" in contents
 
 
 def test_the_rooms_are_those_of_the_package() -> None:

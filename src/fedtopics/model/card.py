@@ -57,7 +57,7 @@ def promise(model: Topics) -> str:
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, of all "
         "that the study released. Settings, words and encoder are public; what these give without "
-        "a document is the control in docs/privacy.md"
+        "a document is the control in docs/concepts/differential-privacy.md"
     )
 
 
