@@ -1,6 +1,6 @@
 """The pages that are kept, again from their rows: what stands in a page can be recomputed.
 
-They are those beside the rows, and tables in a paper's README.md below a line that names rows and title.
+They are those beside the rows, and tables in a README.md below a line that names rows and title.
 """
 
 from __future__ import annotations

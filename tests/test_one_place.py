@@ -1,4 +1,4 @@
-"""What docs/how-to/extend.md adds from outside is everywhere: registering it is all there is to do."""
+"""What docs/how-to/extend.md registers from outside appears everywhere."""
 
 from __future__ import annotations
 

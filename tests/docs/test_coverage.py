@@ -1,4 +1,4 @@
-"""experiments/coverage.md: what it names is there, each row has a verdict, the papers are complete."""
+"""experiments/coverage.md: its names exist, each row has a verdict, papers are complete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Row:
 def read() -> list[Row]:
     found: list[Row] = []
     paper = ""
-    for line in (COVERAGE).read_text(encoding="utf-8").splitlines():
+    for line in COVERAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             paper = line[3:]
         elif paper and line.startswith("| ") and not line.startswith("| ---"):

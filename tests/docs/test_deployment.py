@@ -1,4 +1,4 @@
-"""The example federation, the README's commands and docs/how-to/deploy.md say the same as the code."""
+"""The example federation, the README and docs/how-to/deploy.md agree with the code."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_what_is_written_is_on_a_volume() -> None:
 
 
 def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Path) -> None:
-    """What compose starts, in folders that docs/how-to/deploy.md has filled; members on two machines.
+    """What compose starts, in the folders of docs/how-to/deploy.md; members on two machines.
 
     In place of containers are processes; of the port that is published, one of this machine.
     """

@@ -13,6 +13,8 @@ from experiments.commands import group
 from experiments.pages import EXPERIMENTS, FIGURE_4, KEPT, MARKED, PAPERS, differing
 from fedtopics.errors import RunError
 
+PAGE = "papers/flda/README.md"
+
 
 def test_what_is_kept_is_what_its_rows_say() -> None:
     assert list(differing(write=False)) == []
@@ -28,7 +30,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copytree(KEPT / "flda", tmp_path / "results/flda")
     (tmp_path / "papers/flda").mkdir(parents=True)
     marked = "Before.\n\n<!-- rows of flda: medical_questions, 700 a round -->\n\n\nAfter.\n"
-    (tmp_path / "papers/flda/README.md").write_text(marked)
+    (tmp_path / PAGE).write_text(marked)
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "KEPT", tmp_path / "results")
     monkeypatch.setattr(pages, "PAPERS", tmp_path / "papers")
@@ -52,11 +54,7 @@ def test_changed_numbers_are_found_and_mended(
     group.main(["pages", "--write"], standalone_mode=False)
     group.main(["pages"], standalone_mode=False)
     assert "All are as their rows." in capsys.readouterr().out
-    page, before, after = (
-        (kept / "papers/flda/README.md").read_text(),
-        "Before.\n\n<!-- ",
-        "\n\nAfter.\n",
-    )
+    page, before, after = (kept / PAGE).read_text(), "Before.\n\n<!-- ", "\n\nAfter.\n"
     assert page.startswith(before)
     assert page.endswith(after)
     line = next(line for line in page.splitlines() if line.startswith("| pooled: regular LDA |"))
@@ -64,8 +62,6 @@ def test_changed_numbers_are_found_and_mended(
 
 
 def test_a_table_that_is_not_there(kept: Path) -> None:
-    (kept / "papers/flda/README.md").write_text("<!-- rows of flda: Of another -->\n\n| old |\n")
-    with pytest.raises(
-        RunError, match=r"README.md has a line for a table 'Of another' that no rows"
-    ):
+    (kept / PAGE).write_text("<!-- rows of flda: Of another -->\n\n| old |\n")
+    with pytest.raises(RunError, match=r"README.md has a line for a table 'Of another' that no"):
         list(differing(write=True))

@@ -1,4 +1,4 @@
-"""A Flower federation: a grid in this process, and real processes as docs/how-to/flower.md starts them."""
+"""A Flower federation: a grid in this process, and processes as in docs/how-to/flower.md."""
 
 from __future__ import annotations
 
