@@ -1,4 +1,4 @@
-"""Check the prose of pages, docstrings, comments, messages and templates: python docs/_site/lint.py.
+"""Check the prose of pages, docstrings, comments, messages and templates.
 
 Findings are printed as `file:line: rule: text`. docs/_site/phrases.toml lists the phrases.
 """
@@ -72,18 +72,17 @@ def of_code(text: str) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             yield from ((token.start[0], finding) for _, finding in of_text(token.string))
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if len(re.findall(r"[A-Za-z]+ ", node.value)) >= 2:  # noqa: PLR2004 - three words
-                prose = CODE.sub("code", node.value)
-                yield from ((node.lineno + n - 1, finding) for n, finding in of_text(prose))
+        if isinstance(node, ast.Constant) and re.search(r"[A-Za-z]+ [A-Za-z]+ ", str(node.value)):
+            prose = CODE.sub("code", str(node.value))
+            yield from ((node.lineno + n - 1, finding) for n, finding in of_text(prose))
 
 
 def findings() -> Iterator[str]:
     """Check everything, file by file."""
     package = ROOT / "src/fedtopics"
-    checks = {path: of_page for path in pages()}
-    checks |= {path: of_code for path in sorted(package.rglob("*.py"))}
-    checks |= {path: of_text for path in sorted(package.rglob("*.j2"))}
+    checks = dict.fromkeys(pages(), of_page)
+    checks |= dict.fromkeys(sorted(package.rglob("*.py")), of_code)
+    checks |= dict.fromkeys(sorted(package.rglob("*.j2")), of_text)
     for path, check in checks.items():
         for line, finding in sorted(set(check(path.read_text(encoding="utf-8")))):
             yield f"{path.relative_to(ROOT)}:{line}: {finding}"

@@ -206,7 +206,7 @@ def _solve(
 ) -> None:
     """Descend along one topic after the other (HALS), documents first to last - 1, in place.
 
-    The gradient `left` is kept up to date, so that a topic whose share stays 0 costs one comparison.
+    `left`, the gradient, is kept up to date: a topic whose share stays 0 costs one comparison.
     """
     k = topics.shape[1]
     left = np.empty(k)

@@ -200,11 +200,23 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     return _tidy(labels), frozenset(suggested)
 
 
+def labels_by_topic(labels: Mapping[Any, Any] | Sequence[Any], n_topics: int) -> dict[int, Any]:
+    """Return labels by topic; a list has one for each topic."""
+    if isinstance(labels, Sequence) and not isinstance(labels, str):
+        if len(labels) != n_topics:
+            raise StudyError(
+                f"There are {len(labels)} labels for {n_topics} topics; give one for each, or a "
+                "mapping of topic to label."
+            )
+        return dict(enumerate(labels))
+    check_keys(labels, labels, "topic")
+    return {**labels}
+
+
 def checked_labels(
     before: Mapping[int, str], labels: Mapping[Any, Any], n_topics: int
 ) -> dict[int, str]:
     """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
-    check_keys(labels, labels, "topic")
     for topic in labels:
         if not is_number(topic, 0, n_topics - 1):
             raise StudyError(
