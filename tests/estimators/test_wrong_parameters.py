@@ -46,7 +46,7 @@ def model() -> NMF:
         (lambda m: m.representative_documents(TEXTS, n_documents=0), "n_documents=0 cannot"),
         (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),
         (lambda m: m.topics_per_class(TEXTS, ["a"] * 40, min_documents="5"), "min_documents='5'"),
-        (lambda m: m.set_topic_labels(["a"]), "There are 1 labels for 2 topics; give one for each"),
+        (lambda m: m.set_topic_labels(["a"]), "Give a list of 2 labels, one for each topic"),
         (lambda _: NMF(2, min_df=3).fit(TEXTS), "no setting 'min_df'; use min_document_frequency."),
     ],
 )

@@ -202,15 +202,13 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
 
 def labels_by_topic(labels: Mapping[Any, Any] | Sequence[Any], n_topics: int) -> dict[int, Any]:
     """Return labels by topic; a list has one for each topic."""
-    if isinstance(labels, Sequence) and not isinstance(labels, str):
-        if len(labels) != n_topics:
-            raise StudyError(
-                f"There are {len(labels)} labels for {n_topics} topics; give one for each, or a "
-                "mapping of topic to label."
-            )
-        return dict(enumerate(labels))
-    check_keys(labels, labels, "topic")
-    return {**labels}
+    if isinstance(labels, Mapping):
+        return dict(labels)
+    if not isinstance(labels, Sequence) or isinstance(labels, str) or len(labels) != n_topics:
+        raise StudyError(
+            f"Give a list of {n_topics} labels, one for each topic, or a mapping of topic to label."
+        )
+    return dict(enumerate(labels))
 
 
 def checked_labels(
