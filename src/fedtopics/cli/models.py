@@ -94,7 +94,7 @@ def topics(
         return print_history(model, as_json)
     from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.exports import as_csv, as_markdown
-    from fedtopics.model.folder import write_labels
+    from fedtopics.model.folder import model_folder, write_labels
 
     if examples and not suggest:
         raise click.UsageError("--examples-from goes with --suggest.")
@@ -103,6 +103,7 @@ def topics(
     chosen = "json" if as_json else format_
     suffixes = [suffix for suffix, (name, _) in FORMATS.items() if chosen in (None, name)]
     names: Sequence[str] = ()
+    model = model_folder(model)
     kept = [examples, model / "topics.json"]
     if out is not None:
         chosen, names = FORMATS.get(out.suffix.lower(), ("", ()))
