@@ -308,21 +308,21 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
 @click.argument("model_a", type=FOLDER)
 @click.argument("model_b", type=FOLDER)
 @options.words
-@options.threshold
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1, min_open=True),
+    help="Cosine from which topics are the same.  [default: 0.6, the best on labelled corpora]",
+)  # fmt: skip
 @options.as_json
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
 ) -> None:
-    """Match the topics of two models one to one.
-
-    The rest are new in B, or missing from it. By default two topics are the same if their cosine is
-    at least the one that 1% of the pairs of different topics of one model reach.
-    """
+    """Match the topics of two models one to one; the rest are new in B, or missing from it."""
+    from fedtopics.model.comparison import SAME_TOPIC
     from fedtopics.model.comparison import compare as compared
     from fedtopics.model.topic_model import TopicModel
 
     a, b = (TopicModel.from_pretrained(folder) for folder in (model_a, model_b))
-    comparison = compared(a, b, words, threshold)
+    comparison = compared(a, b, words, threshold or SAME_TOPIC)
     if as_json:
         print_json(asdict(comparison))
     else:
@@ -336,7 +336,10 @@ def compare(
     "--topics", "n_topics", type=click.IntRange(1),
     help="Put the nearest together until so many are left.  [default: as many as differ]",
 )  # fmt: skip
-@options.threshold
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1, min_open=True),
+    help="Cosine from which topics are the same.  [default: found from the models]",
+)  # fmt: skip
 def merge(
     models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
 ) -> None:
