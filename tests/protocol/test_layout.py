@@ -71,7 +71,7 @@ def test_rows_maps_and_zeros() -> None:
 )
 def test_what_does_not_fit_does_not_leave(value: np.ndarray) -> None:
     layout = Layout.of({"x": Field((2,), 9, -9)}, MEMBERS, len(MEMBERS))
-    with pytest.raises(FederationError, match="field 'x' of an update did not leave"):
+    with pytest.raises(FederationError, match="field 'x' of an update was not sent"):
         layout.encode({"x": value})
 
 

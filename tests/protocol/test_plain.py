@@ -207,7 +207,7 @@ def test_another_study_is_refused(scene: Scene) -> None:
 def test_another_or_older_run_is_noticed(scene: Scene, step: int, run: bytes | None) -> None:
     scene.serve()
     assert scene.service is not None
-    with pytest.raises(FederationError, match="folder is not that of the run"):
+    with pytest.raises(FederationError, match="folder belongs to another run"):
         ask(scene, step, scene.service.log.run if run is None else run)
 
 
@@ -281,7 +281,7 @@ def test_a_server_that_lost_a_log_is_refused(scene: Scene, monkeypatch: pytest.M
     monkeypatch.setattr(scene, "server", without_log)
     scene.serve()
     for client in [scene.join(name) for name in NAMES]:
-        with pytest.raises(FederationError, match="folder is not that of the run"):
+        with pytest.raises(FederationError, match="folder belongs to another run"):
             client.result(20)
 
 
