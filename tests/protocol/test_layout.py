@@ -77,7 +77,7 @@ def test_what_does_not_fit_does_not_leave(value: np.ndarray) -> None:
 
 @pytest.mark.parametrize("template", [{"w": WordCounts(3)}, {"x": Field(("n",))}, {"l": ["n"]}])
 def test_what_secure_aggregation_cannot_hide(template: dict[str, object]) -> None:
-    with pytest.raises(StudyError, match='or set aggregation = "plain"'):
+    with pytest.raises(StudyError, match='trusted server, aggregation = "plain"'):
         Layout.of(template, MEMBERS, len(MEMBERS))
 
 
