@@ -27,7 +27,7 @@ RUN = "flare.json"  # in the folder of a submitted run: its name at the server
 
 
 def run(study: Study, folder: Path, resume: bool, keys: Path, kit: Path | None) -> None:
-    """Run a study as a job of FLARE: in its simulator, or on its system with an admin's startup kit."""
+    """Run a study as a job of FLARE: in its simulator, or through an admin's startup kit."""
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
     if not study.clients:
         raise StudyError("The study has no clients; add a table [clients.NAME] for each.")

@@ -123,7 +123,7 @@ def allow(folder: Path) -> Path:
 
 @contextmanager
 def _quiet(file: str | Path = os.devnull) -> Iterator[None]:
-    """Hide the output of FLARE and its processes, and its guesses at secrets."""
+    """Keep output and warnings of FLARE and its processes off the terminal."""
     logging.getLogger("nvflare").setLevel(logging.ERROR)
     sys.stdout.flush()
     sys.stderr.flush()
