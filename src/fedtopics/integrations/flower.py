@@ -40,11 +40,7 @@ FAILED = "its settings or its documents cannot be used; see its own log"
 
 
 def server_app(study: str | Path) -> ServerApp:
-    """Make the ServerApp of a study's file: train with the SuperNodes, write the run's folder.
-
-    The app's run configuration has `out`, the run's folder on the SuperLink's machine (by default
-    runs/NAME in its working folder). A run in that folder is resumed.
-    """
+    """Make the ServerApp of a study's file; its run configuration has `out`, the run's folder."""
     from flwr.serverapp import ServerApp
 
     def work(grid: Grid, context: Context) -> None:
@@ -74,13 +70,10 @@ def server_app(study: str | Path) -> ServerApp:
 def client_app(study: str | Path) -> ClientApp:
     """Make the ClientApp: answer with documents that stay at the SuperNode.
 
-    In Flower's simulation, the SuperNodes are the study's clients in the order of their names.
-    Elsewhere the SuperNode's node configuration has `name`, the keys of a study's [clients.NAME]
-    table, and: `key`, the folder of the client's key (by default NAME next to the study's file);
-    `out`, the folder with one folder per study (by default runs/NAME); `stay`, the seconds that the
-    resident process waits for the next message; and `insecure_seed`, for tests.
-
-    The SuperNode's log gives the reason of a failure; the server learns only that there was one.
+    Its node configuration has `name`, the keys of a study's [clients.NAME] table, `key` (by default
+    NAME next to the study's file), `out` (runs/NAME), `stay` in seconds, and `insecure_seed` for
+    tests. In a simulation, SuperNodes are the study's clients in order. The server learns no reason
+    of a failure.
     """
     from flwr.clientapp import ClientApp
 

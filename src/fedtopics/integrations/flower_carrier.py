@@ -1,8 +1,4 @@
-"""Messages through a Flower federation: over its Grid to SuperNodes and back.
-
-Flower's own `send_and_receive` sleeps three seconds between two checks for answers; this carrier
-checks after a few hundredths of a second, and less often the longer nothing comes.
-"""
+"""Messages through a Flower federation: over its Grid to SuperNodes and back."""
 
 from __future__ import annotations
 
