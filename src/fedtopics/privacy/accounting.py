@@ -72,7 +72,7 @@ class Privacy(BaseModel):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The agreement of participants as plain data."""
+        """The bound as plain data, on which participants agree."""
         return self.model_dump(exclude_none=True)
 
     @model_validator(mode="after")
@@ -190,7 +190,7 @@ class Account:
     def charge(
         self, client: str, study: str, run: str, privacy: Privacy, most: float, noise: str = ""
     ) -> None:
-        """Record a run before it sends anything, once; PolicyError if all exceed `most`."""
+        """Record a new run before it sends data; PolicyError if all runs together exceed `most`."""
         today = datetime.now(UTC).date().isoformat()
         entry = Entry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
         with in_turn(self.path):

@@ -40,7 +40,7 @@ class PrivatePlan(Plan[Any]):
 
 
 class NoisyClient(TopicClient[Settings]):
-    """A client's documents and its part of the noise; embeddings given depend only on a text."""
+    """A client's documents and noise; given embeddings must depend only on their own text."""
 
     def __init__(self, plan: PrivatePlan, site: Site) -> None:
         super().__init__(plan, site)
@@ -172,7 +172,7 @@ class ByEmbeddings(NoisyClient[Settings]):
 
     @leaves("The embedding model's vectors of public words; nothing of a document.")
     def word_vectors(self, vocabulary: str, columns: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the vectors of words; all use their mean, and a server no encoder."""
+        """Return vectors of words; all use their mean, so a server needs no model."""
         self.check(vocabulary)
         return {"vectors": self._vectors[columns], "clients": 1}
 

@@ -70,7 +70,7 @@ class Rounds:
             )
         return content
 
-    # Who takes part
+    # The clients of a round
 
     def begin(self, step: int, attempt: Attempt, draw: Draw, left_out: Mapping[str, str]) -> bytes:
         """Choose the clients of an attempt. FederationError if too few are there in time."""
@@ -139,7 +139,7 @@ class Rounds:
                 server.wait(min(left, PAUSE))
             server.awaited = ()
 
-    # What they say
+    # The updates
 
     def add(self, step: int, attempt: Attempt, request: Request, own: bytes | None) -> bytes:
         """Collect the updates of a step, and write their result."""
