@@ -1,1 +1,1 @@
-"""The protocol between machines: a step needs every member; see docs/protocol.md."""
+"""The protocol between machines: a step needs every member; see docs/reference/protocol.md."""
