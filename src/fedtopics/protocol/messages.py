@@ -9,7 +9,7 @@ import msgspec
 from fedtopics.errors import FederationError
 
 Kind = Literal["sum", "call"]
-Phase = Literal["compute", "part", "body", "done", "stopped"]
+Phase = Literal["compute", "part", "body", "done", "stopped", "refused"]
 # One of each member: a longer list would take many times its bytes of memory.
 Parts = Annotated[list[bytes], msgspec.Meta(max_length=10_000)]
 
@@ -47,6 +47,7 @@ class Ask(Message):
     step: int
     phase: Phase
     list: bytes
+    reason: str = ""  # why this member's policy refuses the study
 
 
 class List(Message):
@@ -82,7 +83,7 @@ class Answer(Message):
     """What a member should do next, if anything, and whom the relay waits for."""
 
     message: List | Total | Want | Stop | None = None
-    waiting: dict[str, float] = {}  # seconds since the last call of each
+    waiting: dict[str, str] = {}  # name to state
 
 
 class Last(msgspec.Struct, array_like=True):

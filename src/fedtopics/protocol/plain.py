@@ -40,7 +40,7 @@ class PlainAnswer(Message):
 
     what: Literal["", "reply", "entry", "state"]
     run: bytes
-    waiting: dict[str, float] = msgspec.field(default_factory=dict)  # seconds since the last call
+    waiting: dict[str, str] = msgspec.field(default_factory=dict)  # name to state
 
 
 class PlainReply(Message):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from fedtopics.files import read_bytes, write_durably
-from fedtopics.methods.core.events import Event, WaitsFor
 from fedtopics.methods.core.interfaces import Draw
-from fedtopics.protocol.exchange import IDLE, QUIET, STAY, Patience
+from fedtopics.protocol.exchange import IDLE, STAY, Patience
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import Attempt, PlainAnswer, PlainAsk, PlainReply, Request
@@ -30,16 +29,14 @@ class Remote:
     """A `Source` of entries over a link; the folder keeps the identity of the run."""
 
     def __init__(
-        self, link: Link, software: str, least: int, folder: Path, patience: Patience,
-        notify: Callable[[Event], None],
-    ) -> None:  # fmt: skip
+        self, link: Link, software: str, least: int, folder: Path, patience: Patience
+    ) -> None:
         self._link = link
         self._software = software
         self._least = least
         self._path = folder / "run"
         self._run = read_bytes(self._path) if self._path.exists() else b""
         self._patience = patience
-        self._notify = notify
         self._found: dict[int, bytes] = {}  # the next entry, if it has arrived
         self._is_live = False  # whether the server waited for the last update
         self._traffic = [0, 0]
@@ -60,7 +57,7 @@ class Remote:
 
     def _entry(self, step: int, own: bytes | None) -> bytes:
         """Ask until an entry is there; send this client's update when the server asks for it."""
-        since = shown = time.monotonic()
+        since = time.monotonic()
         is_wanted = False
         while step not in self._found:
             start = time.monotonic()
@@ -70,9 +67,7 @@ class Remote:
                 self._say(encode(PlainReply(step, own)))
             elif not self._take(step, answer) and time.monotonic() - start < IDLE:
                 time.sleep(IDLE)
-            if answer.waiting and time.monotonic() - shown > QUIET:
-                shown = time.monotonic()
-                self._notify(WaitsFor(answer.waiting, shown - since))
+            self._patience.waits_for(answer.waiting, since, server_ends=True)
         if own is not None:
             self._is_live = is_wanted
         return self._found.pop(step)

@@ -130,11 +130,12 @@ class Rounds:
         with server.changed:
             while not is_enough(there := server.there()) and is_enough(server.possible()):
                 server.awaited = [name for name in server.possible() if name not in there]
+                left = until - time.monotonic()
                 if there != shown:
                     shown = there
                     away = {n: self._why_not(n) for n in server.names if n not in there}
-                    self._notify(Waiting(round_, there, away))
-                if (left := until - time.monotonic()) <= 0:
+                    self._notify(Waiting(round_, there, away, left))
+                if left <= 0:
                     break
                 server.wait(min(left, PAUSE))
             server.awaited = ()

@@ -122,11 +122,9 @@ class PlainServer:
         # A client that finds out whether it has to compute must not wait for the others.
         return PlainAnswer("", run) if ask.phase == "begin" and is_open else None
 
-    def _waiting(self) -> dict[str, float]:
-        now = time.monotonic()
+    def _waiting(self) -> dict[str, str]:
         names = [name for name in self._wanted if name not in self._digests] or self.awaited
-        clients = {name: self.clients[name] for name in names}
-        return {name: now - each.called if each.asks else -1.0 for name, each in clients.items()}
+        return {name: self.clients[name].absence() or "connected" for name in names}
 
     def say(self, name: str, message: bytes) -> None:
         """Take an update; a second, different one of the same step is refused."""

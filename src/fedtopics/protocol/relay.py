@@ -25,6 +25,7 @@ from fedtopics.protocol.messages import (
 
 SMALL = 4096  # bytes of a message other than a body: all members get a copy
 HOLD = 20.0  # seconds until an `Ask` is answered, even without news
+AWAY_AFTER = 30.0  # seconds without a call
 
 
 class Relay:
@@ -41,6 +42,7 @@ class Relay:
         self._bodies: dict[str, tuple[bytes, bytes]] = {}  # digest, content of a call
         self._sum: Words | None = None
         self.asks: dict[str, Ask] = {}  # the newest of each
+        self.refused: dict[str, str] = {}  # why the policies of some refuse the study
         self._stop: Stop | None = None
         self._stopped: set[bytes] = set()  # the processes that get it
         self.done: set[str] = set()
@@ -121,6 +123,10 @@ class Relay:
 
     def ask(self, name: str, ask: Ask) -> Answer | None:
         """Return a member's next action; None if there is none yet."""
+        if ask.phase == "refused":
+            self.refused[name] = ask.reason
+            return Answer()
+        self.refused.pop(name, None)
         self.asks[name] = ask
         if self._stop and not self._stopped & {each.process for each in self.asks.values()}:
             self._stop = None
@@ -161,6 +167,15 @@ class Relay:
         return last.total if last is not None and list_ == self._last_digest else b""
 
 
+def state_of(seconds: float | None, refused: str = "") -> str:
+    """Describe a member that others wait for, by the seconds since its last call."""
+    if refused:
+        return f"refused: {refused}"
+    if seconds is None:
+        return "not connected yet"
+    return "connected" if seconds < AWAY_AFTER else f"no call for {seconds:.0f} s"
+
+
 class RelayService:
     """A relay for a transport; a newer ask of a member ends the older one."""
 
@@ -176,19 +191,25 @@ class RelayService:
         with self._changed:
             number = self._called.get(name, (0, 0.0))[0] + 1
             self._called[name] = number, time.monotonic()
+            refused = dict(self.relay.refused)
             self._changed.notify_all()
-            while (answer := self.relay.ask(name, ask)) is None:
+            while (answer := self.relay.ask(name, ask)) is None and refused == self.relay.refused:
                 left = until - time.monotonic()
                 if left <= 0 or not self._changed.wait(left) or self._called[name][0] != number:
                     break
             return encode(answer or Answer(waiting=self._waiting()))
 
-    def _waiting(self) -> dict[str, float]:
-        now = time.monotonic()
+    def _waiting(self) -> dict[str, str]:
+        now, refused = time.monotonic(), self.relay.refused
+        called = {name: now - at for name, (_, at) in self._called.items()}
         return {
-            name: now - self._called[name][1] if name in self._called else -1.0
-            for name in self.relay.missing()
+            name: state_of(called.get(name), refused.get(name, "")) for name in self.relay.missing()
         }
+
+    def waiting(self) -> tuple[int, dict[str, str]]:
+        """Return the step, and for whom it waits, with the state of each."""
+        with self._changed:
+            return self.relay.step, self._waiting()
 
     def say(self, name: str, message: bytes) -> None:
         with self._changed:

@@ -151,11 +151,13 @@ class Waiting(Event, kind="waiting"):  # a round waits for clients
     round: int
     clients: Sequence[str]  # who is connected
     missing: Mapping[str, str]  # client to its state
+    left: float  # seconds until it starts without them, or gives up
 
 
 class WaitsFor(Event, kind="waits for"):  # of a member: no total for a while
-    clients: Mapping[str, float]  # seconds since the last call of each, -1 if there was none
+    clients: Mapping[str, str]  # name to state
     seconds: float
+    left: float | None  # seconds until it gives up; None if it does not
 
 
 class StatusChange(Event, kind=""):  # a client comes, goes, or does not take part
@@ -281,6 +283,10 @@ class Languages(Event, kind="languages"):  # which ones a client's documents are
 
 class Unreadable(Event, kind="unreadable"):  # documents cannot be read now
     reason: str
+
+
+class AlreadyFinished(Event, kind="already finished"):  # the member is started again
+    folder: str  # of the model
 
 
 class ModelReceived(Event, kind="model"):  # the client has it, and its documents' topics
