@@ -58,7 +58,7 @@ from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.roster import Key
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "flare.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/flare.md").read_text(encoding="utf-8")
 PORTS = (8002, 8003)  # of FLARE's proof of concept
 PATIENCE = 180.0
 SITES = "north", "south", "west"

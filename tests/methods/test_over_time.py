@@ -100,7 +100,7 @@ def test_a_client_leaves_out_its_own_small_periods() -> None:
 
 
 def test_two_studies_of_the_same_documents_tell_of_fewer() -> None:
-    """What docs/threat-model.md leaves to them: each leaves out another period for the same few."""
+    """A limit in docs/concepts/threat-model.md: each leaves out another period for the same few."""
     few = {"few": corpus(TREES, [20, 15, 12, 3, 0], 4)}
     one, other = (
         model_of(study(over_time={"end": end, "begin": begin}), few)

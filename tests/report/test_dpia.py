@@ -192,7 +192,7 @@ def test_measures_name_tests_that_are_there() -> None:
 
 
 def test_figures_are_those_of_the_threat_model() -> None:
-    lines = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs/concepts/threat-model.md").read_text(encoding="utf-8").splitlines()
     for attack in TABLES["attacks"]:
         script = ROOT / attack["command"]
         if script.suffix == ".py":
@@ -378,7 +378,7 @@ def test_card_and_report_say_it(private_north: Path) -> None:
     place, facts = find_run(private_north)
     card = (place / "README.md").read_text("utf-8")
     assert "- Differentially private for each document: epsilon 3, delta 1e-06, of all" in card
-    assert "is the control in docs/privacy.md" in card
+    assert "is the control in docs/concepts/differential-privacy.md" in card
     assert "- Documents, counted with noise: " in card
     model = TopicModel.from_pretrained(place)
     assert model.info["clear"] == []

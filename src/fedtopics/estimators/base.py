@@ -158,7 +158,8 @@ class TopicEstimator(
         others = self.__dict__.get("settings")  # not there yet in a copy that is being made
         if isinstance(others, Mapping) and name in others:
             return others[name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+        ours = f"; use {inputs.OURS[name]}" if name in inputs.OURS else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{ours}.")
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; other settings of the study are put into `settings`."""

@@ -49,6 +49,7 @@ class FittedTopics:
 
     model_: TopicModel
     _corpus: Callable[..., Corpus]  # documents in any form, as a corpus
+    _get_param_names: Any
 
     @property
     def topics_(self) -> list[list[str]]:
@@ -106,8 +107,8 @@ class FittedTopics:
             query = query if isinstance(words, str) or by == "meaning" else words
         return self._fitted().find_topics(query, top_n, by=by, embedding_model=embedding_model)
 
-    def set_topic_labels(self, labels: Mapping[int, str]) -> None:
-        """Call topics by names of your own, "" for none: see `TopicModel.with_labels`."""
+    def set_topic_labels(self, labels: Mapping[int, str] | Sequence[str]) -> None:
+        """Name topics by a mapping, or by a list of all labels: see `TopicModel.with_labels`."""
         self.model_ = self._fitted().with_labels(labels)
 
     def suggest_labels(self, documents: Any = None, **how: Any) -> dict[int, str]:
@@ -139,12 +140,16 @@ class FittedTopics:
 
     def merge_topics(self, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Self:
         """Put topics together: `TopicModel.merge_topics`, in place."""
-        self.model_ = self._fitted().merge_topics(topics_to_merge)
-        return self
+        return self._with_fewer(self._fitted().merge_topics(topics_to_merge))
 
     def reduce_topics(self, n_topics: int) -> Self:
-        """Put the nearest topics together until so many are left, in place."""
-        self.model_ = self._fitted().reduce_topics(n_topics)
+        """Merge the nearest topics until this many remain, in place."""
+        return self._with_fewer(self._fitted().reduce_topics(n_topics))
+
+    def _with_fewer(self, model: TopicModel) -> Self:
+        self.model_ = model
+        for name in {"n_components", "n_clusters"} & {*self._get_param_names()}:
+            setattr(self, name, model.n_topics)
         return self
 
     def hierarchical_topics(self) -> Any:

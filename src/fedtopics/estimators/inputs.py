@@ -201,6 +201,31 @@ def stop_word_settings(value: Any, usual: str) -> dict[str, Any]:
     return {"stop_words": "none", "own_stop_words": words}
 
 
+# What BERTopic or scikit-learn calls by another name, and ours for the same purpose.
+OURS = {
+    "approximate_distribution": "transform",
+    "generate_topic_labels": "suggest_labels",
+    "get_representative_docs": "representative_documents",
+    "get_topic_freq": "get_topic_info",
+    "topic_labels_": "get_topic_info",
+    "update_topics": "topics",
+    "visualize_barchart": "model_.plot_topics",
+    "visualize_document_datamap": "document_map",
+    "visualize_documents": "document_map",
+    "visualize_topics": "model_.plot_map",
+    "visualize_topics_over_time": "model_.plot_over_time",
+    "max_df": "max_document_share",
+    "max_features": "max_words",
+    "max_iter": "max_rounds",
+    "min_df": "min_document_frequency",
+    "ngram_range": "ngrams",
+    "nr_topics": "n_components",
+    "num_topics": "n_components",
+    "seed": "random_state",
+    "seed_topic_list": "seed_topics, with NMF or GuidedLDA",
+}
+
+
 def check_settings(settings: Mapping[str, Any], method: str | None, parameters: list[str]) -> None:
     """Raise StudyError for a setting that neither an estimator, its method nor its study has."""
     method = method or "gfedntm"
@@ -208,6 +233,8 @@ def check_settings(settings: Mapping[str, Any], method: str | None, parameters: 
         tables = find_method(method).settings, TextRules, VocabularyLimits
         known = [*chain.from_iterable(table.model_fields for table in tables), *parameters]
         known += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
+        if theirs := [key for key in settings if key in OURS and key not in known]:
+            raise StudyError(f"There is no setting {theirs[0]!r}; use {OURS[theirs[0]]}.")
         check_keys(settings, known, "setting")
 
 

@@ -204,23 +204,31 @@ def add_products(points: sparse.csr_array, rows: Floats, total: Floats) -> None:
 def _solve(
     ends: Any, words: Any, values: Any, topics: Any, gram: Any, first: int, last: int, shares: Any
 ) -> None:
-    """Descend along one topic after the other (HALS), documents first to last - 1, in place."""
+    """Descend along one topic after the other (HALS), documents first to last - 1, in place.
+
+    `left`, the gradient, is kept up to date: a topic whose share stays 0 costs one comparison.
+    """
     k = topics.shape[1]
-    fits = np.empty(k)
+    left = np.empty(k)
     for document in range(first, last):
         own = shares[document]
-        fits[:] = 0
+        left[:] = 0
         for place in range(ends[document], ends[document + 1]):
             row = topics[words[place]]
             for topic in range(k):
-                fits[topic] += values[place] * row[topic]
+                left[topic] += values[place] * row[topic]
         for _ in range(SWEEPS):
+            moved = False
             for topic in range(k):
                 if gram[topic, topic] > 0:
-                    left = fits[topic]
-                    for other in range(k):
-                        left -= gram[topic, other] * own[other]
-                    own[topic] = max(0.0, own[topic] + left / gram[topic, topic])
+                    step = max(own[topic] + left[topic] / gram[topic, topic], 0.0) - own[topic]
+                    if step != 0:
+                        moved = True
+                        own[topic] += step
+                        for other in range(k):
+                            left[other] -= step * gram[topic, other]
+            if not moved:
+                break
         length = 0.0
         for topic in range(k):
             length += own[topic] * own[topic]

@@ -57,7 +57,7 @@ def promise(model: Topics) -> str:
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for all "
         "that the study released. Settings, words and encoder are public; the control in "
-        "docs/privacy.md shows what they yield without any document"
+        "docs/concepts/differential-privacy.md shows what they yield without any document"
     )
 
 

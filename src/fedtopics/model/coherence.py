@@ -53,7 +53,7 @@ def federated_npmi(
 def _count(
     ask: Ask, topics: Sequence[Sequence[str]], windows: list[int]
 ) -> dict[int, tuple[NDArray[np.int64], int]]:
-    """Return, by window size, how many windows contain each pair, and how many windows there are."""
+    """Return, by window size, the number of windows that contain each pair, and of all windows."""
     words = list(dict.fromkeys(word for topic in topics for word in topic))
     place = {word: number for number, word in enumerate(words)}
     numbers = np.array([[place[word] for word in topic] for topic in topics], np.int64)

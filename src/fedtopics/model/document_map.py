@@ -69,7 +69,7 @@ class DocumentMap:
         return np.asarray(self.theta.argmax(1))
 
     def to_pandas(self) -> Any:
-        """Return a DataFrame: Document (its row), x, y, Topic, Name, Probability and perhaps Text."""
+        """Return a DataFrame: Document (its row), x, y, Topic, Name, Probability, perhaps Text."""
         topics = self.topics
         columns = {
             "Document": self.documents,

@@ -65,9 +65,13 @@ def get_topics(
     """
     shares, column = model.word_shares, model.vocabulary.index
     return {
-        topic: [(word, float(shares[topic, column[word]])) for word in words]
+        topic: sorted(((word, float(shares[topic, column[word]])) for word in words), key=_share)
         for topic, words in enumerate(model.topics(n_words, lambda_))
     }
+
+
+def _share(entry: tuple[str, float]) -> float:
+    return -entry[1]
 
 
 def get_topic(

@@ -50,7 +50,7 @@ def strip(topic: Mapping[str, Any], colour: Mapping[str, str]) -> list[Shape]:
 def topic_map(
     topics: Sequence[Mapping[str, Any]], positions: NDArray[np.float64], size: str
 ) -> Shape:
-    """Return circles with area by share, near topics with similar words, named where there is room."""
+    """Return circles with area by share, near topics with similar words, named where names fit."""
     width, height = SIZES[size]
     share = np.array([topic["share"] for topic in topics])
     radii = np.sqrt(COVERED * width * height * share / max(share.sum(), 1e-12) / np.pi)

@@ -179,7 +179,7 @@ def environment(
     show: Callable[[str], str], *templates: BaseLoader, in_report: bool = False,
     escaped: bool = True,
 ) -> Environment:  # fmt: skip
-    """Return an environment that escapes all text; `in_report`, figures link to the topics below."""
+    """Return an environment that escapes all text; `in_report`, figures link to the topics."""
     made = Environment(
         loader=ChoiceLoader([PackageLoader("fedtopics.model"), *templates]),
         autoescape=escaped,  # noqa: S701 - Markdown has marks of its own to escape

@@ -200,11 +200,21 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     return _tidy(labels), frozenset(suggested)
 
 
+def labels_by_topic(labels: Mapping[Any, Any] | Sequence[Any], n_topics: int) -> dict[int, Any]:
+    """Return labels by topic; a list has one for each topic."""
+    if isinstance(labels, Mapping):
+        return dict(labels)
+    if not isinstance(labels, Sequence) or isinstance(labels, str) or len(labels) != n_topics:
+        raise StudyError(
+            f"Give a list of {n_topics} labels, one for each topic, or a mapping of topic to label."
+        )
+    return dict(enumerate(labels))
+
+
 def checked_labels(
     before: Mapping[int, str], labels: Mapping[Any, Any], n_topics: int
 ) -> dict[int, str]:
     """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
-    check_keys(labels, labels, "topic")
     for topic in labels:
         if not is_number(topic, 0, n_topics - 1):
             raise StudyError(

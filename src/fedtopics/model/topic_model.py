@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,14 +13,14 @@ from fedtopics.model import card, document_map, exports, figures, labels, mergin
 from fedtopics.model.figures import Figure
 from fedtopics.model.finding import Finder
 from fedtopics.model.folder import read_model, write_model
-from fedtopics.model.labels import checked_labels, checked_names
+from fedtopics.model.labels import checked_labels, checked_names, labels_by_topic
 from fedtopics.model.shown_words import WORDS_SHOWN
 
 
 class TopicModel(Finder):
     """Topics, and what finds them in documents; its fields are those of `Topics`."""
 
-    def with_labels(self, labels: Mapping[int, str]) -> Self:
+    def with_labels(self, labels: Mapping[int, str] | Sequence[str]) -> Self:
         """Return the model with labels of these topics; the others keep theirs, "" takes one away.
 
         Raises
@@ -28,8 +28,9 @@ class TopicModel(Finder):
         StudyError
             If there is no such topic, or a label is no text of at most 100 characters in one line.
         """
-        kept = checked_labels(self.labels, labels, self.n_topics)
-        return replace(self, labels=kept, suggested=self.suggested - labels.keys())
+        new = labels_by_topic(labels, self.n_topics)
+        kept = checked_labels(self.labels, new, self.n_topics)
+        return replace(self, labels=kept, suggested=self.suggested - new.keys())
 
     def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:
         """Return the model with labels that rules suggest for topics without one.

@@ -32,7 +32,7 @@ class NeuralTopicModel(Kept):
     relative to `document_length`, words of an average document. See Srivastava and Sutton,
     Autoencoding Variational Inference for Topic Models, ICLR 2017.
 
-    A new network is one subclass with a `name`, `loss` and `beta`; see docs/extending.md.
+    A new network is one subclass with a `name`, `loss` and `beta`; see docs/how-to/extend.md.
     """
 
     name: ClassVar[str]

@@ -2,5 +2,5 @@
 
 `keys` and `masks` are the cryptography, `messages` what travels. `member` and `relay` are the two
 state machines, `record` what a member keeps on disk. `clients` lets a method's program run over a
-member. `plain` is the other kind of aggregation, with a trusted server. See docs/protocol.md.
+member. `plain` is the aggregation with a trusted server. See docs/reference/protocol.md.
 """

@@ -23,8 +23,8 @@ from fedtopics.report.dpia_records import (
 )
 from fedtopics.report.run import LedgerFacts
 
-DOCS = "docs/privacy.md"
-MODEL = "docs/threat-model.md"
+DOCS = "docs/concepts/differential-privacy.md"
+MODEL = "docs/concepts/threat-model.md"
 
 KNOWN = {
     False: "Of each participant all others know its number of documents and its shares of topics; "
