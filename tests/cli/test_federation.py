@@ -62,7 +62,7 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
 @pytest.mark.parametrize(("arguments", "message"), [
     (["serve"], "Missing argument 'STUDY'."),
     (SERVE, "Missing option '--key'."),
-    (["serve", "nowhere.toml", "--key", "server"], "nowhere.toml cannot be used: No such file"),
+    (["serve", "nowhere.toml", "--key", "server"], "cannot be used: there is no such file"),
     ([*SERVE, "--key", "nowhere"], "nowhere has no key, or a damaged one; make one with"),
     ([*SERVE, "--key", "north"], "The certificate of 'north' is not the one that the study"),
     ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),

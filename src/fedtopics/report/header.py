@@ -28,7 +28,7 @@ KEPT = (
 
 
 def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
-    """Return the header's facts, each with ``name``, ``value``, ``detail`` and ``good`` (or None)."""
+    """Return the facts: ``name``, ``value``, ``detail`` and ``good`` (True, False or None)."""
     about = dict(About(**run.study.get("about", {})).rows())
     when = run.ended
     with suppress(ValueError):  # written as 1 March 2026
