@@ -53,7 +53,7 @@ class Corpus:
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
-        """Make a corpus from a path, texts, lists of tokens, a Series, a DataFrame or an Arrow table.
+        """Make a corpus from a path, texts, token lists, a Series, a DataFrame or an Arrow table.
 
         A DataFrame may be from pandas, polars or pyarrow.
 
@@ -275,7 +275,7 @@ class Corpus:
     def with_embeddings(
         self, embeddings: NDArray[np.floating[Any]] | None, embedded_by: str = ""
     ) -> Corpus:
-        """Return the corpus with these embeddings, shape (n_documents, dimension), or without any."""
+        """Return the corpus with these embeddings, (n_documents, dimension), or without any."""
         return replace(self, embeddings=embeddings, embedded_by=embedded_by)
 
     def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Corpus:
