@@ -78,7 +78,7 @@ def document_embeddings(
 def check_embeddings(
     corpus: Corpus, settings: EmbeddingSettings, embedding_model: str | None = None
 ) -> None:
-    """Refuse a different model than the study's, and embeddings that do not fit, before any work."""
+    """Refuse a model other than the study's, and unfit embeddings, before any work."""
     if embedding_model is not None and not same_model(embedding_model, settings.model):
         raise StudyError(
             f"The study's embeddings come from the model {settings.model!r}, but the client's "
@@ -111,7 +111,7 @@ def check_embeddings(
 
 
 def require_texts(corpus: Corpus, what_for: str) -> None:
-    """Refuse embeddings without a text; `what_for` ends the message with the purpose of the texts."""
+    """Refuse embeddings without a text; `what_for` in the message is the texts' purpose."""
     if corpus.embeddings is None:
         return
     blank = np.array([not text.strip() for batch in corpus.texts() for text in batch], bool)

@@ -125,7 +125,7 @@ class WordCounts:
     counts: sparse.csr_array  # int32, of shape (n_documents, n_words)
 
     def named(self, min_document_frequency: int) -> tuple[list[str], NDArray[np.int64]]:
-        """Return frequent enough words, alphabetically, with their documents and occurrences (n, 2)."""
+        """Return frequent enough words, in order, and their documents and occurrences (n, 2)."""
         n_words = len(self.words)
         frequency = np.bincount(self.counts.indices, minlength=n_words)
         occurrences = np.bincount(self.counts.indices, self.counts.data, minlength=n_words)

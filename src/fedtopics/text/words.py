@@ -17,7 +17,7 @@ from fedtopics.harmless import is_flooded, is_seen
 # 2: one spelling (`normal`), words with marks, case and elision by language.
 RULES = 2
 LONGEST_WORD = 100  # characters
-NOT_IN_WORDS = {"Cf", "Co"}  # Unicode categories that print: formats, private use
+NOT_IN_WORDS = {"Cf", "Co"}  # further Unicode categories: formats, private use
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing
 ASCII = re.compile(r"[ -~]+")  # printable ASCII
 TIME_LIMIT = 1.0  # seconds, for a user's pattern in one document
