@@ -38,7 +38,7 @@ class Posterior:
     """Each count divided by the document's weight of the word; (n, n_words)."""
 
     def read(self, readout: Readout) -> Floats:
-        """Return theta, (n, n_topics): the mean, or the closest in Hellinger's distance ("root")."""
+        """Return theta, (n, n_topics): the mean, or ("root") the closest in Hellinger's sense."""
         theta = self.gamma
         if readout == "root":  # the squared expectation of the roots of theta
             theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
