@@ -75,7 +75,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     "no table": (lambda: NMF(2).fit(ALL, text="letter"), "leave it out", lambda: NMF(2).fit(ALL)),
     "the column of clients": (
         lambda: NMF(2).fit_clients(TWO.rename(columns={"client": "who"}), text="letter"),
-        "Name it with client=",
+        "name it with client=",
         lambda: NMF(2).fit_clients(
             TWO.rename(columns={"client": "who"}), text="letter", client="who"
         ),
@@ -185,7 +185,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: merge_models([made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})]),
     ),
     "a threshold of models": (
-        lambda: merge_models([made(), made()], threshold=2), "above 0 and at most 1",
+        lambda: merge_models([made(), made()], threshold=2), "give a number in (0, 1]",
         lambda: merge_models(
             [made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})], threshold=1
         ),
@@ -206,7 +206,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20, by="quarter"),
     ),
     "a time for each document": (
-        lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"]), "give each document its own",
+        lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"]), "give one for each document",
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20),
     ),
     "a readout": (
@@ -220,7 +220,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: NMF(2).fit("oak and elm"), "give a list of strings", lambda: NMF(2).fit(ALL),
     ),
     "counts that are weights": (
-        lambda: Corpus.of_counts([[0.5]], ["oak"]), "give the counts themselves",
+        lambda: Corpus.of_counts([[0.5]], ["oak"]), "give counts, such as",
         lambda: Corpus.of_counts([[5]], ["oak"]),
     ),
     "a name of a metric": (

@@ -88,7 +88,7 @@ def test_texts_are_there_if_asked_for_and_escaped(model: LDA, tmp_path: Path) ->
     assert "&lt;script&gt;alert(1)&lt;/script&gt; oak &amp; fir" in page
     assert "\x1b" not in page
     assert max(map(len, asked.to_pandas()["Text"])) <= 160
-    assert "Not to be shared: it has beginnings of documents." in page
+    assert "Do not share it: it contains beginnings of documents." in page
     assert (tmp_path / "map.html").stat().st_mode & 0o077 == 0
     assert "alert" not in model.document_map([hostile, *ALL])._repr_html_()
     assert asked._repr_html_().startswith('<div class="figure"')

@@ -139,7 +139,7 @@ def test_a_card_says_which_bound_was_kept(tmp_path: Path) -> None:
     assert TopicModel.from_pretrained(tmp_path).info["privacy"] == bound
     tried = made(info={"privacy": bound | {"seeded": True}})
     assert "Differentially private" not in card(tried)
-    assert "hides nothing from who knows the seed" in promise(tried)
+    assert "hides nothing from anybody who knows the seed" in promise(tried)
     assert promise(made()) == ""
     assert privacy_summary(Study(method={"name": "lda"})) == {"masked": False}
 

@@ -69,7 +69,7 @@ def plot_topics(model: Topics) -> Figure:
 
 def plot_clients(model: Topics) -> Figure:
     """Draw the share of each topic in each client's documents."""
-    return _figure(model, "clients beside each other", "clients_by_topics.html.j2")
+    return _figure(model, "clients compared", "clients_by_topics.html.j2")
 
 
 def plot_map(model: Topics) -> Figure:

@@ -91,7 +91,7 @@ def _clients(
     if not owned:
         return f"No {kind} belongs to a single client" + (f"; {alike}." if alike else ".")
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
-    parts = [f"Only {client} has {_listed(owned[client])}" for client in most[:2]]
+    parts = [f"{client} is the only client with {_listed(owned[client])}" for client in most[:2]]
     return "; ".join([*parts, *([alike] if alike else [])]) + "."
 
 
