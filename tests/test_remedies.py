@@ -30,7 +30,7 @@ PLAIN: dict[str, Any] = {"name": "nmf", "n_components": 2, "max_rounds": 2}
 CORPUS = Corpus.of(ALL)
 EMBEDDED = CORPUS.with_embeddings(np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
 VECTORS = TWO.assign(embedding=[*np.random.default_rng(0).normal(size=(80, 3))])
-CALL = "call it 'text', or name it"
+CALL = "call it text, or name it"
 OPEN = Policy(min_documents=1, min_document_frequency=1)
 MORE = dict.fromkeys(CLIENTS, ALL * 2)
 GROWN: dict[str, Any] = {"max_rounds": 1, "iterations": 20, "min_new_documents": 1}
@@ -185,7 +185,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: merge_models([made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})]),
     ),
     "a threshold of models": (
-        lambda: merge_models([made(), made()], threshold=2), "give a number in (0, 1]",
+        lambda: merge_models([made(), made()], threshold=2), "above 0 and at most 1",
         lambda: merge_models(
             [made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})], threshold=1
         ),

@@ -63,7 +63,7 @@ def test_every_method(estimator: Any, tmp_path: Path) -> None:
         ([0, 3], "no topic 3; the model has topics 0 to 2"),
         ([-1, 0], "no topic -1"),
         ([[0, 1], [1, 2]], "Topic 1 is listed twice; list it once"),
-        ([[0, 1], [2, 0]], "Topic 0 is to be in two topics"),
+        ([[0, 1], [2, 0]], "Topic 0 is listed twice"),
         ([[0], 1], "a list of topic numbers, or a list of such lists"),
         (["a"], "a list of topic numbers"),
     ],

@@ -88,7 +88,7 @@ def test_periods_of_dates(model: TopicModel, by: Any, begins: list[date], form: 
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        ([1] * 79, "80 documents and 79 times or classes"),
+        ([1] * 79, "80 documents but 79 times or classes"),
         (["oak"] * 80, "cannot be read as a time"),
         ([*[1.0] * 79, float("inf")], "cannot be read as a time"),
         ([*["2025-01-01"] * 79, "secret text"], "cannot be read as a time"),
@@ -149,7 +149,7 @@ def test_numbers_are_no_dates(model: TopicModel, kind: Any) -> None:
 def test_a_chart(model: TopicModel) -> None:
     figure = model.plot_over_time(ALL, [2024] * 40 + [2025] * 40)
     assert figure.content.count('<path class="run"') == 2
-    assert "2025 against 2024" in figure.content
+    assert "2025 compared with 2024" in figure.content
     with pytest.raises(DataError, match="Fewer than two periods have min_documents documents"):
         model.plot_over_time(ALL, [2024] * 80)
     with pytest.raises(DataError, match="Each number is its own period, and none has 10 doc"):

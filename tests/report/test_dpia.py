@@ -105,7 +105,7 @@ def test_each_question_is_answered_or_marked(federation: tuple[Path, Outcome]) -
 def test_what_it_says_is_what_records_say(north: Path) -> None:
     form, lines = assess(north), lines_that_left(north / "ledger.jsonl")
     number = [json.loads(line) for line in (north / "ledger.jsonl").read_text().splitlines()]
-    (flows,) = [p for p in parts(form, "1.2") if isinstance(p, Table) and p.head[0] == "what left"]
+    (flows,) = [p for p in parts(form, "1.2") if isinstance(p, Table) and p.head[0] == "function"]
     told = [line for line in number if line["what"] in ("left", "came")]
     assert {row[0] for row in flows.rows} == {line["function"] for line in told}
     for function, meaning, how, replies, fewest, left, came, span in flows.rows:

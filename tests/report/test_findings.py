@@ -156,7 +156,7 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
 
 
 @pytest.mark.parametrize(("info", "value", "good", "detail"), [
-    ({}, "Only sums, no guarantee", None, "No document left its client;"),
+    ({}, "Only sums, no guarantee", None, "No document left its client, but"),
     ({"masked": True}, "Only sums, no guarantee", None, "Aggregation was secure: nobody saw"),
     ({"masked": False}, "Only sums, no guarantee", None, "Aggregation was plain: the server"),
     (

@@ -117,8 +117,8 @@ def test_what_is_older_than_the_beginning_is_of_round_1() -> None:
     assert taken(arrivals(with_rounds([-3, 0, 1, 2])), 2) == [[0, 1, 2], [3]]
 
 
-ROUNDS = "must hold numbers of rounds, 1 or more; for times, set period."
-TIMES = "must hold dates or times such as 2024-05-31."
+ROUNDS = "must contain numbers of rounds, 1 or more; for times, set period."
+TIMES = "must contain dates or times such as 2024-05-31."
 MISSING = "is empty in {} rows; fill it in, or leave these rows out."
 DAY = dt.date(2024, 2, 1)
 

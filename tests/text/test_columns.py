@@ -39,7 +39,9 @@ def test_what_is_missing_is_so_everywhere(nothing: Any) -> None:
     for values in (corpus.labels, corpus.times, corpus.rounds):
         assert values is not None
         assert values.to_pylist() == ["a", None, "b"]
-    with pytest.raises(DataError, match=r"1 of 3 rows are nobody's, the first of them row 2: 'of'"):
+    with pytest.raises(
+        DataError, match=r"1 of 3 rows have no client, the first of them row 2: 'of'"
+    ):
         NMF(2).fit_clients(frame, client="of")
 
 
@@ -178,7 +180,7 @@ def test_lists_are_no_classes(model: Any) -> None:
     for classes in ([["a"], ["b"]], [["a"], ["b", "c"]], [[], []], [{"a": 1}, "b"]):
         with pytest.raises(DataError, match="Row 1 of the times or classes is of type"):
             model.topics_per_class(["oak elm"] * 2, classes)
-    with pytest.raises(DataError, match="There are 2 documents and 3 times or classes"):
+    with pytest.raises(DataError, match="There are 2 documents but 3 times or classes"):
         model.topics_per_class(["oak elm"] * 2, ["a", "b", "c"])
     table = pa.table({"text": ["oak elm", "ketch yawl"], "label": [["a"], ["b"]]})
     with pytest.raises(DataError, match="Row 1 of the labels is of type list"):

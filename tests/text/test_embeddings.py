@@ -131,7 +131,9 @@ def test_another_model_is_refused_with_both_names() -> None:
 
 
 def test_a_model_of_another_dimension_is_refused() -> None:
-    with pytest.raises(StudyError, match=r"'small' gives embeddings of 2 dimensions and .* says 3"):
+    with pytest.raises(
+        StudyError, match=r"'small' gives embeddings of 2 dimensions, .* requires 3"
+    ):
         document_embeddings(Corpus.of([CANARY]), SMALL, encoder=Constant(1, 2))
 
 

@@ -65,7 +65,7 @@ def test_excels_first_line_says_the_separator(said: str, tmp_path: Path) -> None
 def test_two_separators_that_fit(tmp_path: Path) -> None:
     content = "id,nr;text\n1,2;oak\n3,4;elm\n"
     path = write(tmp_path / "a.csv", content)
-    with pytest.raises(DataError, match=r'separated by "," and by ";"; .* such as sep=;$'):
+    with pytest.raises(DataError, match=r'separated by "," or by ";"; .* such as sep=;$'):
         Corpus.read(path)
     assert texts(write(path, f"sep=;\n{content}")) == ["oak", "elm"]
     assert texts(write(tmp_path / "a.tsv", "id,nr\ttext\n1,2\toak\n")) == ["oak"]
@@ -214,7 +214,7 @@ def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_documents_says_what_it_has(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no \.txt file;"):
+    with pytest.raises(DataError, match=r"has no \.txt file;"):
         Corpus.read(tmp_path)
     write(tmp_path / ".a.txt", "oak")
     with pytest.raises(DataError, match=r"no \.txt file, and 1 file that is hidden or not \.txt;"):

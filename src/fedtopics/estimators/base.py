@@ -304,7 +304,7 @@ class TopicEstimator(
     def _analyser(self, rules: TextRules) -> Splitter | None:
         """Return the given function that finds words in texts, if any."""
         if self.tokenizer is not None and self.analyzer is not None:
-            raise StudyError("tokenizer and analyzer both split texts; give only one of them.")
+            raise StudyError("tokenizer and analyzer both split texts; give one of them.")
         return self.analyzer if self.tokenizer is None else rules.analyser(self.tokenizer)
 
     def _study(self, data: Inputs | None = None) -> Study:

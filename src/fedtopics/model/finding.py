@@ -76,7 +76,7 @@ class Finder(Topics):
             how = theta[rows], readout or "mean"
             theta[rows] = refined(counts[rows], self.beta, self._prior, *how)
         elif readout is not None:
-            raise StudyError("An encoder has no posterior to read out; set refine=True as well.")
+            raise StudyError("An encoder has no posterior to read out; give refine=True as well.")
         return theta
 
     @property

@@ -42,7 +42,8 @@ class Reading:
     def __post_init__(self) -> None:
         if not 0 <= self.lambda_ <= 1:  # also refuses NaN
             raise StudyError(
-                f"lambda={self.lambda_} is out of range; give 0 (by lift) to 1 (by probability)."
+                f"lambda={self.lambda_} is out of range; give a number from 0 (by lift) to 1 (by "
+                "probability)."
             )
         first = tuple(tuple(map(int, topic)) for topic in self.first)  # a file has lists
         object.__setattr__(self, "first", first)
