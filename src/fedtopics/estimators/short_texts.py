@@ -143,7 +143,7 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         if isinstance(number, (Sequence, np.ndarray)) and not isinstance(number, str):
             if self.method in ("kmeans", "fsccl"):
                 raise StudyError(
-                    f"The method {self.method!r} takes only one n_clusters; to choose among "
+                    f"The method {self.method!r} takes one n_clusters; to choose among "
                     'several, set method = "discriminative".'
                 )
             return filled(named, {"separation": {"candidates": [int(each) for each in number]}})
