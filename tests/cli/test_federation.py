@@ -86,7 +86,7 @@ def test_a_member_without_a_server_says_so_and_ends(folder: Path, typed: Typed) 
     code, out, err = typed(*JOIN, "--timeout", 1, "--out", "run")
     assert code == 4
     assert ": Connection refused; trying again in" in out
-    assert "The server was away for 1 seconds: cannot reach" in err
+    assert "The server did not answer for 1 seconds: cannot reach" in err
     code, _, err = typed("check", "study.toml", "--key", "north")
     assert code == 4
     assert "cannot reach" in err
