@@ -123,9 +123,6 @@ def _spread_labels(
 def _cut(
     rows: NDArray[np.int64], weights: NDArray[np.float64], start: float
 ) -> list[NDArray[np.int64]]:
-    """Cut rows into these proportions, each part within one row of its exact size.
-
-    `start` = 0.5 rounds the cuts; a random one from 0 to 1 makes parts exact on average.
-    """
-    edges = np.cumsum(weights)
+    """Cut rows into these proportions, each part within one row of its exact size."""
+    edges = np.cumsum(weights)  # start 0.5 rounds; a random start is exact on average
     return np.split(rows, np.floor(edges[:-1] / edges[-1] * len(rows) + start).astype(np.int64))

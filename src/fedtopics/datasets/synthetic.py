@@ -42,10 +42,7 @@ class SyntheticDocuments:
 
 @dataclass(frozen=True)
 class SyntheticClients:
-    """The result of `synthetic_lda`.
-
-    Rows of beta, the true topics: first those that all clients share, then each client's own.
-    """
+    """The result of `synthetic_lda`; in beta, shared topics come before each client's own."""
 
     words: tuple[str, ...]
     beta: NDArray[np.float64]  # (n_topics, n_words)

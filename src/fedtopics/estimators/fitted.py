@@ -78,10 +78,7 @@ class FittedTopics:
         return self._fitted().get_topic(topic, n_words)
 
     def get_topic_info(self, topic: int | None = None, n_words: int = WORDS_SHOWN) -> Any:
-        """Return a DataFrame, one row per topic, largest first: see `TopicModel.to_pandas`.
-
-        With `topic`, only the row of that topic.
-        """
+        """Return a DataFrame, one row per topic or for one: see `TopicModel.to_pandas`."""
         info = self._fitted().to_pandas(n_words)
         if topic is not None:
             check_number(topic, "topic", 0, len(info) - 1)
@@ -109,10 +106,7 @@ class FittedTopics:
         self.model_ = self._fitted().with_labels(labels)
 
     def suggest_labels(self, documents: Any = None, **how: Any) -> dict[int, str]:
-        """Give unlabelled topics rule-based labels, in place, and return these labels.
-
-        They are marked as suggested wherever they are shown: see `TopicModel.suggest_labels`.
-        """
+        """Give unlabelled topics suggested labels, in place: see `TopicModel.suggest_labels`."""
         corpus = None if documents is None else self._corpus(documents)
         self.model_ = self._fitted().with_suggested_labels(corpus, **how)
         return {topic: self.model_.labels[topic] for topic in sorted(self.model_.suggested)}
@@ -149,10 +143,7 @@ class FittedTopics:
         return self
 
     def hierarchical_topics(self) -> Any:
-        """Return a DataFrame of how topics merge step by step, with BERTopic's columns.
-
-        Distance is the mutual information that is lost: see `TopicModel.hierarchy`.
-        """
+        """Return the steps of `TopicModel.hierarchy` as a DataFrame with BERTopic's columns."""
         rows, names = self._fitted().hierarchy(), _names(self._fitted())
         names |= {row["parent"]: row["name"] for row in rows}
         sides = ({f"{side} name": names[row[side]] for side in ("left", "right")} for row in rows)
@@ -215,11 +206,7 @@ class FittedTopics:
         return data_frame(columns, index)
 
     def document_map(self, documents: Any, **how: Any) -> DocumentMap:
-        """Return a map of your documents, which a notebook shows.
-
-        ``to_pandas()`` returns it as a DataFrame, ``save("map.html")`` writes a page. Arguments are
-        those of `TopicModel.document_map`.
-        """
+        """Return a map of your documents for notebooks: see `TopicModel.document_map`."""
         found = self._fitted().document_map(self._corpus(documents), **how)
         return replace(found, index=index_at(documents, found.documents))
 

@@ -41,10 +41,7 @@ class ProdLDA(TopicEstimator):
 
 
 class NeuralLDA(ProdLDA):
-    """LDA with an encoder: each document is a mixture of topics, not a product.
-
-    Parameters and attributes are those of `TopicEstimator`.
-    """
+    """LDA with an encoder: documents are mixtures of topics; parameters as in `TopicEstimator`."""
 
     _fixed: ClassVar = {"method": "gfedntm", "network": "neurallda"}
 

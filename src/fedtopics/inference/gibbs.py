@@ -55,11 +55,7 @@ def sample_topics(
     counts: sparse.csr_array, words: Sequence[str], n_topics: int, settings: GibbsSettings,
     seeds: Sequence[Topic] = (), seed: int = 0,
 ) -> Sampled:  # fmt: skip
-    """Find topics of documents, CSR (n_documents, n_words); the first ones start from `seeds`.
-
-    A seed has weights of words that sum to 1. The same `seed` number gives the same topics on
-    processors with the same vector instructions.
-    """
+    """Find topics of documents, CSR (n_documents, n_words); the first ones start from `seeds`."""
     model = load_tomotopy().LDAModel(k=n_topics, alpha=settings.alpha, eta=settings.eta, seed=seed)
     for row in range(counts.shape[0]):
         place = slice(counts.indptr[row], counts.indptr[row + 1])

@@ -42,11 +42,7 @@ class LDAPrior(BaseModel):
 
 
 class VariationalLDA(Inference):
-    """Latent Dirichlet allocation by variational Bayes.
-
-    Weights are the parameters of the topics' Dirichlet distributions, (n_words, n_topics): lambda
-    in Hoffman, Blei and Bach, NIPS 2010.
-    """
+    """LDA by variational Bayes; weights are lambda in Hoffman, Blei and Bach, NIPS 2010."""
 
     name: ClassVar[str] = "lda"
     settings_type: ClassVar[type[BaseModel]] = LDAPrior

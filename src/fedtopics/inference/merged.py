@@ -47,11 +47,7 @@ class MergedShape(BaseModel):
 
 
 class Merged:
-    """An inference whose topics were merged.
-
-    Weights are the other inference's and ``parts``, (n_topics before,): p(topic). Theta is the sum
-    over a topic's members, beta their mean weighted by parts.
-    """
+    """An inference whose topics were merged: theta are sums, beta means weighted by ``parts``."""
 
     name: ClassVar[str] = "merged"
     settings_type: ClassVar[type[BaseModel]] = MergedShape

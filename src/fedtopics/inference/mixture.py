@@ -104,10 +104,7 @@ def place(embeddings: NDArray[Any] | None, origin: Numbers, n_documents: int) ->
 
 
 class Mixture(Inference):
-    """A mixture of topics, each with a direction of embeddings and words.
-
-    Weights are sums over documents, weighted by theta, that determine everything else.
-    """
+    """A mixture of topics; weights are sums over documents, weighted by theta."""
 
     name: ClassVar[str] = "mixture"
     settings_type: ClassVar[type[BaseModel]] = MixtureShape

@@ -31,16 +31,13 @@ class NMFShape(BaseModel):
 
 
 class Factors(Inference):
-    """Non-negative matrix factorisation of weighted words.
-
-    Weights are the ``topics``, (n_words, n_topics), of unit length, and the ``rarity`` of words,
-    (n_words,), a factor of their occurrences.
-    """
+    """Non-negative matrix factorisation of weighted words."""
 
     name: ClassVar[str] = "nmf"
     settings_type: ClassVar[type[BaseModel]] = NMFShape
 
     def layout(self) -> Layout:
+        # Topics have unit length; rarity is a factor of the words' occurrences.
         shapes = {"topics": (self.n_words, self.settings.n_components), "rarity": (self.n_words,)}
         return {name: (shape, self.precision) for name, shape in shapes.items()}
 

@@ -1,7 +1,4 @@
-"""Clusters of vectors, computed only from sums.
-
-A sum does not depend on how documents are spread over clients, so neither do the clusters.
-"""
+"""Clusters of vectors, computed only from sums, which do not depend on the split over clients."""
 
 from __future__ import annotations
 

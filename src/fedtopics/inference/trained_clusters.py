@@ -58,10 +58,7 @@ class TunedShape(AdapterShape):
 
 
 class FineTuned(Adapted):
-    """Clusters by a trained head and adapter, on embeddings of an encoder trained with them.
-
-    Tokenizer and architecture come from the model of `settings.embedding`, by its name.
-    """
+    """Clusters by a trained head and adapter, on embeddings of an encoder trained with them."""
 
     name = "fine-tuned"
     settings_type: ClassVar[type[BaseModel]] = TunedShape

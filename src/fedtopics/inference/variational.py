@@ -77,11 +77,7 @@ def infer(
     counts: sparse.csr_array, weights: Floats, alpha: float, steps: int,
     start: NDArray[np.floating[Any]] | None = None,
 ) -> Posterior:  # fmt: skip
-    """Find the topics of documents, counts CSR (n, n_words).
-
-    Weights (n_words, n_topics) are exp(E[log beta]) or beta, never 0. Alpha is the prior of theta;
-    `start` is an initial theta (n, n_topics), by default uniform.
-    """
+    """Find topics of documents, CSR (n, n_words); weights (n_words, n_topics) are never 0."""
     (n, n_words), k = counts.shape, weights.shape[1]
     if len(weights) != n_words:
         raise ValueError(f"{n_words} words have {len(weights)} weights")

@@ -1,7 +1,4 @@
-"""Agreement of topics with true labels; higher is better.
-
-Each score takes the label and the main topic (or cluster) of n_documents documents.
-"""
+"""Agreement of topics (or clusters) with true labels; higher is better."""
 
 from __future__ import annotations
 

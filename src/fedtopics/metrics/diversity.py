@@ -1,7 +1,4 @@
-"""Diversity of topics, from 0 to 1.
-
-Topics are lists of words, the most important first, or a matrix whose rows sum to 1.
-"""
+"""Diversity of topics, from 0 to 1; topics are lists of words or rows of a matrix."""
 
 from __future__ import annotations
 

@@ -21,11 +21,8 @@ def federated_coherence(
     ask: Ask, topics: Sequence[Sequence[str]], within: Literal["windows", "documents"],
     known_alone: bool = False,
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-    """Score topics from the clients' counts; by measure, a float64 array of shape (n_topics,).
-
-    `ask` takes the arguments of `count_pairs` and returns the sum of all clients' counts. A word
-    that no document contains counts as least coherent; with `known_alone` it is left out instead.
-    """
+    """Return (n_topics,) scores by measure; `known_alone` leaves out words in no document."""
+    # `ask` takes the arguments of `count_pairs` and returns the sum of all clients' counts.
     sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
     counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
     scores: dict[str, NDArray[np.float64]] = {}

@@ -1,8 +1,4 @@
-"""Models in the formats of other libraries and programs; only pandas is ever imported.
-
-Papers: Sievert and Shirley 2014 (LDAvis), Terragni and others, EACL 2021 (OCTIS), Řehůřek and
-Sojka, LREC 2010 (gensim), Grootendorst 2022 (BERTopic).
-"""
+"""Models in the formats of other libraries and programs; only pandas is ever imported."""
 
 from __future__ import annotations
 
@@ -138,16 +134,13 @@ def data_frame(content: Any, index: Any = None) -> Any:
 
 
 def to_pyldavis(model: Topics) -> dict[str, Any]:
-    """Return the arguments of ``pyLDAvis.prepare``, without looking at any document.
+    """Return the arguments of ``pyLDAvis.prepare`` (Sievert and Shirley 2014), without documents.
 
-    Clients take the place of documents, because pyLDAvis only sums over documents. A client has its
-    mean theta, and a length in words in proportion to its documents: so a topic's size is its share
-    of all documents. Clients without documents are left out. Zeros are replaced by tiny values,
-    because pyLDAvis divides by them.
-
-    Give pyLDAvis ``sort_topics=False, start_index=0`` to keep topic numbers; otherwise it numbers
-    topics from 1 by size. It cannot draw a single topic. It does not escape words, so "<" is
-    replaced by a similar character.
+    Clients take the place of documents, because pyLDAvis only sums over documents. A client's
+    length is in words, in proportion to its documents, so a topic's size is its share of all
+    documents. Zeros become tiny values and "<" a similar character, because pyLDAvis divides by
+    zero and does not escape words. It cannot draw a single topic, and numbers topics by size from 1
+    unless called with ``sort_topics=False, start_index=0``.
 
     Returns
     -------
@@ -193,10 +186,7 @@ def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
 def to_gensim(
     model: Topics, num_words: int = 10, lambda_: float | None = None
 ) -> list[tuple[int, list[tuple[str, float]]]]:
-    """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does.
-
-    Words are chosen as in `get_topics`; gensim's own order is that of `lambda_` 1.
-    """
+    """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does."""
     return [*get_topics(model, num_words, lambda_).items()]
 
 

@@ -208,10 +208,7 @@ def line(points: Sequence[tuple[float, float]], most: float | None = None) -> st
 
 
 def curve(rows: Sequence[Mapping[str, Any]], value: str) -> Shape | None:
-    """Return a value's curve over the rounds; None where it is constant or not finite.
-
-    Long curves are averaged. A loss, which may be negative, is drawn from its lowest value.
-    """
+    """Return a value's curve over the rounds; None where it is constant or not finite."""
     found = [(row["round"], float(row[value])) for row in rows if value in row]
     if len({y for _, y in found}) < 2 or not all(math.isfinite(y) for _, y in found):
         return None

@@ -36,14 +36,7 @@ COLUMNS = 2
 
 @dataclass(frozen=True, repr=False)
 class Figure:
-    """A figure: a notebook shows it, and `save` writes it as a page.
-
-    Attributes
-    ----------
-    title : str
-    content : str
-        HTML; text from others is escaped.
-    """
+    """A figure (`content` is HTML): a notebook shows it, and `save` writes it as a page."""
 
     title: str
     content: str
@@ -95,12 +88,7 @@ def _figure(model: Topics, title: str, *templates: str, change: Any = None) -> F
 
 
 def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
-    """Return what figures show of a model, as plain data.
-
-    ``kind``: "topic" or "cluster". ``topics``: rows of `get_topic_info` with ``parts`` by client
-    and a single ``owner``. ``clients``: ``name``, ``documents`` and ``specific`` topics. A client's
-    share of a topic is None where it stands for fewer than ``min_documents``.
-    """
+    """Return what figures show of a model; shares below `min_documents` documents are None."""
     rows = model.get_topic_info()
     documents = {model.called(name): model.documents[name] for name in sorted(model.documents)}
     for row in rows:

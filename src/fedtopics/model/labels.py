@@ -1,7 +1,4 @@
-"""Labels that rules suggest from a topic's words and phrases, and checks of people's labels.
-
-A suggestion is marked until somebody confirms or changes it, and never replaces a person's label.
-"""
+"""Labels that rules suggest from a topic's words and phrases, and checks of people's labels."""
 
 from __future__ import annotations
 

@@ -188,15 +188,11 @@ def _edges(times: Sequence[NDArray[Any]], bins: int) -> NDArray[Any]:
 
 
 def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
-    """Return how topics' shares changed, from rows of `topics_over_time`; None below two periods.
-
-    Compares the last year with the one before; within one year or without dates, the later with the
-    earlier half. ``topics`` has by number the shares ``before`` and ``after`` and ``points``, pairs
-    of time (0 to 1) and share. The other keys name periods; ``of`` is the number of clients.
-    """
+    """Return how topics' shares changed, from rows by period; None below two periods."""
     periods = sorted({row["period"] for row in rows or ()})
     if len(periods) < 2:
         return None
+    # The last year and the one before; within one year or without dates, the halves.
     earlier, later = _halves(periods)
     cells = {(row["topic"], row["period"]): row for row in rows or ()}
     start = _when(periods[0])

@@ -1,7 +1,6 @@
 """Topics for a word or sentence, and terms of an ontology for topics.
 
-By meaning, topics are compared as in Grootendorst, BERTopic, 2022, by embeddings of their first
-words. The F-LDA paper, section on interpretation, suggests terms such as ICD-10 classes.
+Search by meaning: Grootendorst, BERTopic, 2022. Terms: the F-LDA paper, section on interpretation.
 """
 
 from __future__ import annotations
@@ -123,13 +122,7 @@ def columns_of(word: str, model: Topics) -> list[int]:
 
 
 def is_form(word: str, other: str) -> bool:
-    """Whether two words are equal or differ only by an ending.
-
-    Examples
-    --------
-    >>> is_form("forest", "forests"), is_form("fir", "firm"), is_form("fir", "first")
-    (True, True, False)
-    """
+    """Whether two words are equal or differ only by an ending."""
     short, long = sorted((word, other), key=len)
     ending = ENDINGS.get(min(len(short), max(ENDINGS)), 0)
     return long.startswith(short) and len(long) - len(short) <= ending

@@ -1,9 +1,7 @@
-"""Which words are shown for a topic.
+"""Which words are shown for a topic; `beta` stays what the decoder uses.
 
-`beta` stays what the decoder uses. People see words ranked by relevance (Sievert and Shirley,
-LDAvis, 2014, equation 1) or class-based TF-IDF (Grootendorst, BERTopic, 2022, equation 2). Of a few
-more words than are shown, the least coherent are dropped. The weight of the ranking is chosen by
-coherence and diversity of the shown words.
+Words are ranked by relevance (Sievert and Shirley, LDAvis, 2014, equation 1) or class-based TF-IDF
+(Grootendorst, BERTopic, 2022, equation 2), with a weight chosen by coherence and diversity.
 """
 
 from __future__ import annotations
@@ -59,11 +57,7 @@ class Reading:
     def order(
         self, shares: NDArray[np.floating], frequency: NDArray[np.floating], n_words: int
     ) -> NDArray[np.int64]:
-        """Return columns of each topic's most relevant words, (n_topics, n_words).
-
-        Shares are p(word | topic), one row per topic; frequency is p(word). Words in `first` come
-        before the others, whatever their rank.
-        """
+        """Return columns of the most relevant words, (n_topics, n_words); `first` comes first."""
         if self.class_based:
             score = shares * np.log1p(1 / (len(shares) * frequency))
         else:
@@ -82,12 +76,9 @@ READINGS = [Reading(lambda_, by_sums) for by_sums in (False, True) for lambda_ i
 def choose(
     readings: Sequence[Reading], columns: Sequence[Columns], npmi: Sequence[NDArray[np.float64]]
 ) -> Reading:
-    """Return the reading with highest mean NPMI among those with nine of ten different words.
-
-    If none reaches nine of ten, the highest share of different words counts. Each reading is also
-    tried with the most coherent words as its `first`, if that hardly lowers the share. For each
-    reading, `columns` are the topics' first words, (n_topics, n), and `npmi` that of their pairs.
-    """
+    """Return the reading with the highest mean NPMI among those with enough different words."""
+    # Columns are the topics' first words, (n_topics, n); npmi, (n_topics, n, n), of their pairs.
+    # Each reading is also tried with its most coherent words as `first`.
     ways: list[Reading] = []
     scores, different = [], []
     for reading, words, pairs in zip(readings, columns, npmi, strict=True):

@@ -28,22 +28,11 @@ Sums = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Periods:
-    """The documents' topics in each period: theta, summed over documents.
-
-    Attributes
-    ----------
-    unit : str
-        For example "month".
-    begins : tuple of str
-        Beginning of each period, such as 2026-03-01, in order.
-    sums : mapping of str to float64 array of shape (n_periods, n_topics)
-        By client, or under "" for all together. A row sums to the period's number of documents; it
-        is zero for a period with too few.
-    """
+    """Topics by period: theta summed over documents, by client or under "" for all together."""
 
     unit: str
-    begins: tuple[str, ...]
-    sums: Mapping[str, Sums]
+    begins: tuple[str, ...]  # such as 2026-03-01
+    sums: Mapping[str, Sums]  # (n_periods, n_topics); zero for periods with too few documents
 
     @property
     def total(self) -> Sums:

@@ -1,7 +1,4 @@
-"""Reports for people: one HTML file that loads nothing from other hosts, and Markdown.
-
-They contain no document text, unless a client requests examples of its own documents.
-"""
+"""Reports for people: one HTML file that loads nothing from other hosts, and Markdown."""
 
 from __future__ import annotations
 

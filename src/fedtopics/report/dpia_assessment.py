@@ -1,7 +1,4 @@
-"""Sections 2 to 6 of the impact assessment: measures of the program and residual risks.
-
-People assess likelihood and severity and decide: these are gaps.
-"""
+"""Sections 2 to 6 of the impact assessment: measures of the program and residual risks."""
 
 from __future__ import annotations
 

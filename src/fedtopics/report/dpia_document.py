@@ -1,7 +1,4 @@
-"""A document of sections with statements, tables and gaps, written as Markdown or a page to print.
-
-A statement names the record that it comes from. A gap is a question and the person to answer it.
-"""
+"""A document of sections with statements, tables and gaps, as Markdown or a page to print."""
 
 from __future__ import annotations
 

@@ -233,10 +233,7 @@ def over_time(
     model: TopicModel, run: RunFacts, own: Path | None = None, columns: Columns | None = None,
     time: str | None = None,
 ) -> Rows | None:  # fmt: skip
-    """Return each topic's share by period, from `own` with these columns or a simulation's clients.
-
-    None where there is no column of times; DataError if it is missing or contains no times.
-    """
+    """Return topics' shares by period, from `own` or a simulation's clients; None without times."""
     if own is not None:
         dated = replace(columns or Columns(), time=time)
         corpora = {"": Corpus.read(own, dated)} if time else {}

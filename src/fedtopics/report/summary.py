@@ -155,10 +155,7 @@ def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary
 
 
 def client_similarity(model: TopicModel) -> NDArray[np.float64]:
-    """Return the similarity of clients, (n_clients, n_clients), in the order of their names.
-
-    1 minus Hellinger's distance of their mean thetas: 1 for equal shares of topics.
-    """
+    """Return 1 minus Hellinger's distance of clients' mean thetas, (n_clients, n_clients)."""
     roots = np.sqrt(np.array([model.shares[name] for name in sorted(model.shares)]))
     distances = np.linalg.norm(roots[:, None] - roots[None], axis=2) / np.sqrt(2)
     return np.asarray(np.clip(1 - distances, 0, 1))

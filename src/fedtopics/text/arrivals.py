@@ -1,7 +1,4 @@
-"""Which of a client's documents a round uses: all, a number per round, or a column's.
-
-With a file that grows (`Follow`), a round uses the documents that are new since the last one.
-"""
+"""Which of a client's documents a round uses: all, a number, a column's, or newly added ones."""
 
 from __future__ import annotations
 
@@ -109,11 +106,7 @@ class Follow:
 
 
 class Arrivals:
-    """A client's documents, and which round used which; a repeated round gets the same ones.
-
-    Documents of a round with too few stay for the next one. Used documents are recorded in
-    `folder`, for a restarted client.
-    """
+    """A client's documents, and which round used which; recorded in `folder` for a restart."""
 
     def __init__(
         self, corpus: Corpus, settings: ArrivalSettings, folder: Path | None = None,

@@ -47,10 +47,7 @@ def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str
 
 
 def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, float]:
-    """Return the share of documents per language, from a sample; largest first, at least 5 %.
-
-    Documents that may be in several languages do not count; too few give {}.
-    """
+    """Return the share of documents per language, at least 5 %, from those clearly in one."""
     likely = [find_likely(text) for text in _sample(corpus, clean)]
     found = Counter(first for first, *others in likely if not others)
     if (n := found.total()) < CLEAR_DOCUMENTS:

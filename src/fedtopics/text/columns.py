@@ -1,7 +1,4 @@
-"""A column of a table, checked only when it is read, for the type that is needed.
-
-Errors name the column and the row, counted from 1, and never quote a cell.
-"""
+"""A column of a table, checked only when read; errors name column and row, never a cell."""
 
 from __future__ import annotations
 
@@ -136,10 +133,7 @@ class Column:
         return pc.if_else(pa.array(there, pa.bool_()), column, pa.scalar(None, column.type))
 
     def embeddings(self, strict: bool) -> NDArray[np.floating[Any]] | None:
-        """Return float32 embeddings, (n_documents, dimension).
-
-        Unless `strict`, unusable rows are NaN, and a column of another type gives None.
-        """
+        """Return float32 embeddings; unless `strict`, unusable rows are NaN, other columns None."""
         column = self.arrow
         if column is None or not (
             is_list(column.type) and pa.types.is_floating(column.type.value_type)

@@ -258,10 +258,7 @@ class Corpus:
             yield [text if isinstance(text, str) else " ".join(text) for text in batch]
 
     def split_by(self, analyse: Callable[[str], list[str]]) -> Corpus:
-        """Return texts as lists of words, keeping the texts; lists are unchanged.
-
-        DataError if the function raises TimeoutError.
-        """
+        """Return texts as lists of words, keeping the texts; lists are unchanged."""
         if self.is_tokenised:
             return self
         kind = pa.large_list(pa.large_string())

@@ -1,7 +1,4 @@
-"""Embeddings of documents, computed and cached at the client, and the models for it.
-
-They stay private, because much of a text can be reconstructed from its embedding.
-"""
+"""Embeddings of documents, computed and cached at the client, and the models for it."""
 
 from __future__ import annotations
 
@@ -250,27 +247,19 @@ class Encoder(Protocol):
 
 
 def same_model(a: str, b: str) -> bool:
-    """Whether two names or paths mean the same model: their last parts are equal.
-
-    Examples
-    --------
-    >>> same_model("/models/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
-    True
-    """
+    """Whether two names or paths mean the same model: their last parts are equal."""
     first, second = (re.split(r"[/\\]", name.rstrip("/\\"))[-1] for name in (a, b))
     return first == second
 
 
 class SentenceEncoder:
-    """A sentence-transformers model, loaded at the first call and identified by its files.
-
-    The library only gets folders, because it searches for a missing name for over a minute.
-    """
+    """A sentence-transformers model, loaded at the first call and identified by its files."""
 
     def __init__(self, model: str) -> None:
         package = ("sentence_transformers", "sentence-transformers")
         require(f"Embeddings of the model {model!r} need", "'fedtopics[embeddings]'", package)
         self.model = model
+        # The library would search for a missing name for over a minute, so it gets a folder.
         with self._one_sentence():
             self.folder = _model_folder(model)
             self.fingerprint = _content(self.folder)

@@ -1,7 +1,4 @@
-"""Languages of texts: detection, stop words, base forms, and words of unspaced scripts.
-
-Results depend only on the text, so they are the same at every client, in training and later.
-"""
+"""Languages of texts: detection, stop words, base forms, and words of unspaced scripts."""
 
 from __future__ import annotations
 
@@ -113,10 +110,7 @@ def _identifier() -> Any:
 
 
 class WordsOfLanguages:
-    """Finds the words of clean texts, without stop words, as base forms if requested.
-
-    If no language is named, texts are in the language of the stop words.
-    """
+    """Finds the words of clean texts, without stop words, as base forms if requested."""
 
     def __init__(
         self,

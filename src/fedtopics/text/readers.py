@@ -1,8 +1,4 @@
-"""Readers of files by suffix, as tables with one row per document.
-
-CSV, TSV, JSON lines, Parquet, a folder of .txt files, and formats registered in `FORMATS`. Text is
-UTF-8, or UTF-16 with a byte order mark.
-"""
+"""Readers of files by suffix, as tables with one row per document; see `Corpus.read`."""
 
 from __future__ import annotations
 

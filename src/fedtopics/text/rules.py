@@ -1,7 +1,4 @@
-"""Rules that turn a text into words: the table [text] of a study.
-
-The patterns never retry a position, so time is linear in the length of any text.
-"""
+"""Rules that turn a text into words, in linear time: the table [text] of a study."""
 
 from __future__ import annotations
 
@@ -139,11 +136,7 @@ class TextRules(BaseModel):
     def analyser(
         self, tokeniser: Callable[[str], list[str]] | None = None
     ) -> Callable[[str], list[str]]:
-        """Return the function from a text to its words (scikit-learn's analyser).
-
-        A tokeniser splits texts instead of the pattern, before stop words and n-grams. The function
-        raises TimeoutError if matching a user's pattern takes too long.
-        """
+        """Return the function from a text to its words; a tokeniser replaces the pattern."""
         if self.version != RULES:
             warnings.warn(
                 f"The model was trained with version {self.version} of the rules for words, but "
@@ -155,13 +148,10 @@ class TextRules(BaseModel):
         return lambda text: words(clean(text))
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return people's words as texts contain them, and which are stop words.
-
-        With several languages, the first one counts. Base forms and words of unspaced scripts need
-        packages that a server lacks, so they are not computed.
-        """
+        """Return people's words as texts contain them, and which are stop words."""
         if self.token_pattern == LISTS:
             return list(dict.fromkeys(map(normal, words))), []
+        # A server lacks the packages for base forms and unspaced scripts.
         changes: dict[str, Any] = {"lemmas": False}
         if DETECT in self.languages or is_unspaced(self.languages):
             changes |= {"languages": ()}
@@ -178,16 +168,7 @@ class TextRules(BaseModel):
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
-    """Return the function that makes a text `normal` and removes what a study does not count.
-
-    Examples
-    --------
-    >>> clean = cleaner("auto", "drop")
-    >>> clean("<p>Oak &amp; be<b>ech</b></p>").split()
-    ['Oak', '&', 'beech']
-    >>> clean("if a < b, see https://example.org/a?b=1 or ask ann@example.org").split()
-    ['if', 'a', '<', 'b,', 'see', 'or', 'ask']
-    """
+    """Return the function that makes a text `normal` and removes what a study does not count."""
 
     def clean(text: str) -> str:
         is_marked_up = markup and ("<" in text or "&" in text)

@@ -1,7 +1,4 @@
-"""From local word counts to one agreed vocabulary (gFedNTM, stage 1).
-
-Clients drop rare words before they send counts; the study's limits choose among the summed words.
-"""
+"""From local word counts to one agreed vocabulary (gFedNTM, stage 1)."""
 
 from __future__ import annotations
 
@@ -42,11 +39,8 @@ class VocabularyLimits(BaseModel):
     )
 
     def chosen(self, counted: NDArray[np.int64], documents: int) -> list[int]:
-        """Return the rows of the kept words of an alphabetical list, by occurrences.
-
-        `counted`, (n_words, 4), has per word the sums of `WordCounts.named`, the number of clients
-        that named it, and of those with the word among their first words, which take precedence.
-        """
+        """Return the rows of the kept words of an alphabetical list, by occurrences."""
+        # Sums of `WordCounts.named`, clients that named a word, and with it among first words.
         frequency, occurrences, clients, first = counted.T
         most = self.max_document_share * documents
         enough = clients >= self.min_clients_per_word
@@ -261,10 +255,7 @@ def agree(
 
 
 class GrowingArray:
-    """One-dimensional numbers, appended part by part; large ones are in a private temporary file.
-
-    The file (in ``TMPDIR``) disappears with its last array, even if the program is killed.
-    """
+    """Numbers appended part by part; large ones are in a private file that vanishes with them."""
 
     def __init__(self, dtype: DTypeLike) -> None:
         self._dtype = np.dtype(dtype)

@@ -60,10 +60,7 @@ FINAL_SIGMA = re.compile(r"\u03c3(?<=\w.)(?!\w)")
 
 
 def is_word(text: str) -> bool:
-    """Whether a text can be a word: printable, `normal`, and not too long.
-
-    The answer does not depend on this Python's version of Unicode.
-    """
+    """Whether a text can be a word: printable, `normal`, and not too long."""
     if not 0 < len(text) <= LONGEST_WORD or text != " ".join(text.split()):
         return False
     if text.isascii():
@@ -166,11 +163,7 @@ def splitter(pattern: str) -> Callable[[str], list[str]]:
 
 @cache
 def _with_marks(pattern: str) -> Callable[[str], list[str]]:
-    """Return a splitter for all scripts, in which marks are parts of words.
-
-    The shortest word has two letters. Vowel signs (Hindi, Telugu) count as letters; accents and
-    vowel points (Hebrew, Arabic) do not.
-    """
+    """Return a splitter for all scripts, in which marks are parts of words."""
     marks = [c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M"]
     every, blocks = (
         "".join(marks),
