@@ -13,8 +13,8 @@ from fedtopics.errors import DataError
 def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
     """Return the share of documents with the most frequent label of their topic.
 
-    It is above 0 and at most 1, and grows with the number of topics: one topic per document scores
-    1. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation
+    It is above 0 and at most 1, and grows with the number of topics: with one topic per document it
+    is 1. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation
     16.1.
 
     Examples
