@@ -93,7 +93,7 @@ def test_merge(typed: Typed, refused: Refused) -> None:
     assert typed("transform", "both", "north.csv", "-o", "theta.parquet")[0] == 0
     assert typed("report", "both")[0] == 0
     page = " ".join(Path("both-report.md").read_text().split())
-    assert "Merged from 2 models that were trained apart, by how similar their 6 topics" in page
+    assert "Merged from 2 separately trained models, by the similarity of their 6 topics" in page
     merge = ("models", "merge", "north")
     assert "There is a model in both already" in refused(*merge, "south", "-o", "both")
     assert "Two models have a client 'north'" in refused(*merge, "north", "-o", "other")

@@ -36,12 +36,15 @@ def model() -> NMF:
     [
         (lambda m: m.reduce_topics("auto"), "n_topics='auto' cannot be used; give a whole number"),
         (lambda m: m.reduce_topics(1.5), "n_topics=1.5 cannot"),
-        (lambda m: m.merge_topics(0), "Topics to merge are a list"),
+        (lambda m: m.merge_topics(0), "topics_to_merge cannot be read; give a list"),
         (lambda m: m.get_topic(0, "5"), "n_words='5' cannot"),
         (lambda m: m.get_topics(2.5), "n_words=2.5 cannot"),
         (lambda m: m.get_topic_info(99), "topic=99 cannot be used; give a whole number, 0 to 1"),
         (lambda m: m.find_topics("oak", -1), "top_n=-1 cannot"),
-        (lambda m: m.find_topics(None), "A query is a text, or a list of words"),
+        (
+            lambda m: m.find_topics(None),
+            "The query cannot be read; give a text, or a list of words",
+        ),
         (lambda m: m.representative_documents(TEXTS, topic=2), "topic=2 cannot"),
         (lambda m: m.representative_documents(TEXTS, n_documents=0), "n_documents=0 cannot"),
         (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),
@@ -81,7 +84,7 @@ def test_counts_need_their_words_where_the_model_has_others(tmp_path: Path) -> N
     loaded = TopicEstimator.load(fitted.save(tmp_path))
     assert (loaded.transform(counts, words=words) == fitted.transform(counts)).all()
     for model in (loaded, NMF(2, max_rounds=3).fit(TEXTS)):
-        with pytest.raises(DataError, match="none of the words of these counts; give"):
+        with pytest.raises(DataError, match="no word of these counts; name"):
             model.transform(counts)
 
 

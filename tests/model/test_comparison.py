@@ -59,7 +59,7 @@ def test_the_threshold_decides() -> None:
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, 1.5, float("nan")])
 def test_what_is_no_threshold(threshold: float) -> None:
-    with pytest.raises(StudyError, match="is no cosine"):
+    with pytest.raises(StudyError, match="give a number in"):
         compare(A, B, threshold=threshold)
 
 

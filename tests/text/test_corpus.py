@@ -148,7 +148,7 @@ def test_pool_drops_labels_that_some_lack() -> None:
 
 
 def test_pool_refuses_documents_and_labels_of_two_kinds() -> None:
-    with pytest.raises(DataError, match="Some corpora are tokenised and some are not"):
+    with pytest.raises(DataError, match="Only some corpora are tokenised"):
         Corpus.pool([Corpus.of(["a"]), Corpus.of([["a"]])])
     numbers = Corpus.of(pa.table({"text": ["a"], "label": [1]}))
     words = Corpus.of(pa.table({"text": ["b"], "label": ["x"]}))
@@ -166,7 +166,7 @@ def test_empty_corpus(data: Any) -> None:
 
 
 def test_one_string_is_no_collection() -> None:
-    with pytest.raises(DataError, match="One string was given, not a collection") as error:
+    with pytest.raises(DataError, match="The documents are one string") as error:
         Corpus.of(f"a sentence with {CANARY}")
     assert CANARY not in str(error.value)
 
