@@ -83,8 +83,7 @@ def topics(
 ) -> None:  # fmt: skip
     """Print a model's topics, with each client's share of them.
 
-    Labels of topics are in MODEL/topics.json, which you may edit. --json is --format json.
-    Suggested labels are marked as such until somebody changes or confirms them.
+    You may edit labels in MODEL/topics.json. Suggested ones are marked until you confirm them.
     """
     if match is not None:
         return _print_matches(model, match, match_by, as_json)

@@ -46,7 +46,6 @@ class FittedTopics:
 
     model_: TopicModel
     _corpus: Callable[..., Corpus]  # documents in any form, as a corpus
-    _get_param_names: Any
 
     @property
     def topics_(self) -> list[list[str]]:
@@ -130,17 +129,11 @@ class FittedTopics:
 
     def merge_topics(self, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Self:
         """Merge topics in place: see `TopicModel.merge_topics`."""
-        return self._with_fewer(self._fitted().merge_topics(topics_to_merge))
+        return _with_fewer(self, self._fitted().merge_topics(topics_to_merge))
 
     def reduce_topics(self, n_topics: int) -> Self:
         """Merge the nearest topics until this many remain, in place."""
-        return self._with_fewer(self._fitted().reduce_topics(n_topics))
-
-    def _with_fewer(self, model: TopicModel) -> Self:
-        self.model_ = model
-        for name in {"n_components", "n_clusters"} & {*self._get_param_names()}:
-            setattr(self, name, model.n_topics)
-        return self
+        return _with_fewer(self, self._fitted().reduce_topics(n_topics))
 
     def hierarchical_topics(self) -> Any:
         """Return the steps of `TopicModel.hierarchy` as a DataFrame with BERTopic's columns."""
@@ -274,6 +267,14 @@ class SavedEstimator(FittedTopics):
             estimator._as_study(0)  # refuses unknown settings
         estimator.model_ = model
         return estimator
+
+
+def _with_fewer(estimator: Any, model: TopicModel) -> Any:
+    """Give an estimator a model with fewer topics, and their number."""
+    estimator.model_ = model
+    for name in {"n_components", "n_clusters"} & {*estimator._get_param_names()}:
+        setattr(estimator, name, model.n_topics)
+    return estimator
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
