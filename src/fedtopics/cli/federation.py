@@ -12,9 +12,9 @@ from fedtopics.cli import options
 from fedtopics.cli.display import embedding_status, print_json, say, sentence, write
 from fedtopics.cli.news import MemberNews, ServerNews
 from fedtopics.cli.options import FOLDER
-from fedtopics.cli.privacy import show_exposure, show_proposal
+from fedtopics.cli.privacy import show_exposure, show_promises, show_study
 from fedtopics.cli.records import show_run
-from fedtopics.errors import FederationError, PolicyError
+from fedtopics.errors import FederationError, FedTopicsError, PolicyError
 from fedtopics.harmless import as_json as to_json
 from fedtopics.harmless import file_name
 
@@ -75,7 +75,8 @@ def check(
     plan = Study.read(study)
     proposal = proposal_of(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
-    rules, problem, reached = Policy() if policy is None else Policy.read(policy), None, ""
+    rules, reached = Policy() if policy is None else Policy.read(policy), ""
+    problem: FedTopicsError | None = None
     try:
         if corpus is not None:
             check_policy(rules, plan, corpus, "this client", embedding_model)
@@ -83,14 +84,20 @@ def check(
     except (PolicyError, FederationError) as error:
         problem = error  # said last, below the proposal
     with embedding_status("Rehearsing") as on_progress:
-        exposure = expose(plan, corpus, embedding_model, on_progress)
+        weighed = None if isinstance(problem, PolicyError) else corpus
+        try:
+            exposure = expose(plan, weighed, embedding_model, on_progress, rules)
+        except FedTopicsError as error:  # of the policy, on these documents
+            problem, exposure = error, expose(plan)
     if as_json:
         print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})
     else:
-        show_proposal(proposal)
+        show_study(proposal)
         if corpus is not None:
             say(sentence(Documents.of("this client", corpus).plain()))
+            say(rules.in_study(plan.is_secure).described(seen=not plan.is_secure))
         show_exposure(exposure)
+        show_promises(proposal)
         if reached:
             say(reached)
     if problem is not None:

@@ -161,8 +161,9 @@ def show_offer(event: dict[str, Any]) -> None:
     for name, text in study.about.rows():
         say(f"  {name}: {text}")
     say(f"{event['seen']}\n{event['policy']}")
-    columns = "function", "how often", "what is sent"
-    table = Table(*columns, title="What it shares", title_justify="left", show_lines=True)
+    if event["known"]:
+        return say("What it shares was shown before; `fedtopics check` shows it again.")
+    table = Table("function", "how often", "what is sent", box=None, padding=(0, 2, 1, 0))
     for function, row in event["leaves"].items():
         table.add_row(function, row["often"], row["what"])
-    console.print(table)
+    return console.print(table)

@@ -64,44 +64,54 @@ def _study_with_clients(path: Path) -> Study:
     return study
 
 
-def show_proposal(proposal: Proposal) -> None:
-    """Show who takes part in a study, and what is promised against whom."""
+def show_study(proposal: Proposal) -> None:
+    """Show which study it is, and who takes part."""
     for line in proposal.lines:
         say(line)
-    table = Table(title="What is promised", title_justify="left", box=None, show_lines=True)
-    for column in ("against", "it sees", "it can still"):
-        table.add_column(column, overflow="fold")
-    for promise in proposal.promises:
-        table.add_row(promise.adversary, promise.sees, promise.can)
-    console.print(table)
-    say("Not promised: " + " ".join(NOT_PROMISED))
+
+
+def show_promises(proposal: Proposal) -> None:
+    """Show what each party sees and can do, and what is not promised."""
+    say("\nWhat others could learn")
+    for line in (*proposal.adversaries, *NOT_PROMISED):
+        say(f"  - {line}")
+    say("  More: docs/concepts/threat-model.md.")
 
 
 def show_exposure(exposure: Exposure) -> None:
-    """Show a table of what would leave, and what could be learned from it."""
+    """Show a table of what would be sent, and what could be learned from it."""
     from fedtopics.federation.exposure import REHEARSED
 
+    say("\nWhat would be sent")
+    if exposure.chosen:
+        say(f"  For documents like these the method is {exposure.chosen}.")
+    if exposure.words:
+        say(f"  Of words: {exposure.words:,} that enough of these documents have.")
     weighed = exposure.bytes is not None
-    table = Table(title="What would leave", title_justify="left", box=None)
-    for column in ("exchange", "how often", "who sees it"):
+    table = Table(box=None, padding=(0, 2))
+    for column in ("what", "how often", "who sees it"):
         table.add_column(column, overflow="fold")
     for column in ("bytes once", "bytes a round") if weighed else ():
         table.add_column(column, justify="right")
+    rows: dict[tuple[str, str, str], list[float]] = {}
     for each in exposure.shown:
         if weighed and not each.once and not each.round:
             continue  # of other studies of this method
-        numbers = (f"{each.once:,}", f"{each.round:,.0f}") if weighed else ()
-        table.add_row(each.function, each.often, each.seen, *numbers)
+        row = rows.setdefault((each.function.partition(":")[0], each.often, each.seen), [0, 0])
+        row[0] += each.once or 0
+        row[1] += each.round or 0
+    for (function, often, seen), (once, round_) in rows.items():
+        table.add_row(function, often, seen, *((f"{once:,}", f"{round_:,.0f}") if weighed else ()))
     console.print(table)
     if exposure.bytes is not None:
         say(
-            f"In all about {exposure.bytes:,} bytes, of {exposure.documents:,} documents whose "
-            f"texts have {exposure.texts:,}: of a rehearsal on up to {REHEARSED:,} of them, if all "
-            f"rounds are done ({exposure.study.method.max_rounds:,}). Words that others have "
-            "besides make it more."
+            f"  In all about {exposure.bytes:,} bytes in up to "
+            f"{exposure.study.method.max_rounds:,} rounds, of {exposure.documents:,} documents "
+            f"whose texts have {exposure.texts:,} bytes (rehearsed on at most {REHEARSED:,} of "
+            "them)."
         )
     for question, answer in exposure.verdicts.items():
-        say(f"Can others learn {question}? {answer[0].upper()}{answer[1:]}.")
+        say(f"  Can others learn {question}? {answer[0].upper()}{answer[1:]}.")
 
 
 @click.command()

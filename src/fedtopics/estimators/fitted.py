@@ -129,11 +129,13 @@ class FittedTopics:
 
     def merge_topics(self, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Self:
         """Merge topics in place: see `TopicModel.merge_topics`."""
-        return _with_fewer(self, self._fitted().merge_topics(topics_to_merge))
+        _adopt(self, self._fitted().merge_topics(topics_to_merge))
+        return self
 
     def reduce_topics(self, n_topics: int) -> Self:
         """Merge the nearest topics until this many remain, in place."""
-        return _with_fewer(self, self._fitted().reduce_topics(n_topics))
+        _adopt(self, self._fitted().reduce_topics(n_topics))
+        return self
 
     def hierarchical_topics(self) -> Any:
         """Return the steps of `TopicModel.hierarchy` as a DataFrame with BERTopic's columns."""
@@ -269,12 +271,11 @@ class SavedEstimator(FittedTopics):
         return estimator
 
 
-def _with_fewer(estimator: Any, model: TopicModel) -> Any:
+def _adopt(estimator: Any, model: TopicModel) -> None:
     """Give an estimator a model with fewer topics, and their number."""
     estimator.model_ = model
     for name in {"n_components", "n_clusters"} & {*estimator._get_param_names()}:
         setattr(estimator, name, model.n_topics)
-    return estimator
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:

@@ -16,15 +16,16 @@ import numpy as np
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
-from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import exchanges, plan_of, recipe_of
 from fedtopics.federation.run_folder import RunFolder
 from fedtopics.federation.study import Study
+from fedtopics.methods.auto.client import count_words
 from fedtopics.methods.core.aggregation import Named, flat_fields
 from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.replies import Template, WordCounts
-from fedtopics.methods.registry import Exchange
+from fedtopics.methods.registry import Exchange, find_method
 from fedtopics.privacy.accounting import together
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.clients import ARRAYS, DOCUMENTS, LEAVES, MEMBERS_SEE, MODEL
@@ -38,7 +39,12 @@ MOST_CLIENTS = 10  # of a rehearsal: what a client sends hardly depends on how m
 SOME_READABLE = 1_000  # documents of a sum that still tells words of some of them
 READABLE = 52  # documents of a sum that tells many of them wholly
 WORD = 8  # bytes
-ALL_SEE, SERVER_SEES, NOBODY = "all members", "the server", "nobody: only a total is seen"
+NAMED = "named"  # words of a rehearsal
+STRENGTHS = (
+    (1.5, "hardly"), (20, "somewhat"), (1e3, "yes, the bound is weak"),
+    (np.inf, "yes, the bound is so weak that it protects nothing"),
+)  # fmt: skip
+ALL_SEE, SERVER_SEES, NOBODY = "all members", "the server", "totals only"
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,8 @@ class Exposure:
     shown: Sequence[Shown]
     documents: int | None = None  # of the client
     texts: int | None = None  # their bytes
+    words: int | None = None  # that the client names
+    chosen: str = ""  # the method that "auto" would take for these documents, and why
 
     @property
     def bytes(self) -> int | None:
@@ -75,12 +83,8 @@ class Exposure:
         """What could be learned by who has all that is shown, and the strongest attack known."""
         privacy = self.study.privacy
         there = "yes, better than by chance: there is no noise, and the model remembers"
-        if privacy is not None:
-            epsilon = together([privacy])  # for a document, where the study protects authors
-            there = (
-                f"hardly: by at most a factor of {np.exp(epsilon):,.3g} (epsilon {epsilon:.3g}) "
-                f"more likely than without it, but for cases of probability {privacy.delta:g}"
-            )
+        if privacy is not None:  # for a document, also where the study protects authors
+            there = in_words(together([privacy]), privacy.delta)
         return {
             "whether a document was there": there,
             "which words a single document has": _words(self.study, self.documents),
@@ -97,19 +101,31 @@ class Exposure:
         return {"exchanges": [asdict(each) for each in self.shown], **numbers, **self.verdicts}
 
 
+def in_words(epsilon: float, delta: float) -> str:
+    """Say what an epsilon means for the question whether a document was there."""
+    factor = float(np.exp(epsilon))
+    strength = next(word for most, word in STRENGTHS if factor <= most)
+    return (
+        f"{strength}: any conclusion is at most {factor:,.3g} times as likely with the document as "
+        f"without it (epsilon {epsilon:.3g}), except with probability {delta:g}"
+    )
+
+
 def expose(
     study: Study, corpus: Corpus | None = None, embedding_model: str | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None, policy: Policy = OPEN_POLICY,
 ) -> Exposure:  # fmt: skip
     """Say what a study, with the names of its clients, would show; of a corpus how many bytes.
 
     `embedding_model` is where the client has the study's encoder, if it needs one; `on_progress`
     gets how many documents are embedded, and of how many. Nothing leaves.
     """
-    once, rounds = Counter[str](), Counter[str]()
+    once, rounds, chosen = Counter[str](), Counter[str](), ""
+    if corpus is not None and study.method.method_name == "auto":
+        study, chosen = _as_chosen(study, corpus)
     if corpus is not None:
         sample = study.embedded(_some(corpus, REHEARSED), embedding_model, on_progress)
-        _rehearse(study, sample, once, rounds)
+        _rehearse(study, sample, once, rounds, policy.in_study(study.is_secure))
         if study.is_secure:
             once.update({DOCUMENTS: WORD, MODEL: LENGTH})
     all_exchanges = exchanges(study)
@@ -122,8 +138,18 @@ def expose(
         name, seen = each.function, ALL_SEE if each.seen_by_all else otherwise
         weighed = (once[name], rounds[name] / ROUNDS) if corpus and corpus.text_bytes else ()
         shown.append(Shown(name, each.often, each.leaves, seen, *weighed))
-    size = () if corpus is None else (len(corpus), corpus.text_bytes)
-    return Exposure(study, shown, *size)
+    if corpus is None:
+        return Exposure(study, shown)
+    return Exposure(study, shown, len(corpus), corpus.text_bytes, once[NAMED], chosen)
+
+
+def _as_chosen(study: Study, corpus: Corpus) -> tuple[Study, str]:
+    """Return the study with the method that "auto" takes for these documents, and why."""
+    settings: Any = study.method
+    embedded = len(corpus) if settings.embedding_of(corpus) is not None else 0
+    found, why = settings.choose(len(corpus), count_words(corpus), embedded)
+    method = find_method(found["name"]).settings(**found)
+    return study.model_copy(update={"method": method}), f"{found['name']}, as {why}"
 
 
 class _WeighedDoor:
@@ -137,6 +163,8 @@ class _WeighedDoor:
         reply = self._door.call(call)
         sums = self._rounds if call.payload.get("round") else self._once
         sums[call.function] += sum(_size(value) for _, value in flat_fields(reply))
+        named = (len(value.names) for value in reply.values() if isinstance(value, Named))
+        self._once[NAMED] += sum(named)
         return reply
 
 
@@ -168,7 +196,9 @@ class _SecureClients(LocalClients):
         return WORD * (Layout.of(template, self.names, len(self.names)).size + 1)
 
 
-def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[str]) -> None:
+def _rehearse(
+    study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[str], policy: Policy
+) -> None:
     """Do a few rounds without noise, which adds no byte; weigh the client with these documents."""
     names = sorted(study.clients)[:MOST_CLIENTS]
     short, method = study.with_clients(names), study.registration
@@ -183,9 +213,10 @@ def _rehearse(study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[
     for name in names:
         secret = Secret.from_seed(short.seed, name)
         own = corpus if name == names[0] else _some(corpus, REHEARSED_OTHERS)
-        site = Site(name, own, OPEN_POLICY, secret=secret, masked=study.is_secure)
+        rules = policy if name == names[0] else OPEN_POLICY
+        site = Site(name, own, rules, secret=secret, masked=study.is_secure)
         client, ledger = make[0](plan, site), Ledger(method.name, short.fingerprint)
-        doors[name] = Door(name, client, OPEN_POLICY, ledger)
+        doors[name] = Door(name, client, rules, ledger)
     doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
     clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors)
     make[1](plan).train(clients, RunFolder(None, short.fingerprint))

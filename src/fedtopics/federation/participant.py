@@ -163,7 +163,8 @@ class Participation:
         seen = SECURE if study.is_secure else PLAIN.format(why_plain(study))
         seen = f"{seen} {SEEDED}" if self._insecure_seed else seen
         rules = policy.described(seen=not study.is_secure)
-        self.notify(Offered(study, leaves, seen, rules))
+        known = (self._place(study) / "study.toml").exists()
+        self.notify(Offered(study, leaves, seen, rules, known))
         found = check_policy(
             policy, study, self.corpus, self.name, self._embedding_model,
             grows=self._growing is not None, accepted_roster=self._accepted_roster,
@@ -200,7 +201,7 @@ class Participation:
     def exposed(self, study: Study) -> Exposure:
         """Say what a study would show of the documents; without bytes if it cannot be rehearsed."""
         try:
-            return expose(study, self.corpus, self._embedding_model)
+            return expose(study, self.corpus, self._embedding_model, policy=self.policy)
         except FedTopicsError:  # of too few documents, say; taking part will tell
             return expose(study)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedtopics.federation.study import Study, why_plain
-from fedtopics.guarantees import PLAIN, SECURE, Promise, promises
+from fedtopics.guarantees import PLAIN, SECURE, promises
 from fedtopics.protocol.roster import Key
 
 
@@ -17,7 +16,19 @@ class Proposal:
     """Who takes part in a study, how it aggregates, and what is promised."""
 
     study: Study
-    promises: Sequence[Promise]
+    kind: str  # of aggregation
+    members: int  # that are in a sum
+
+    @property
+    def adversaries(self) -> list[str]:
+        """What the server, one member, all other members, and readers of the model learn."""
+        one, others = (promises(self.kind, self.members, n) for n in (1, self.members - 1))
+        chosen = [one[1], one[2], *([others[2]] if self.members > 2 else []), one[-1]]
+        return [
+            f"{each.adversary[0].upper()}{each.adversary[1:]} sees {each.sees}."
+            + (f" It can {each.can}." if each.can != "nothing" else "")
+            for each in chosen
+        ]
 
     @property
     def lines(self) -> list[str]:
@@ -45,8 +56,8 @@ class Proposal:
         return {
             "digest": self.study.fingerprint, "clients": sorted(self.study.clients),
             "observers": sorted(self.study.observers),
-            "aggregation": SECURE if self.study.is_secure else PLAIN,
-            "promises": [asdict(each) for each in self.promises],
+            "aggregation": self.kind,
+            "promises": [asdict(each) for each in promises(self.kind, self.members)],
         }  # fmt: skip
 
 
@@ -54,7 +65,7 @@ def proposal_of(study: Study) -> Proposal:
     """Return what a study proposes."""
     kind = SECURE if study.is_secure else PLAIN
     drawn = study.method.clients_per_round or len(study.clients)
-    return Proposal(study, promises(kind, min(drawn, len(study.clients))))
+    return Proposal(study, kind, min(drawn, len(study.clients)))
 
 
 def reach(study: Study, folder: Path) -> str:

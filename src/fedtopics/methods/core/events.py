@@ -213,6 +213,7 @@ class Offer(Event, kind="offer"):  # what a server's study asks for
     leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
     seen: str  # who sees replies, or sums alone
     policy: str  # what the client's own lets out of it
+    known: bool  # it was shown before
 
 
 class Narrowed(Event, kind="narrowed"):  # a reply's numbers were made smaller, to be masked
