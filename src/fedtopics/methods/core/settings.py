@@ -137,8 +137,7 @@ def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> N
             near = next(filter(None, (closest(word, known) for word in words)), "")
             raise StudyError(
                 f"No word of topic {number} of seed_topics is in the agreed vocabulary: "
-                f"{', '.join(words)}. Give words that documents "
-                f"contain{near and f', such as {near}'}."
+                f"{', '.join(words)}. Give words that documents have{near and f', such as {near}'}."
             )
 
 

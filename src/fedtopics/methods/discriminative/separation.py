@@ -1,10 +1,8 @@
-"""Rounds of discriminative clustering by sums over documents, and how many clusters there are.
-
-The method `discriminative` and the start of FSTC use it.
+"""Rounds of discriminative clustering by sums over documents, and the choice of n_components.
 
 References
 ----------
-Of the number of clusters: Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther,
+For the number of clusters: Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther,
 Cluster Validation by Prediction Strength, 2005.
 """
 
@@ -29,9 +27,9 @@ from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
-TRIAL = 20  # rounds after which the best of the finalists goes on alone
+TRIAL = 20  # rounds after which only the best of the finalists continues
 LEAST_COUNT = 1e-6  # of a document
-RAREST = 1e-3  # share of an even size below which a cluster's bias grows no more
+RAREST = 1e-3  # share of an even size below which a cluster's bias stops growing
 
 
 @dataclass(frozen=True)
@@ -40,16 +38,16 @@ class Split:
 
     sums: Numbers  # of points by their memberships, shape (n_starts, n_clusters, n_dimensions)
     weights: Numbers  # summed memberships, shape (n_starts, n_clusters)
-    bias: Numbers  # of that shape
-    apart: Numbers  # trace of S_W^-1 S_B of each clustering: its clusters' distance for their width
+    bias: Numbers  # of the same shape
+    apart: Numbers  # trace of S_W^-1 S_B of each clustering, a measure of separation
     rounds: int = 0
 
     @classmethod
     def of(cls, clusters: Partition) -> Split:
         """Return the clusters of k-means, with no bias.
 
-        An empty cluster gets a tiny part of a document at its centre: two of them would be, and
-        stay, the same otherwise.
+        An empty cluster gets a tiny weight at its centre; otherwise two empty clusters would remain
+        identical.
         """
         no_bias = np.zeros_like(clusters.counts)
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
@@ -58,7 +56,7 @@ class Split:
         return cls(sums, counts, no_bias, np.zeros(len(no_bias)))
 
     def best(self) -> Split:
-        """Return the clustering whose clusters are furthest apart."""
+        """Return the best separated clustering."""
         return chosen(self, ranked(-self.apart)[:1])
 
 
@@ -74,7 +72,7 @@ class Separation:
     def exchange(
         self, agreement: Agreement, state: Split, round_: int
     ) -> tuple[Directed, dict[str, Any]]:
-        """Ask for the points, summed by their memberships under the projections and biases."""
+        """Request the sums of points, weighted by their memberships."""
         directed = self.direct(state)
         shape = directed.bias.shape
         n_dimensions = len(self.origin)
@@ -107,12 +105,12 @@ class Separation:
         return RoundResult(after, {"loss": loss, "documents": documents}, float(change))
 
     def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
-        """Repeat at most so many rounds before the first one; return the best clustering."""
+        """Run at most `most` rounds before the first round; return the best clustering."""
         stops = {"tolerance": self.settings.separation.tolerance}
         return iterate(agreement, self, state, repeat(0, most), stops).best()
 
     def direct(self, state: Split) -> Directed:
-        """Compute each clustering's projection of its sums; update the biases for even sizes."""
+        """Compute each clustering's projection from its sums; update the biases for even sizes."""
         results = [
             discriminate(sums, weights, self.moments, self.settings.separation.shrinkage)
             for sums, weights in zip(state.sums, state.weights, strict=True)
@@ -128,9 +126,9 @@ class Separation:
 def complete(reply: Mapping[str, Numbers], before: Split) -> tuple[Numbers, Numbers]:
     """Return the clusters' sums over all documents and their weights.
 
-    Clients send sums of enough documents alone. Their mean stands for the rest of a cluster; if
-    nothing is sent, its last mean does, which a cluster that nothing is left of keeps as well: two
-    of them would be, and stay, the same otherwise.
+    Clients send sums only over enough documents. Their mean represents the rest of a cluster. If
+    nothing is sent, or the cluster is empty, its last mean does; otherwise two empty clusters would
+    remain identical.
     """
     sent = reply["sent"][..., None]
     mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
@@ -163,9 +161,9 @@ def with_number(
 ) -> DiscriminativeSettings:  # fmt: skip
     """Return the settings with the number of clusters for which two halves of the documents agree.
 
-    Each half is clustered by itself; both clusterings then label all documents, and their agreement
-    is the adjusted Rand index over pairs of documents of one client: sums of four numbers. Without
-    candidates the settings stay. `notify` gets the agreement of each, from 0 (by chance) to 1.
+    Each half is clustered separately. Both clusterings then label all documents, and their
+    agreement is the adjusted Rand index over pairs of documents of one client, computed from sums
+    of four numbers. `notify` gets the agreement for each number, from 0 (chance) to 1.
     """
     scores: dict[int, float] = {}
     how = settings.separation
@@ -186,7 +184,6 @@ def with_number(
 
 
 def _agreement(agreement: Agreement, origin: Numbers, first: Arrays, second: Arrays) -> float:
-    """Return the adjusted Rand index of two clusterings, over pairs of documents of one client."""
     template = {"pairs": AgreeingPairs()}
     payload = {"origin": origin, "first": first, "second": second}
     work = partial(agreement.sum, "agreeing_pairs", template, **payload)
