@@ -61,7 +61,7 @@ class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=Fals
     deletion: float = Field(
         0.0, ge=0, lt=1,
         description="share of a text's words that a view of it omits; views need the embedding "
-                    "model",
+        "model",
     )  # fmt: skip
 
     @property

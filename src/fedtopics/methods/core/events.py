@@ -286,9 +286,7 @@ class Unreadable(Event, kind="unreadable"):  # documents cannot be read at prese
     reason: str
 
 
-class ModelReceived(
-    Event, kind="model"
-):  # the client received the model and inferred its documents' topics
+class ModelReceived(Event, kind="model"):  # the client has it, and its documents' topics
     folder: str
     documents: int
     unknown: int  # documents without any word that the model knows

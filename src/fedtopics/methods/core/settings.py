@@ -159,13 +159,13 @@ class TopicSettings(BaseModel):
     relevance: float | None = Field(
         None, ge=0, le=1,
         description="how words are ranked: 1 by probability, 0 by lift; by default the most "
-                    "coherent ranking in which nine of ten words differ between topics",
+        "coherent ranking in which nine of ten words differ between topics",
     )  # fmt: skip
     candidate_words: int | None = Field(
         None, ge=WORDS_SHOWN, le=50,
         description="the ten words shown first are chosen among this many first words of a topic, "
-                    "to be coherent together; 10 keeps their order; by default 15, or 10 if "
-                    "relevance is set",
+        "to be coherent together; 10 keeps their order; by default 15, or 10 if "
+        "relevance is set",
     )  # fmt: skip
     coherence: Within = Field(
         "windows",

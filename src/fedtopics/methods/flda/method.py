@@ -1,14 +1,15 @@
 """F-LDA: topics of each client's own LDA, merged by similarity, guide its LDA of new documents.
 
 In round 1 each client runs plain LDA. Similar topics are merged into the global topics M (Algorithm
-1). For each client those of M most similar to its own are selected, M* (Algorithm 2), and guide its
-LDA of documents that arrive later (Algorithm 3). Topics are lists of words: none are agreed on.
+1). For each client, the topics of M most similar to its own are selected, M* (Algorithm 2), and
+guide its LDA of documents that arrive later (Algorithm 3). Topics are lists of words, without an
+agreed vocabulary.
 
-The paper lacks lines of Algorithm 1, which can be read in two ways. "paper-transitive": similarity
-is transitive, and topics without a partner are dropped; soon few topics are left, or one.
-"paper-pairwise": each similar pair is a topic, the others stay; there are many, a few at each
-client. By default a merged topic has at most one topic of a client, topics of one client stay,
-clients have a few topics without guidance, and a word counts as zero where a topic lacks it.
+The paper lacks lines of Algorithm 1, which can be read in two ways. In "paper-transitive",
+similarity is transitive, and topics without a partner are dropped; soon few topics remain, or one.
+In "paper-pairwise", each similar pair is a topic and the others stay; there are many, with few
+documents each. By default a merged topic has at most one topic of a client, topics of one client
+stay, clients have a few topics without guidance, and a missing word counts as zero.
 
 References
 ----------
@@ -83,8 +84,8 @@ def optimal_topics(
 ) -> list[int]:
     """Replace each of a client's topics T_i by the most similar one of M (Algorithm 2).
 
-    A topic whose similarity to all of M is below the threshold is removed.
-    Returns the ids of M*, each once, in the order of M.
+    A topic whose similarity to all of M is below the threshold is removed. Returns the ids of M*,
+    each once, in the order of M.
     """
     if not local or not topics:
         return []
@@ -139,12 +140,12 @@ class FLDA(Program[FLDASettings, FLDAState]):
         self, agreement: Agreement, state: FLDAState,
         reply: tuple[dict[str, LocalTopics], FLDAState], round_: int,
     ) -> RoundResult[FLDAState]:  # fmt: skip
-        """Record the round; with stop="coherence" more coherent topics of the round before stay."""
+        """Record the round; with stop="coherence", keep the previous topics if they are better."""
         settings, (local, after) = self.settings, reply
         reason = "no client has enough new documents" if after.idle >= settings.patience else ""
         scored, coherence = settings.stop == "coherence" and not after.idle, after.coherence
         if scored and coherence < state.coherence:
-            reason = "the topics are less coherent than those of the round before, which stay"
+            reason = "the topics are less coherent than those of the previous round, which are kept"
             after = replace(state, round=round_)
         facts = round_facts(state, after, local, settings.n_components)
         if scored:
@@ -173,7 +174,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return seeds[: self.settings.n_components]
 
     def _merged(self, state: FLDAState, local: Mapping[str, LocalTopics], round_: int) -> FLDAState:
-        """Make M of the topics of a round, and M* of each client."""
+        """Compute M from the topics of a round, and M* of each client."""
         settings = self.settings
         if not local:
             return replace(state, round=round_, idle=state.idle + 1)

@@ -1,7 +1,4 @@
-"""Topics as lists of words with weights, for clients without a common vocabulary.
-
-How they are sent, grouped by similarity, and merged. A word that a list lacks has no weight.
-"""
+"""Topics as lists of words with weights, for clients without a common vocabulary."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ Place = tuple[str, int]
 
 
 def topic_lists(n_topics: int, n_words: int) -> Template:
-    """Return the template of a client's topics, at most so many of so many words."""
+    """Return the template of a client's topics, with a maximum number of topics and of words."""
     topics, shown = UpTo("topics", n_topics), UpTo("shown", n_words)
     return {
         "words": [UpTo("words", n_topics * n_words)], "index": counts(topics, shown),
@@ -45,7 +42,7 @@ def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
 
 
 def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
-    """Undo `pack_topics`; None for what cannot be topics."""
+    """Undo `pack_topics`; return None if the input is invalid."""
     words, index, weights = packed["words"], packed["index"], packed["weights"]
     if not (
         isinstance(index, np.ndarray)
@@ -69,11 +66,11 @@ def group_topics(
 ) -> list[list[Place]]:  # fmt: skip
     """Group topics that are similar; one that is similar to no other is a group by itself.
 
-    "single" groups what is connected by pairs whose cosine is over the threshold. "average" joins
-    the two groups that are most similar on average, as long as they are over the threshold and have
-    no client in common. "pairs" makes a group of each pair over the threshold. Topics `together`
-    are so in any case, and with "pairs" in no other group. Groups, and places in them, are sorted:
-    the order of clients does not matter.
+    "single" connects all pairs whose cosine is over the threshold. "average" joins the two groups
+    that are most similar on average, while they are over the threshold and have no client in
+    common. "pairs" makes a group of each pair over the threshold. Topics in `together` share a
+    group in any case, and with "pairs" are in no other. Groups, and places in them, are sorted, so
+    that the order of clients does not matter.
     """
     if not any(local.values()):
         return []
@@ -114,7 +111,7 @@ def _joined(
     apart = has @ has.T > 0
     while True:
         mean = np.where(apart, -1.0, total / np.outer(sizes, sizes))
-        one, other = divmod(int(mean.argmax()), len(groups))  # of equals, the first topics
+        one, other = divmod(int(mean.argmax()), len(groups))  # of equal ones, the first topics
         if not mean[one, other] >= threshold:
             return [group for group in groups if group]
         groups[one], groups[other] = groups[one] + groups[other], []
@@ -129,7 +126,7 @@ def _joined(
 def _paired(
     groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
 ) -> list[list[int]]:
-    """Make a group of each pair over the threshold, and leave what is in none by itself."""
+    """Make a group of each pair over the threshold, and of each topic in none."""
     free = np.ravel(groups).astype(int)
     first, second = np.nonzero(np.triu(alike[np.ix_(free, free)] >= threshold))
     pairs = np.column_stack([free[first], free[second]])
@@ -144,10 +141,9 @@ def mean_topic(
     topics: Sequence[Topic], absent_words: Literal["zero", "ignored"],
     weights: Sequence[float] | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """Return the mean weight of each word, the largest first, ties by the alphabet.
+    """Return the weighted mean of topics, the largest words first, ties by the alphabet.
 
-    A topic without a word counts as zero in that word's mean, or is ignored there. The topics have
-    these weights, by default equal ones.
+    A word that a topic lacks counts as zero in that word's mean, or is ignored there.
     """
     shares = [1.0] * len(topics) if weights is None else weights
     total: dict[str, float] = {}

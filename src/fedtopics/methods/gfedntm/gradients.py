@@ -1,4 +1,4 @@
-"""How a round's gradients are summed over clients (equation 2), and what clients need for that."""
+"""How a round's gradients are summed over clients (equation 2)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Gradients:
         return self.agreement.sum(function, template, round=self.round, **payload)
 
     def _fields(self, shapes: Mapping[str, tuple[int, ...]], rows: bool = False) -> Template:
-        """Return the template of arrays, or of gradients with `rows` of the words there are."""
+        """Return the template of arrays, or of gradients with `rows` only for words that occur."""
         words = self.state.network.row_weights if rows else ()
         kind = partial(Field, dtype=self.state.network.precision)
         return {name: kind(shape, rows=name in words) for name, shape in shapes.items()}
@@ -143,7 +143,7 @@ class Gradients:
         return self._pass_once("steps", fields, **payload)[0]
 
     def _pass_once(self, function: str, fields: Template, **payload: Any) -> tuple[Update, Any]:
-        """Ask for a whole pass; return the update, and the gradients of what is shared."""
+        """Request a whole pass; return the update, and the gradients of shared values."""
         loss = self.agreement.loss(self.settings.local_steps)
         template: Template = {**fields, "sums": self._sums, "loss": loss}
         reply = self._ask(function, template, **payload)
@@ -158,7 +158,7 @@ def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
 
 
 def evaluation_payload(state: NetworkState) -> dict[str, Any]:
-    """Return the network as clients take it, to evaluate documents."""
+    """Return the network as clients need it to evaluate documents."""
     shared = finish_all(state.network, state.weights, state.averages)
     return {
         "weights": client_weights(state),

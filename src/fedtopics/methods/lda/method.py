@@ -1,9 +1,9 @@
 """Federated latent Dirichlet allocation: variational Bayes, whose statistics are sums.
 
-The E-step computes, document by document, how many occurrences of each word are expected of each
-topic. The M-step needs their sum over documents, no matter whose they are. With
-``learning="batch"`` five clients train the model of one with all their documents, except for words
-that a policy holds back; with ``"stochastic"`` they differ by the choice of minibatches.
+The E-step computes for each document how many occurrences of each word are expected of each topic.
+The M-step needs only their sum over documents. With ``learning="batch"`` five clients train the
+same model as one with all their documents, except for words that a policy excludes; with
+``"stochastic"`` the choice of minibatches differs.
 
 References
 ----------
