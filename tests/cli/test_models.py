@@ -61,7 +61,7 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     (["train", "study.toml", "--from", "nowhere"], "", "There is no model in nowhere"),
     (["train", "x.toml", "--from", "out/model"], "", "x.toml cannot be used: No such file"),
     (CONTINUE, "n_components = 4", "3 topics to begin with, but the study has n_components = 4;"),
-    (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot go"),
+    (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot be"),
     ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
     ([*CONTINUE, "--vocabulary", "old"], "", "Invalid value for '--vocabulary'"),
     (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot begin with a model; use"),

@@ -159,7 +159,7 @@ def test_more_clusters_than_documents(case: str, policy: Policy) -> None:
 def test_clusters_of_which_no_client_has_enough_documents(case: str) -> None:
     corpora = spread(blobs(60, spread=5.0), 2)
     policies = dict.fromkeys(corpora, Policy(min_documents=25))
-    with pytest.raises(StudyError, match="No cluster has as many documents as a policy asks for"):
+    with pytest.raises(StudyError, match="No cluster has as many documents as a policy requires"):
         train(plan_of(case, n_components=50, **TWICE), corpora, policies=policies)
 
 

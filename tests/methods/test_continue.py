@@ -284,7 +284,7 @@ def small() -> TopicModel:
 
 
 def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
-    ending = f", so it cannot go on as it is; make the study like it, or {ANEW}"
+    ending = f", so it cannot be trained further; make the study like it, or {ANEW}"
     for given, what in (
         ({"network": "neurallda"}, "network = 'prodlda', the study's 'neurallda'"),
         ({"precision": "float64"}, "precision = 'float32', the study's 'float64'"),

@@ -104,7 +104,7 @@ def adam(weight: Any, mean: Any, square: Any, gradient: Any, numbers: Any) -> No
 def adam_by_rows(
     weight: Any, mean: Any, square: Any, index: Any, values: Any, numbers: Any
 ) -> None:
-    """Take a step of Adam for matrices whose gradient is zero except in the rows of `index`, sorted."""
+    """Take a step of Adam for matrices whose gradient is zero except in rows of a sorted index."""
     zeros = np.zeros_like(weight[0])
     place = 0
     for row in range(len(weight)):

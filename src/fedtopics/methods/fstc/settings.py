@@ -69,7 +69,7 @@ class FSTCSettings(ClusterSettings):
     )
     mixture_from: float | None = Field(
         None, ge=0, le=1,
-        description="share of all steps after which the mixture gives documents weights; by default "
+        description="share of all steps after which the mixture weights documents; by default "
         "never",
     )  # fmt: skip
     loss: Literal["squared", "cross_entropy"] = Field(
