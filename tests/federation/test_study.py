@@ -133,7 +133,8 @@ def test_how_often_which_function_is_called() -> None:
     assert schedule() == {
         "size": "once instead of vocabulary, if a model keeps its own words",
         "vocabulary": "once", "counted": "once", "forward": "twice per round", "loss": "each round",
-        "backward": "twice per round", "shares": "once, at the end", "word_sums": "once, at the end",
+        "backward": "twice per round", "shares": "once, at the end",
+        "word_sums": "once, at the end",
         "gradients": "each round instead, in a study with a single client",
         "pairs": "twice, at the end",
     }  # fmt: skip

@@ -110,7 +110,7 @@ def test_no_embedding_and_no_rare_word_leaves(
     messages = assert_nothing_else_leaves(plan, tmp_path, monkeypatch)
     asked = {function for _, function, _, _ in messages.calls}
     announced = find_method(plan.method.name).client.schedule(plan.method).keys()
-    assert asked ^ announced <= {"size"}, "which is asked where a model's words are kept"
+    assert asked ^ announced <= {"size"}, "which is called if a model keeps its words"
     for function in ("cluster_sums", "own_centres", "first_centres", "train_locally"):
         for reply in messages.of(function, "client-1"):
             if "counts" in reply:
@@ -126,7 +126,7 @@ def test_no_embedding_and_no_rare_word_leaves(
 def test_odd_corpora(case: str, corpora: str) -> None:
     plan, clients = plan_of(case), ODD[corpora]()
     if (case, corpora) == ("k-fed", "two texts"):
-        with pytest.raises(StudyError, match="have 4 clusters of enough documents together"):
+        with pytest.raises(StudyError, match="have only 4 clusters of enough documents"):
             trained(plan, clients)
     else:
         assert_sound(trained(plan, clients), clients)
@@ -150,7 +150,7 @@ def test_more_clusters_than_documents_of_a_client(case: str) -> None:
 @every
 def test_more_clusters_than_documents(case: str, policy: Policy) -> None:
     corpora = spread(blobs(120), 2)
-    with pytest.raises(StudyError, match=r"fewer than n_components = 200; ask for fewer"):
+    with pytest.raises(StudyError, match=r"fewer than n_components = 200; set a lower"):
         policies = dict.fromkeys(corpora, policy)
         train(plan_of(case, n_components=200), corpora, policies=policies)
 

@@ -195,7 +195,12 @@ def texts(words: int) -> dict[str, Corpus]:
     ("words", "vectors", "method", "why"),
     [
         (150, 10, "nmf", "documents have 15.0 words on average, 15 or more"),
-        (149, 10, "mixture", "documents have 14.9 words on average, fewer than 15, and embeddings"),
+        (
+            149,
+            10,
+            "mixture",
+            "documents have 14.9 words on average, fewer than 15, and have embeddings",
+        ),
         (100, 9, "nmf", "and some have no embedding, which titles need"),
         (0, 10, "mixture", "documents have 0.0 words"),
     ],

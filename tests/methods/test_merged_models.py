@@ -128,7 +128,7 @@ def test_what_cannot_be_merged() -> None:
     ):
         merge_models([NORTH, other])
     for threshold in (0.0, 1.5, float("nan")):
-        with pytest.raises(StudyError, match="is no cosine"):
+        with pytest.raises(StudyError, match="is not valid"):
             merge_models([NORTH, SOUTH], threshold=threshold)
 
 

@@ -80,12 +80,18 @@ FAULTS = [
     (fitting(n=-1), f"its field 'n' {CANNOT}"),
     (fitting(n=2**63 - 1), f"its field 'n' {CANNOT}"),  # too many to be added up
     (fitting(x=np.zeros((2, 4), np.int64)), "its field 'x' contains int64 instead of float64"),
-    (fitting(rows=np.zeros((4, 2))), "its field 'rows' contains float64 instead of rows of float64"),
+    (
+        fitting(rows=np.zeros((4, 2))),
+        "its field 'rows' contains float64 instead of rows of float64",
+    ),
     (
         fitting(x=rows([1], [[1, 2, 3, 4]], n_rows=2)),
         "its field 'x' contains rows of float64 instead of float64",
     ),
-    (fitting(map={"y": np.zeros(7), "z": 1}), "its field 'map.z' contains int64 instead of float64"),
+    (
+        fitting(map={"y": np.zeros(7), "z": 1}),
+        "its field 'map.z' contains int64 instead of float64",
+    ),
     (fitting(x=np.full((2, 4), 1e31)), f"its field 'x' {CANNOT}"),
     (fitting(x=np.full((2, 4), NAN)), f"its field 'x' {NOT_FINITE}"),
     (fitting(rows=rows([1], [[1, NAN]], n_rows=4)), f"its field 'rows' {NOT_FINITE}"),
