@@ -43,7 +43,7 @@ def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> 
     if len(centres) < n_clusters:
         raise StudyError(
             f"The clients have only {len(centres)} clusters of enough documents together, fewer "
-            f"than n_components = {n_clusters}; set a lower n_components, or give more documents."
+            f"than n_components = {n_clusters}; ask for fewer, or give more documents."
         )
     first = next(len(replies[name]["counts"]) for name in sorted(replies))
     chosen = list(range(min(max(first, 1), n_clusters)))

@@ -131,7 +131,7 @@ def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> N
     if moments.count < k:
         raise StudyError(
             f"The clients have only {moments.count} documents together, fewer than n_components = "
-            f"{k}; set a lower n_components, or give more documents."
+            f"{k}; ask for fewer, or give more documents."
         )
     rng = np.random.default_rng([seed, SEED])
     drawn = moments.draw(start.tries * k, rng)
