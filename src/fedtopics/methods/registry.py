@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # the command line names methods without importing their depe
 
 @dataclass(frozen=True)
 class Exchange:
-    """A function of a client that a study calls: how often, and the data it sends."""
-
     function: str
     often: str
     leaves: str
@@ -29,8 +27,6 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Method:
-    """A federated method, as the other packages see it."""
-
     name: str  # in a study's ``[method]``
     title: str  # for people
     settings: type[TopicSettings]
@@ -44,17 +40,11 @@ class Method:
 
     @property
     def topics_of(self) -> Callable[[Any, int, Mapping[str, NDArray[Any]]], Any] | None:
-        """A function that reads the topics from a saved state, to follow a run; or None.
-
-        It is a static method of the program with the arguments settings, the number of agreed
-        words, and the result of `save`. It returns numbers in proportion to p(word | topic),
-        (n_topics, n_words).
-        """
+        """A function of settings, number of words and saved state that returns topics, or None."""
         return getattr(self.program, "topics_of", None)
 
 
 def exchanges_of(client: type[TopicClient[Any]], settings: TopicSettings) -> list[Exchange]:
-    """Return the calls that a study with these settings makes to a client."""
     about = {name: vars(function) for name, function in client.functions().items()}
     return [
         Exchange(name, often, about[name]["leaves"], about[name]["seen_by_all"])

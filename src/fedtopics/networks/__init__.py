@@ -1,8 +1,5 @@
 """Neural topic models in torch: networks and their losses, without federation.
 
-A network is a chain of *stages*. A stage computes each document separately. Batch normalisation
-needs sums over documents, from whose totals ``finish`` computes the values that all share.
-
 Names that other networks need are imported on first use, because torch is an extra.
 """
 

@@ -24,8 +24,6 @@ USUAL_LENGTH = 50  # words: shares are scaled to the counts of such a document
 
 
 class NetworkSettings(BaseModel):
-    """Shape and prior of a neural topic model."""
-
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=2, description="number of topics")
@@ -71,15 +69,12 @@ class NetworkSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Noise:
-    """All random numbers of one pass."""
-
     normal: Tensor  # (n, n_topics)
     keep_hidden: Tensor  # (n, n_hidden): 1 / (1 - dropout), or 0
     keep_theta: Tensor  # (n, n_topics), likewise
 
 
 def rows_of(parts: Sequence[tuple[sparse.csr_array, NDArray[np.int64]]]) -> sparse.csr_array:
-    """Stack rows of bags of words, faster than scipy."""
     taken = [
         loops.take(*map(np.asarray, (bag.indptr, bag.indices, bag.data)), rows)
         for bag, rows in parts
@@ -160,8 +155,6 @@ class Stage:
 
 
 class Kept(ABC):
-    """What a trained model needs of a network, in addition to topics."""
-
     dtype: torch.dtype
 
     @abstractmethod
@@ -169,7 +162,6 @@ class Kept(ABC):
 
     @property
     def precision(self) -> str:
-        """Name of the dtype in settings."""
         return _name(self.dtype)
 
     def layout(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -189,7 +181,6 @@ ALIGNMENT = 64  # bytes, of torch's memory
 
 
 def to_arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
-    """View tensors as arrays, without a copy."""
     return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
 
 

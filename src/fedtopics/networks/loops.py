@@ -20,8 +20,6 @@ LEAST_EXPONENT = np.float32(-87)  # whose exp is a normal number in float32
 
 @intrinsic
 def _as_float(context: Any, bits: Any) -> Any:
-    """Read the bits of an int32 as a float32."""
-
     def cast(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.FloatType())
 
@@ -61,10 +59,7 @@ def take(ends: Any, words: Any, counts: Any, rows: Any) -> Any:
 def reconstruct(
     logits: Any, largest: Any, ends: Any, words: Any, counts: Any, lengths: Any
 ) -> float:
-    """Return the sum of -x' log softmax(logits) over documents x, and its gradient in place.
-
-    The documents' words and counts are those of a CSR array; `largest` is that of each row.
-    """
+    """Return the sum of -x' log softmax(logits) over documents x, and its gradient in place."""
     loss = 0.0
     for document in range(len(logits)):
         row, top = logits[document], largest[document]
@@ -87,11 +82,7 @@ def reconstruct(
 
 @partial(compiled, fastmath=False)
 def adam(weight: Any, mean: Any, square: Any, gradient: Any, numbers: Any) -> None:
-    """Take a step of Adam, in place, on arrays of one dimension and type.
-
-    `numbers` are the factor of the gradient, each moment's decay and 1 minus it, the rate, the
-    factor of the second moment's root, and epsilon.
-    """
+    """Take a step of Adam, in place, on arrays of one dimension and type."""
     share, beta1, new1, beta2, new2, rate, root, epsilon = numbers
     for place in range(len(weight)):
         change = gradient[place] * share

@@ -68,7 +68,6 @@ class NeuralTopicModel(Kept):
 
     @cached_property
     def encoder_stages(self) -> tuple[Stage, ...]:
-        """The stages before the posterior."""
         if self.settings.layer_norm:
             return ()
         return (
@@ -105,7 +104,6 @@ class NeuralTopicModel(Kept):
         return weights
 
     def draw_weights(self, generator: torch.Generator) -> Tensors:
-        """Draw the matrices of the encoder and the decoder."""
         k, (h1, h2) = self.settings.n_components, self.settings.hidden
         dimension = self.settings.embedding.dimension
         seen = self.n_words if self.sees_words else dimension
@@ -140,7 +138,6 @@ class NeuralTopicModel(Kept):
         self, bag: sparse.csr_array, noise: Noise | None = None,
         embedding: NDArray[np.floating[Any]] | None = None,
     ) -> Batch:  # fmt: skip
-        """Make a batch from rows of a bag of words and of embeddings."""
         if not self.sees_embedding:
             embedding = None
         return Batch.of(bag, noise, self.dtype, embedding, self.settings.encoder_input)
@@ -180,12 +177,7 @@ class NeuralTopicModel(Kept):
         self, weights: Tensors, topics: NDArray[np.float64],
         directions: NDArray[np.float64] | None = None,
     ) -> None:  # fmt: skip
-        """Begin with topics instead of noise, in place: in the decoder and in hidden units.
-
-        Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros.
-        Directions (n_topics, n_dimensions) are those of the topics' embeddings, of unit length.
-        Raises StudyError for a decoder without beta_logits.
-        """
+        """Begin with topics (rows sum to 1) instead of noise, in decoder and hidden units."""
         if "beta_logits" not in weights:
             raise StudyError(
                 f"The network {self.name!r} has no beta_logits to begin with; set initialisation = "
@@ -230,9 +222,7 @@ class NeuralTopicModel(Kept):
     def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
         """Return how far theta's mixture of centres points away from the embeddings, summed.
 
-        Up to a constant, it is the loss of a von Mises-Fisher distribution; without it, only words
-        would decide. The weight follows from the mean length of documents, otherwise long ones
-        would dominate.
+        Up to a constant, it is the loss of a von Mises-Fisher distribution.
         """
         if batch.embedding is None or "embedding_centres" not in weights:
             return theta.new_zeros(())
@@ -293,10 +283,7 @@ def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: flo
 
 
 class Projection(torch.autograd.Function):
-    """The product of a bag of words and a dense matrix, at a cost only for words that occur.
-
-    The derivative is written out, as autograd's would be too slow.
-    """
+    """The product of a bag of words and a dense matrix, faster than by autograd."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, batch: Batch) -> Tensor:
@@ -314,10 +301,7 @@ def through(
     stages: Sequence[Stage], weights: Tensors, batch: Batch,
     share: Callable[[Stage, Tensor], Tensors],
 ) -> tuple[Tensors, Tensors, Tensors]:  # fmt: skip
-    """Run all stages; `share` computes from the sums of each the input of the next.
-
-    Returns what the last one carries, the shared values after it, and the sums by stage.
-    """
+    """Run all stages; `share` computes from the sums of each the input of the next."""
     carried: Tensors = {}
     entered: Tensors = {}
     sums: Tensors = {}

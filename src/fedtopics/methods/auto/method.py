@@ -20,8 +20,6 @@ EXTENT: Template = {
 
 
 class Auto:
-    """Chooses a method, and runs its program."""
-
     def __init__(self, plan: Plan[Any]) -> None:
         self.plan = plan
         self.settings: AutoSettings = plan.settings

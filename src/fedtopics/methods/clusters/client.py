@@ -51,17 +51,12 @@ class ReleasedLabels:
                 self._last[start, number, part] = "", labels, labels
 
     def before(self, clustering: Clustering, question: str, labels: Labels) -> Labels:
-        """Return the labels of the last reply, or `labels` if there is none for these documents.
-
-        A reply to the same request does not count: if it is requested again, it has not been
-        summed.
-        """
+        """Return the labels of the last reply to another request, or `labels` if there is none."""
         last_question, earlier, last = self._last.get(clustering, ("", labels, labels))
         before = earlier if last_question == question else last
         return before if len(before) == len(labels) else labels
 
     def keep(self, clustering: Clustering, question: str, labels: Labels) -> None:
-        """Store the labels of a reply to a request."""
         self._last[clustering] = question, self.before(clustering, question, labels), labels
 
     def of(self, number: int, part: int) -> list[Labels]:
@@ -70,13 +65,11 @@ class ReleasedLabels:
         return [labels for (_, *of), (*_, labels) in found if of == [number, part]]
 
     def forget(self) -> None:
-        """Start a new study, in which nothing was released yet."""
         if self._last:
             self._last = {}
             self.store()
 
     def store(self) -> None:
-        """Write the labels to disk, before the reply is sent."""
         if self._file is not None:
             make_folder(self._file.parent)
             named = {"-".join(map(str, key)): labels for key, (*_, labels) in self._last.items()}
@@ -84,8 +77,6 @@ class ReleasedLabels:
 
 
 class PointSums(Exchanges):
-    """Sums of the embeddings of a client's documents."""
-
     client: TopicClient[Any]
 
     def __init__(self, client: TopicClient[Any]) -> None:
@@ -96,7 +87,6 @@ class PointSums(Exchanges):
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
-        """The documents' embeddings; raises DataError if they have none."""
         embeddings: NDArray[np.float32] | None = self.client.corpus.embeddings
         if embeddings is None:
             raise DataError(
@@ -106,7 +96,6 @@ class PointSums(Exchanges):
 
     @cached_property
     def located(self) -> Documents:
-        """Rows of the documents that have a point."""
         return np.flatnonzero(self.embeddings.any(1))
 
     @leaves("The sum of the documents' embeddings, and their number.")
@@ -122,10 +111,7 @@ class PointSums(Exchanges):
         "dimensions it reveals the space that they span), and their number."
     )
     def moments(self, vocabulary: str, origin: Numbers, part: int) -> dict[str, Any]:
-        """Sum the embeddings, centred and of unit length, and their outer products.
-
-        The origin (n_dimensions,) is the mean embedding of all clients; see `rows` for the part.
-        """
+        """Sum the embeddings, less the origin and of unit length, and their outer products."""
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
         total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
@@ -147,11 +133,7 @@ class PointSums(Exchanges):
         """Sum the points that are nearest to each centre (k-means).
 
         Between replies about a clustering, documents change their cluster only in groups of the
-        policy's min_documents (with secure aggregation, over all clients), so that two sums never
-        differ by one document's embedding.
-
-        Centres have the shape (n_starts, n_clusters, n_dimensions); `starts` are the clusterings'
-        numbers, as later rounds have fewer.
+        policy's min_documents, so that two sums never differ by one document's embedding.
         """
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
@@ -179,11 +161,7 @@ class PointSums(Exchanges):
     def moved(
         self, groups: Groups, clustering: int, before: Labels, now: Labels, n: int
     ) -> tuple[Labels, Enough, NDArray[np.int64]]:
-        """Let documents change their cluster, out of n, only in groups.
-
-        Returns their clusters, which clusters have enough documents, and the counts of moves:
-        documents that move in groups of this client alone are not counted for others.
-        """
+        """Move documents only in groups; return clusters, which are large enough, and moves."""
         moves = flows(before, now, n)
         if not self.client.guard.shares(groups):
             may, enough = _settled(moves, self.client.guard.least)
@@ -195,15 +173,10 @@ class PointSums(Exchanges):
         return np.where(may[before, now], now, before), enough, moves
 
     def forget(self) -> None:
-        """Forget the labels: nothing was released in a new study."""
         self.released.forget()
 
     def rows(self, part: int) -> Documents | slice:
-        """Return the points in a part of the documents: a half, or all of them.
-
-        If one half has fewer documents than the policy requires, both are empty: otherwise its sum
-        would be the difference of the other sums.
-        """
+        """Return the points in a part of the documents; both halves are empty if one is small."""
         if part not in (0, 1):
             return slice(None)
         shuffled = self.client.secret.rng("halves").permutation(len(self.located))
@@ -211,7 +184,6 @@ class PointSums(Exchanges):
         return np.sort(shuffled[part::2]) if enough else shuffled[:0]
 
     def points(self, origin: Numbers) -> Points:
-        """Return the points of the documents that have one, with a cache."""
         key = origin.tobytes()
         if self._points[0] != key:
             self._points = key, self.find_points(origin)
@@ -238,8 +210,6 @@ UNCLEAR = 0.5  # a document with a lower probability for every cluster belongs t
 
 
 class ClusterSums(PointSums):
-    """Sums of a client's documents by clusters, as embeddings or bags of words."""
-
     client: ClusterClient[Any]
 
     @property
@@ -312,8 +282,6 @@ class ClusterSums(PointSums):
 
 
 class ClusterClient(TopicClient[AnyClusterSettings]):
-    """A client whose documents are points that belong to one cluster each."""
-
     inference: ClassVar[type[ClusterInference]]
     exchanges = (ClusterSums,)
 
@@ -361,7 +329,6 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
     def points_of(
         self, origin: Numbers, views: Sequence[NDArray[np.float32]]
     ) -> list[NDArray[np.float32]]:
-        """Return the points of views of all documents, given their embeddings."""
         inference = self.inference_of()
         return [inference.points(origin, None, view[self.usable]) for view in views]
 

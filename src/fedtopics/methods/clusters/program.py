@@ -1,7 +1,4 @@
-"""Program shared by all methods that find clusters of documents, by embeddings or bags of words.
-
-At the end, words are counted and describe the clusters, as for topics.
-"""
+"""Program shared by all methods that find clusters of documents, by embeddings or bags of words."""
 
 from __future__ import annotations
 
@@ -28,8 +25,6 @@ DIGITS = 6  # to which two clusters are compared
 
 
 class ClusterProgram(Program[Settings, State]):
-    """The method's program, except how clusters are found."""
-
     inference: ClassVar[type[ClusterInference]]
 
     @abstractmethod
@@ -37,7 +32,6 @@ class ClusterProgram(Program[Settings, State]):
         """Return the arrays by which a model infers clusters."""
 
     def shape(self, settings: Settings) -> Any:
-        """Return the settings that a model keeps."""
         return settings.shape(self.inference.settings_type)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
@@ -79,7 +73,6 @@ def find_origin(agreement: Agreement, dimension: int) -> Numbers:
 
 
 def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments]:
-    """Return the mean embedding, and the moments of the points measured from it."""
     origin = find_origin(agreement, dimension)
     return origin, moments_about(agreement, origin, ALL)
 

@@ -15,8 +15,6 @@ N_VIEWS = 2  # of a text
 
 
 class StartSettings(BaseModel, extra="forbid", frozen=True):
-    """Settings of k-means at the start."""
-
     tries: int = Field(
         8, ge=1, le=20, description="number of starts of k-means, of which the best is kept"
     )
@@ -26,8 +24,6 @@ class StartSettings(BaseModel, extra="forbid", frozen=True):
 
 
 class ClusterSettings(TopicSettings, ClusterShape):
-    """Settings of all methods that find clusters of documents."""
-
     BY_WORDS: ClassVar[bool] = False  # whether clusters can also be found by words
 
     n_components: int = Field(20, ge=2, description="number of clusters")
@@ -52,8 +48,6 @@ class ClusterSettings(TopicSettings, ClusterShape):
 
 
 class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
-    """How clients train their networks of short texts."""
-
     hidden: int = Field(128, ge=1, description="units in the adapter of embeddings")
     local_steps: int = Field(100, ge=1, description="number of minibatches of a client per round")
     batch_size: int = Field(200, ge=1, description="number of documents in a minibatch")
@@ -115,5 +109,4 @@ class DiscriminativeSettings(ClusterSettings):
 
     @property
     def stops(self) -> dict[str, float]:
-        """The tolerance, which is in the settings of the separation."""
         return {"tolerance": self.separation.tolerance}

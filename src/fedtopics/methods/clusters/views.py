@@ -1,8 +1,5 @@
 """Views of texts: the same texts without some of their words, for networks to learn from.
 
-A view depends only on the text and the number of the view, so that it is embedded once. It is not
-sent.
-
 References
 ----------
 Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021, omits words, or
@@ -38,10 +35,7 @@ def text_views(corpus: Corpus, settings: NetworkTraining) -> list[list[str]]:
 def embedded_views(
     corpus: Corpus, settings: NetworkTraining, embedding: EmbeddingSettings, site: Site
 ) -> list[NDArray[np.float32]]:
-    """Embed each view of all texts, of shape (n_documents, dimension).
-
-    This takes minutes and may fail, so call it before the first round.
-    """
+    """Embed each view of all texts, (n_documents, dimension); this takes minutes and may fail."""
     try:
         return [
             document_embeddings(
@@ -60,13 +54,7 @@ def embedded_views(
 
 
 def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
-    """Omit each word with a probability of `share`, but never all words of a text.
-
-    Examples
-    --------
-    >>> list(shorten(["oak and beech", "fir", ""], 0.5, view=0))
-    ['and', 'fir', '']
-    """
+    """Omit each word with a probability of `share`, but never all words of a text."""
     for text in texts:
         words = text.split()
         rng = _generator(text, view)

@@ -1,7 +1,4 @@
-"""Sums that do not depend on the order of arrival, and the server's optimisers.
-
-A payload consists of numbers, strings, lists, maps, numpy arrays, `Rows` and `Named`.
-"""
+"""Sums that do not depend on the order of arrival, and the server's optimisers."""
 
 from __future__ import annotations
 
@@ -27,8 +24,6 @@ Payload = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a matrix whose other rows are zero."""
-
     index: NDArray[np.int64]  # of shape (n_present,), ascending
     values: NDArray[Any]  # of shape (n_present, n_columns)
     n_rows: int
@@ -52,7 +47,6 @@ class Named:
 
 
 def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of plain data under dotted names; maps, `Rows` and `Named` are split up."""
     for name, value in reply.items():
         if isinstance(value, Mapping):
             yield from flat_fields(value, f"{prefix}{name}.")
@@ -76,7 +70,6 @@ def digest_of(payload: Payload) -> str:
 
 
 def describe(value: Any) -> tuple[memoryview, list[int], str]:
-    """Return the bytes, shape and type of a value of a payload."""
     if isinstance(value, np.ndarray):
         flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
         return flat.data, list(value.shape), str(value.dtype)
@@ -86,10 +79,9 @@ def describe(value: Any) -> tuple[memoryview, list[int], str]:
 
 
 class RunningSum:
-    """The sum of the clients' replies, field by field, in float64 and in the order of their names.
+    """The sum of the clients' replies, in float64 and in the order of their names.
 
-    The total is rounded once, to the precision of the replies, and does not depend on the order of
-    arrival. Memory holds two replies at most. A single reply is returned unchanged.
+    The total is rounded once, to the precision of the replies. Memory holds two replies at most.
     """
 
     def __init__(self) -> None:
@@ -98,7 +90,6 @@ class RunningSum:
         self._changeable = False  # whether the total was allocated here
 
     def add(self, reply: Payload, name: str = "") -> None:
-        """Add a client's reply; raise FedTopicsError if its fields differ in type or shape."""
         if self._total is None:
             kind = lambda array: getattr(array, "dtype", None)  # noqa: E731
             self._total, self._first = dict(reply), mapped(kind, reply)
@@ -113,10 +104,7 @@ class RunningSum:
 
 
 def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """Apply `change` to the arrays of plain data, including those in maps and sparse rows.
-
-    `change` also gets the values at the same places in `others`.
-    """
+    """Apply `change` to all arrays of plain data, with those at the same places in `others`."""
     if isinstance(value, Mapping):
         return {n: mapped(change, value[n], *(other[n] for other in others)) for n in value}
     if isinstance(value, Rows):
@@ -200,9 +188,8 @@ OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
 class ServerOptimizer:
     """The server's step with the combined update; it changes the weights in place.
 
-    ``sgd`` is equation 3 of the paper, ``adam`` the default. ``fedavg`` and ``fedadam`` use the
-    mean parameter change of local steps as a gradient (Reddi et al., Adaptive Federated
-    Optimization, ICLR 2021). `beta1` is the decay of Adam's first moment.
+    ``sgd`` is equation 3 of the paper. ``fedavg`` and ``fedadam`` use the mean parameter change of
+    local steps as a gradient (Reddi et al., Adaptive Federated Optimization, ICLR 2021).
     """
 
     def __init__(
@@ -267,7 +254,6 @@ class ServerOptimizer:
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> Tensors:
-    """Return the optimiser's moments and step counts under the names of the weights."""
     ordered = list(names)
     return {
         f"{ordered[number]}.{key}": value

@@ -67,10 +67,7 @@ class Agreement:
     def sum_groups(
         self, function: str, template: Template, counted: Template, **payload: Any
     ) -> dict[str, Any]:
-        """Sum by groups of documents (topics, clusters, periods), without groups too small.
-
-        With secure aggregation, a first sum counts the documents of each group over all clients.
-        """
+        """Sum by groups, without small ones; secure aggregation counts over all clients first."""
         if self.least == 1:
             return self.sum(function, template, **payload)
         groups: dict[str, Any] = {"least": self.least}
@@ -79,7 +76,6 @@ class Agreement:
         return self.sum(function, template, groups=groups, **payload)
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
-        """Call `Clients.call` for this vocabulary; replies contain their number of documents."""
         payload["vocabulary"] = self.vocabulary.fingerprint
         return self.clients.call(function, self._counted(template), **payload)
 
@@ -93,10 +89,7 @@ class Agreement:
         return Field((), most, -most)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
-        """Run `Clients.round` with the sampled clients, or with all before the first round.
-
-        If none of these has a usable document, the next ones of the random order are tried.
-        """
+        """Run `Clients.round`; without usable documents, try the next clients of the order."""
         draw = self.draw if number > 0 else EVERYONE
         n_clients = len(self.clients.names)
         *earlier, last = range(0, n_clients, draw.size or n_clients)
@@ -111,11 +104,7 @@ class Agreement:
 
 
 def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
-    """Agree with all clients on a vocabulary, or reuse that of a resumed run.
-
-    When a model is trained further with its own vocabulary, clients send no words. Raises
-    StudyError if the vocabulary has fewer words than `least_words`.
-    """
+    """Agree on a vocabulary, or reuse that of a resumed run or of a model trained further."""
     draw = plan.settings.draw(plan.seed)
     agreed = run.recall("agreement")
     continued = None if plan.start is None else plan.start.continued
@@ -171,16 +160,12 @@ def _agree_on_model(clients: Clients, model: Topics) -> dict[str, Any]:
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
-    """Send clients the agreed words, the number of documents in a round and their mean length."""
     total = max(1, round(agreed["total"] * draw.share(len(clients.names))))
     clients.tell("adopt", words=agreed["words"], total=total, length=agreed["length"])
 
 
 def counted(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
-    """Return the numbers of documents in total ("counts") and per client ("sizes").
-
-    With secure aggregation, "least" is the smallest group size that all clients' policies accept.
-    """
+    """Return numbers of documents: in total ("counts"), by client ("sizes"), "least" in groups."""
     least = {"least": LEAST_DOCUMENTS} if clients.hidden else {}
     replies = clients.call("counted", COUNTED | least, vocabulary=fingerprint(words))
     total = {name: sum(reply[name] for reply in replies.values()) for name in COUNTED}

@@ -31,11 +31,9 @@ Part = TypeVar("Part", bound=Exchanges)
 class TopicClient(ABC, Generic[Settings]):
     """A client's documents and computations; base class of each method's client side.
 
-    A subclass defines `rounds`, `thetas` and published functions (see `leaves`); functions that
-    several methods share are in its `exchanges`. The class enforces the site's policy itself, in
-    addition to the outbound filter. All random choices follow from the client's secret. A repeated
-    round uses new minibatches for its sums; replies that all participants see are the same each
-    time.
+    A subclass defines `rounds`, `thetas` and published functions (see `leaves`). The class enforces
+    the site's policy itself, in addition to the outbound filter. All random choices follow from the
+    client's secret.
     """
 
     def __init__(self, plan: Plan[Settings], site: Site) -> None:
@@ -72,13 +70,11 @@ class TopicClient(ABC, Generic[Settings]):
 
     @classmethod
     def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
-        """Return all functions that can be published, by name; see `leaves`."""
         kinds = LastSums, *cls.exchanges, cls
         found = {name: getattr(kind, name) for kind in kinds for name in dir(kind)}
         return {name: function for name, function in found.items() if hasattr(function, "leaves")}
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return a function of the client or of its exchanges."""
         owner = next((of for of in (self, *self._parts.values()) if hasattr(of, name)), self)
         return cast("Callable[..., Any]", getattr(owner, name))
 
@@ -120,7 +116,6 @@ class TopicClient(ABC, Generic[Settings]):
         return np.flatnonzero(np.diff(self.bag.indptr))
 
     def split(self, documents: int, total: int) -> int:
-        """Choose the documents to train with among the usable ones; return their number."""
         return len(self.usable)
 
     @cached_property
@@ -128,7 +123,6 @@ class TopicClient(ABC, Generic[Settings]):
         return count_words(self.corpus, self.text)
 
     def count(self, words: Mapping[str, int]) -> sparse.csr_array:
-        """Count these words in the documents, one column per word."""
         return self._counts.columns(words)
 
     @leaves(
@@ -137,10 +131,7 @@ class TopicClient(ABC, Generic[Settings]):
         "of the most frequent here; the number of documents."
     )
     def vocabulary(self, places: int) -> dict[str, Any]:
-        """Count the words that enough of the documents contain (gFedNTM's GetClientVocab).
-
-        The `places` most frequent ones are marked.
-        """
+        """Count the words that enough documents contain; mark the first ones (GetClientVocab)."""
         for part in self._parts.values():
             part.forget()
         rarest = self.limits.min_document_frequency, self.site.policy.min_document_frequency
@@ -158,16 +149,10 @@ class TopicClient(ABC, Generic[Settings]):
 
     @leaves("The number of documents.")
     def size(self) -> dict[str, Any]:
-        """Count the documents, for a study that keeps a model's vocabulary."""
         return {"documents": len(self.corpus)}
 
     def adopt(self, words: list[str], total: int, length: float) -> None:
-        """Adopt the agreed vocabulary; there is no reply.
-
-        `total` is the mean number of documents of a round, `length` the mean number of words per
-        document over all clients. Words in too few of this client's documents count as zero, so
-        that no update reveals them.
-        """
+        """Adopt the words, the mean number of documents of a round and their mean length."""
         self._fingerprint = fingerprint(words)
         self.columns = {word: i for i, word in enumerate(words)}
         bag = frequent(self.count(self.columns), self.rarest)
@@ -191,7 +176,6 @@ class TopicClient(ABC, Generic[Settings]):
         return found | ({"least": self.guard.stated} if self.site.masked else {})
 
     def check(self, vocabulary: str) -> None:
-        """Refuse a call for a vocabulary other than the agreed one."""
         if vocabulary != self._fingerprint:
             raise StudyError(
                 f"Client {self.name!r} was called for the vocabulary {vocabulary}, but agreed on "

@@ -1,8 +1,4 @@
-"""Events of a study, one class per kind; the attributes are the keys in the log.
-
-Those of the server are in `events.jsonl` and go to `on_event`; those of a client go to its
-operator.
-"""
+"""Events of a study, one class per kind; the attributes are the keys in the log."""
 
 from __future__ import annotations
 
@@ -28,7 +24,6 @@ class Event:
         dataclass(frozen=True)(cls)
 
     def plain(self) -> dict[str, Any]:
-        """Return the event as plain data, without values that are None."""
         return {"event": self.kind} | {k: v for k, v in vars(self).items() if v is not None}
 
 
@@ -80,8 +75,6 @@ class TrainingStarted(Event, kind="training"):  # the rounds begin
 
 
 class RoundFacts(TypedDict, total=False):
-    """What a method reports about a round."""
-
     documents: int
     loss: float
     # Of F-LDA, about its largest topics:
@@ -95,8 +88,6 @@ class RoundFacts(TypedDict, total=False):
 
 
 class RoundReport(TypedDict, total=False):
-    """What an engine reports about a round."""
-
     clients: Sequence[str]  # whose replies count
     missing: Mapping[str, str]  # reasons by client
     attempts: int
@@ -111,7 +102,6 @@ class RoundEnded(Event, kind="round"):  # a round is done
     report: RoundReport
 
     def plain(self) -> dict[str, Any]:
-        """Return it with the keys of facts and report at top level."""
         return {"event": self.kind, "round": self.round, **self.facts, **self.report}
 
 
@@ -165,7 +155,6 @@ class StatusChange(Event, kind=""):  # a client connects, disconnects, or does n
     reason: str = ""
 
     def plain(self) -> dict[str, Any]:
-        """Return it under the kind that `status` names."""
         return {"event": self.status, "client": self.client, "reason": self.reason}
 
 
@@ -179,10 +168,7 @@ class Repeated(Event, kind="repeated"):  # a round is repeated without clients t
 
 
 class LeftOut(Event, kind="left out"):
-    """Clients that took no part before the first round (0) or in the description of the model.
-
-    `RoundEnded` lists those of the rounds between.
-    """
+    """Clients that took no part before the first round (0) or in the description of the model."""
 
     round: int
     missing: Mapping[str, str]  # reasons by client
@@ -258,8 +244,7 @@ class Arrived(Event, kind="arrived"):  # a round takes new documents
     least: int  # documents below which the client skips a round
 
 
-class Skipped(Arrived, kind="skipped"):
-    """A client has too few new documents for a round."""
+class Skipped(Arrived, kind="skipped"): ...
 
 
 class Documents(Event, kind="documents"):  # the documents of a client were read
@@ -271,7 +256,6 @@ class Documents(Event, kind="documents"):  # the documents of a client were read
 
     @classmethod
     def of(cls, client: str, corpus: Corpus) -> Documents:
-        """Describe a client's documents, for their owner."""
         source = corpus.source or "where nothing is yet"
         return cls(client, len(corpus), corpus.n_empty, source, corpus.first_words)
 

@@ -65,7 +65,6 @@ class LastSums(Exchanges):
         "documents in each period."
     )
     def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
-        """Sum theta over the documents of each period; see `core.groups`."""
         self.client.check(vocabulary)
         over_time = cast("OverTime", self.client.settings.over_time)
         places, n_topics = over_time.places(self.client.corpus), self.client.n_topics(**model)
@@ -110,11 +109,7 @@ class LastSums(Exchanges):
 
 
 def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np.int64]]:
-    """Split the documents into a half that chooses the words shown and one that scores them.
-
-    The split is the same each time. If a half has fewer than `least`, all documents score and none
-    choose.
-    """
+    """Split the documents, always the same way, into halves that choose and that score words."""
     order = secret.rng("halves of pairs").permutation(n_documents)
     middle = n_documents // 2
     return [np.sort(part) for part in np.split(order, [middle if middle >= least else 0])]
@@ -149,11 +144,7 @@ def describe(
     agreement: Agreement, settings: TopicSettings, model: Mapping[str, Any],
     make: Callable[..., Topics], start: WarmStart | None = None,
 ) -> Topics:  # fmt: skip
-    """Sum the topics' shares and words over the clients, and choose which words are shown.
-
-    `model` contains the arguments of the clients' functions; `make` makes the Topics. With `start`,
-    documents of the model trained before are added if the present ones are new.
-    """
+    """Sum the topics' shares and words over the clients, and choose which words are shown."""
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
     template: Template = {"theta": Field((n_topics,), least=0, adds_up=True)}
     words: Template = {"sums": sums(n_topics, len(vocabulary), each=LONGEST)}
@@ -192,7 +183,6 @@ def sum_periods(
 def count_pairs(
     agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], part: int
 ) -> dict[str, Any]:
-    """Count pairs of words in all clients' documents; see `LastSums.pairs`."""
     template, vocabulary = {}, agreement.vocabulary
     places = [vocabulary.index[word] for word in words]
     for size in windows:  # each word occurs in at most this many windows

@@ -1,11 +1,7 @@
 """Groups of documents (clusters, topics, periods), without those whose sums reveal documents.
 
 With plain aggregation, a client omits groups of fewer of its own documents than its policy
-requires. With secure aggregation, a first sum counts the documents of all clients, and groups with
-too few of them are omitted.
-
-If omitted documents could be computed as a difference from the sum over all documents, one more
-period is omitted.
+requires. With secure aggregation, a first sum counts the documents of all clients.
 """
 
 from __future__ import annotations
@@ -36,11 +32,7 @@ ROUNDING = 1e-9
 
 
 class Guard:
-    """Decides which groups of documents a client sums.
-
-    `least` is the policy's minimum size of a group: over all clients with `of_all` if they count
-    together, else over the client's own documents.
-    """
+    """Decides which groups a client sums, by a minimum size (of all clients' with `of_all`)."""
 
     def __init__(self, least: int, of_all: bool) -> None:
         self.least = least
@@ -49,7 +41,6 @@ class Guard:
 
     @property
     def stated(self) -> int:
-        """The minimum size over all clients that this client requires."""
         return self.least if self.of_all else 1
 
     def shares(self, groups: Groups) -> bool:
@@ -60,11 +51,7 @@ class Guard:
         self, groups: Groups, request: Payload, rule: Callable[..., Enough],
         compute: Callable[[], Grouped],
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the counts of the client's groups if these are requested, else their sums.
-
-        `rule` returns from counts which groups are large enough. A client that relies on its own
-        counts reports only the groups that it will send.
-        """
+        """Return the counts of the client's groups if requested, else sums of those in `rule`."""
         own, summed = self.once(groups, request, compute)
         enough = rule(**own, least=self.least)
         shares = self.shares(groups)
@@ -84,7 +71,6 @@ class Guard:
 
 
 def is_count(groups: Groups) -> bool:
-    """Whether the request is for counts instead of sums."""
     return bool(groups) and "counted" not in groups
 
 
@@ -94,11 +80,7 @@ def as_many(counts: Numbers, least: int) -> Enough:
 
 
 def enough_have(shares: Numbers, squares: Numbers, least: int) -> Enough:
-    """Return which topics have at least `least` documents, counted by their shares.
-
-    The effective number is (sum of shares)^2 / sum of squared shares: one document with a large
-    share and nine with almost none count as one.
-    """
+    """Return which topics have `least` documents: (sum of shares)^2 / sum of their squares."""
     return np.asarray(shares**2 >= least * squares * (1 - ROUNDING))
 
 
@@ -110,8 +92,6 @@ Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
 class OverTime(BaseModel):
-    """Periods by which topics are summed."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     period: Unit = Field("month", description='"year", "quarter", "month", "week" or "day"')
@@ -136,7 +116,6 @@ class OverTime(BaseModel):
 
     @property
     def begins(self) -> NDArray[Any]:
-        """Start of each period, as datetime64 of days."""
         unit, step = STEPS[self.period]
         ends = begin_of(np.array([self.begin, self.end], "datetime64[D]"), self.period)
         first, last = ends.astype(f"datetime64[{unit}]")
@@ -172,13 +151,7 @@ def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
 
 
 def periods_to_share(counts: NDArray[Any], least: int) -> Enough:
-    """Return which periods are shared; the last number is that of documents in no period.
-
-    Examples
-    --------
-    >>> periods_to_share(np.array([30, 4, 20, 0]), 10).tolist()  # 4 would be the difference
-    [True, False, False, False]
-    """
+    """Return which periods are shared; one more is omitted if it would reveal the omitted ones."""
     enough = as_many(counts, least)
     enough[-1] = False
     left = counts[~enough].sum()

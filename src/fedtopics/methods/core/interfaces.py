@@ -61,11 +61,7 @@ EVERYONE = Draw(None, 0)
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a client's function by the method's program.
-
-    `follows` is a digest of the inputs that determine the payload; with it, the payload itself is
-    not hashed. If a call is `hidden`, others see only a total.
-    """
+    """A call of a client's function; with `follows`, a digest, the payload itself is not hashed."""
 
     function: str
     payload: Mapping[str, Any]
@@ -75,13 +71,10 @@ class Call:
 
     @cached_property
     def digest(self) -> str:
-        """The same for equal calls."""
         return self.follows or digest_of(self.payload)
 
 
 class Door(Protocol):
-    """The only exit of a client."""
-
     def call(self, call: Call) -> dict[str, Any]:
         """Execute a published function; return the data that the client may send."""
 
@@ -97,8 +90,7 @@ class Clients(Protocol):
     """
 
     @property
-    def names(self) -> Sequence[str]:
-        """Names of the study's clients, sorted."""
+    def names(self) -> Sequence[str]: ...
 
     @property
     def hidden(self) -> bool:
@@ -119,10 +111,7 @@ class Clients(Protocol):
         """Call a function of every client; return the sum of the replies, field by field."""
 
     def tell(self, function: str, **payload: Any) -> None:
-        """Make each client execute a function without a reply; a resumed run repeats it.
-
-        This gives them what they need to know, such as the agreed words.
-        """
+        """Make each client execute a function without a reply; a resumed run repeats it."""
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
@@ -170,11 +159,9 @@ class Run(Protocol):
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Yield the numbers of the remaining rounds."""
 
-    def due(self, round_: int) -> bool:
-        """Whether a checkpoint is due after this round."""
+    def due(self, round_: int) -> bool: ...
 
-    def checkpoint(self, state: Checkpoint) -> bool:
-        """Store a state; return whether it was written."""
+    def checkpoint(self, state: Checkpoint) -> bool: ...
 
     def event(self, event: Event) -> None: ...
 
@@ -182,11 +169,10 @@ class Run(Protocol):
 def leaves(
     what: str, seen_by_all: bool = False, noise: bool | None = None
 ) -> Callable[[Function], Function]:
-    """Publish a function of a client; it can be called if the schedule contains it.
+    """Publish a function of a client, with a description of the data sent, for people.
 
-    `what` describes the data sent, for people. Replies `seen_by_all` are not part of a sum. If
-    `noise` is not None, each attempt at a round uses other documents; if it is True, replies differ
-    for the same documents as well.
+    If `noise` is not None, each attempt at a round uses other documents; if it is True, replies
+    differ for the same documents as well.
     """
 
     def publish(function: Function) -> Function:
@@ -204,5 +190,4 @@ class Exchanges:
     def __init__(self, client: Any) -> None:
         self.client = client  # a `TopicClient`
 
-    def forget(self) -> None:
-        """Start a new study: earlier replies belonged to another one."""
+    def forget(self) -> None: ...

@@ -1,8 +1,4 @@
-"""The documents that a client trains on in a round, and those held out for validation.
-
-A minibatch follows from the client's secret, the round and the attempt, also after a restart. A
-repeated attempt has other documents: two sums that differ by a client are not over the same ones.
-"""
+"""The documents that a client trains on in a round, and those held out for validation."""
 
 from __future__ import annotations
 
@@ -17,11 +13,7 @@ from fedtopics.methods.core.settings import MinibatchSettings
 
 
 class Minibatches:
-    """Rows of a client's usable documents, for `training` or `held` out for validation.
-
-    With too few documents both are the same; raises DataError if there are none. A minibatch has
-    `wanted` documents if available, and at least `smallest`, like a validation.
-    """
+    """Rows of a client's usable documents, for `training` or `held` out; the same if too few."""
 
     def __init__(
         self, usable: Documents, secret: Secret, wanted: float, validation_share: float = 0.0,
@@ -53,9 +45,9 @@ class Minibatches:
         return cls(client.usable, client.secret, wanted, validation_share, client.min_documents)
 
     def draw(self, number: int, attempt: int = 1) -> Documents:
-        """Return minibatch 1, 2, ...; each epoch is a new permutation of the documents.
+        """Return minibatch 1, 2, ...; a repeated attempt uses other documents.
 
-        For a later attempt it is an independent sample.
+        Otherwise two sums that differ by a client would be over the same documents.
         """
         if attempt > 1:
             rng = self._secret.rng("minibatch", number, attempt)

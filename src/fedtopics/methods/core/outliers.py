@@ -1,9 +1,5 @@
 """How the replies of clients are summed: plainly, with outliers bounded, or by the median.
 
-"clip" bounds the arrays of a reply relative to those of other clients. "median" takes for each
-number the median over clients of the mean per document, times the number of documents. Counts and
-losses remain sums, which the template of a reply bounds.
-
 References
 ----------
 Andrew and others, Differentially Private Learning with Adaptive Clipping, NeurIPS 2021: a bound
@@ -38,11 +34,7 @@ FARTHEST = 1e12  # relative to the usual; events report no more
 
 
 class Robust:
-    """The sums of an engine, by one of the rules.
-
-    It learns from each round how far replies usually move a sum, and restarts without this
-    knowledge.
-    """
+    """The sums of an engine, by a rule; it learns from each round how far replies usually go."""
 
     def __init__(self, rule: Rule, notify: Callable[[Event], None]) -> None:
         self._rule = rule
@@ -54,7 +46,6 @@ class Robust:
     def sum(
         self, function: str, template: Template | None, exchange: int, round_: int
     ) -> RunningSum | _Bounded | _Median:
-        """Return an accumulator for the replies to a round's exchange (the first, second, ...)."""
         if self._rule == "clip":
             return _Bounded(self, (function, exchange), round_, template)
         return _Median(template) if self._rule == "median" else RunningSum()
@@ -79,10 +70,7 @@ class Usual:
     def of(
         cls, replies: Sequence[tuple[int, Mapping[str, float]]], possible: Mapping[str, float]
     ) -> Usual:
-        """Learn it from the numbers of documents and the lengths of fields of the replies.
-
-        It is at least the maximum that documents can move a sum by, divided by FAR_TIMES.
-        """
+        """Learn it from the replies; it is at least the documents' maximum divided by FAR_TIMES."""
         usual = cls(float(np.median([n for n, _ in replies])), {})
         levels = {}
         for field in dict.fromkeys(field for _, lengths in replies for field in lengths):
@@ -92,27 +80,18 @@ class Usual:
         return replace(usual, levels=levels)
 
     def reach(self, documents: int) -> float:
-        """Return how far this many documents move a sum if one document moves it by 1.
-
-        Fewer documents than usual cancel out less. A client gains nothing by announcing fewer: it
-        could move the sum further with the usual number.
-        """
+        """Return the usual effect of `documents`; announcing fewer than usual gains nothing."""
         n = float(max(documents, 1))
         return math.sqrt(n * max(n, self.documents))
 
     def times(self, documents: int, lengths: Mapping[str, float]) -> float:
-        """Return how far a reply moves the sum, relative to the usual, in its farthest field."""
         known = (field for field in lengths if field in self.levels)
         reach = self.reach(documents)
         return max((lengths[field] / (self.levels[field] * reach) for field in known), default=0.0)
 
 
 class _Bounded:
-    """The sum of replies, each limited to about the usual effect per document.
-
-    Replies that exceed the last round's limit wait for all others, as the limit may rise; in a
-    first round all wait. Of the others, two are in memory.
-    """
+    """The sum of replies, each limited; those beyond the last round's limit wait for all others."""
 
     def __init__(self, robust: Robust, key: Key, round_: int, template: Template | None) -> None:
         self._robust = robust
@@ -175,10 +154,7 @@ def _scaled(value: Any, factor: float) -> Any:
 
 
 class _Median:
-    """The median over clients of the mean per document, times the number of documents.
-
-    Each client has the same weight. All replies are in memory until the last one arrives.
-    """
+    """The median over clients of the mean per document, times the number of documents."""
 
     def __init__(self, template: Template | None) -> None:
         self._template = template or {}
@@ -199,7 +175,6 @@ class _Median:
 
 
 def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: Any) -> Any:
-    """Return the median in place of a total's arrays, within the template's bounds."""
     if isinstance(total, Mapping):
         fields = template if isinstance(template, Mapping) else {}
         return {
@@ -219,5 +194,4 @@ def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: A
 
 
 def _is_numbers(value: Any) -> bool:
-    """Whether it is an array of floats, and not of counts."""
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"

@@ -39,8 +39,7 @@ LENGTH = 32  # bytes
 class Secret:
     """The source of all random choices of one client in one study.
 
-    The same purpose and numbers give the same random numbers. It is secret because others who know
-    the minibatches could reconstruct documents from the sums of many rounds.
+    Others who know the minibatches could reconstruct documents from the sums of many rounds.
     """
 
     key: bytes = field(repr=False)
@@ -66,10 +65,7 @@ class Secret:
         return cls(key)
 
     def of_run(self, study: str) -> Secret:
-        """Return the secret of the run of the study with this fingerprint.
-
-        A secret from a seed is the same in all runs, so that they reproduce a simulation.
-        """
+        """Return the secret of one run; one from a seed is the same in all runs."""
         return self if self.seeded else Secret(self.derive("run", study))
 
     def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
@@ -77,11 +73,9 @@ class Secret:
         return np.random.default_rng(int.from_bytes(self.derive(purpose, *numbers)))
 
     def seed(self, purpose: str, *numbers: int) -> int:
-        """Return a number from 0 to 2**63 - 1."""
         return int.from_bytes(self.derive(purpose, *numbers)[:8]) >> 1
 
     def derive(self, purpose: str, *context: int | str) -> bytes:
-        """Return 32 bytes that follow from the secret."""
         info = json.dumps([purpose, *context]).encode()
         return HKDF(SHA256(), LENGTH, salt=None, info=info).derive(self.key)
 
@@ -93,8 +87,6 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Topics that a training starts from."""
-
     words: Sequence[str]
     topics: NDArray[np.float64]  # p(topic, word) of shape (n_topics, n_words)
     model: Topics | None = None  # with these topics
@@ -105,11 +97,7 @@ class WarmStart:
 
     @classmethod
     def of(cls, source: Any, vocabulary: Words = "agree", once: bool = False) -> WarmStart:
-        """Start from a TopicModel of any method that finds topics, or from a pair (beta, words).
-
-        Raises StudyError if it is neither, beta and words do not fit together, the model has
-        clusters instead of topics, or a pair has no vocabulary to keep.
-        """
+        """Start from a TopicModel that finds topics, or from a pair (beta, words)."""
         if isinstance(source, cls):
             return source
         if vocabulary not in ("keep", "agree"):
@@ -142,7 +130,6 @@ class WarmStart:
 
     @property
     def continued(self) -> Topics | None:
-        """The model, if it is trained further."""
         return self.model if self.vocabulary == "keep" else None
 
     @property
@@ -152,12 +139,10 @@ class WarmStart:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds of a model that is trained further."""
         return 0 if self.continued is None else self.continued.info.get("rounds", 0)
 
     @property
     def fingerprint(self) -> str:
-        """A digest; a resumed run needs the same."""
         digest = hashlib.sha256(f"{self.vocabulary} {self.once}\n".encode())
         digest.update("\n".join(self.words).encode())
         if self.model is None:
@@ -168,7 +153,6 @@ class WarmStart:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The description of the model for a run's events."""
         model = self.model
         return {} if model is None else {
             "model": fingerprint_of(model), "method": _method(model),
@@ -176,12 +160,7 @@ class WarmStart:
         }  # fmt: skip
 
     def added_to(self, model: Topics) -> Topics:
-        """Return the new model with the documents of the old one added, if `once`.
-
-        Documents, shares and word sums are then those of all documents, each by the model trained
-        with it. The share of a topic that vanished is spread over the others in proportion; its
-        word sums, and those of words that vanished, are dropped.
-        """
+        """Return the new model with the documents of the old one added, if `once`."""
         before = self.added
         if before is None:
             return model
@@ -200,7 +179,6 @@ class WarmStart:
         return replace(model, documents=documents, shares=shares, word_sums=sums)
 
     def check_method(self, method: str) -> None:
-        """Raise StudyError if a model would be trained further by another method."""
         if self.continued is not None and _method(self.continued) != method:
             raise StudyError(
                 f"The model was trained by {_method(self.continued)} and the study trains "
@@ -220,7 +198,6 @@ class WarmStart:
             )
 
     def lists(self, n_words: int) -> list[dict[str, float]]:
-        """Return each topic as its first words with their weights."""
         lists = []
         for topic in self.topics / np.maximum(self.topics.sum(1, keepdims=True), TINY):
             order = np.argsort(-topic, kind="stable")[:n_words]
@@ -247,7 +224,6 @@ def usual_words(model: Topics | None, settings: TopicSettings, text: TextRules) 
 
 
 def fingerprint_of(model: Topics) -> str:
-    """Return a digest of a model's words and weights."""
     digest = hashlib.sha256("\n".join(model.vocabulary.words).encode())
     for owner, tensors in sorted({"": model.weights, **model.shared}.items()):
         for name, tensor in sorted(tensors.items()):
@@ -266,8 +242,6 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class Plan(Generic[Settings]):
-    """A study as its method sees it."""
-
     settings: Settings
     text: TextRules
     limits: VocabularyLimits
@@ -277,8 +251,6 @@ class Plan(Generic[Settings]):
 
 
 class Limits(Protocol):
-    """The limits in a policy that a client's methods apply."""
-
     @property
     def min_documents(self) -> int:
         """Fewest documents that a reply sums over."""

@@ -1,7 +1,4 @@
-"""The expected form of a reply: its types, its ranges, and relations between its numbers.
-
-Each reply is checked against its template before it is added, and each total by those who get it.
-"""
+"""The expected form of a reply: its types, its ranges, and relations between its numbers."""
 
 from __future__ import annotations
 
@@ -30,8 +27,6 @@ ROUNDING = 1e-5  # relative tolerance of bounds, for sums in float32
 
 @dataclass(frozen=True)
 class UpTo:
-    """A named length, as in the shapes of a `Field`, of at most this value."""
-
     name: str
     most: int
 
@@ -43,25 +38,10 @@ Axis = int | str | UpTo
 class Field:
     """Numbers of one type, all between two bounds.
 
-    Attributes
-    ----------
-    shape : tuple of int, str or UpTo
-        A name instead of a length is any length, the same throughout a reply; `()` is one number.
-    most, least : float or array
-        Bounds of each number.
-    each : float
-        Maximum absolute contribution of a document: a sum over n of them is at most n times it.
-    length : float
-        Maximum norm of a document's contribution as a vector; 0 if unknown.
-    adds_up : bool
-        Whether the numbers, all at least 0, add up to the reply's number of documents.
-    squares : bool
-        Whether the second half are sums of the squares of what the first half sums.
-    products : bool
-        Whether it is a matrix of summed products of numbers with each other.
-    dtype : {"float64", "float32", "int64"}
-    rows : bool
-        Whether they come as `Rows`.
+    In a `shape`, a name is any length, the same throughout a reply; `()` is one number. `each` and
+    `length` bound a document's contribution, as numbers and as a vector. With `adds_up`, the
+    numbers add up to the reply's number of documents. With `squares`, the second half are sums of
+    squares of what the first half sums; `products` are sums of products of all pairs.
     """
 
     shape: tuple[Axis, ...] = ()
@@ -78,11 +58,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Announced:
-    """A number of documents, at most the number that the reply's clients announced.
-
-    A client that announced none has at most as many as the largest other client. In a round, the
-    number is the `same` in all exchanges with that flag.
-    """
+    """A number of documents, at most what clients announced; in a round it stays the `same`."""
 
     sizes: Mapping[str, int]
     same: bool = False
@@ -90,21 +66,14 @@ class Announced:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Counts by word: documents, occurrences, clients, and how many have it among their first.
-
-    The first are a client's most frequent words, as many as it has `places`.
-    """
+    """Counts by word: documents, occurrences, clients, and how many have it in their `places`."""
 
     places: int
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Numbers of windows, at least one per document, and of windows with both words of a pair.
-
-    A pair of a word with itself counts all windows with it, limited by `most`. With `documents`,
-    the windows are whole documents.
-    """
+    """Numbers of windows, and of those with both words of a pair, at most `most` for each word."""
 
     pairs: NDArray[np.int64]  # (n_pairs, 2)
     most: NDArray[Any]  # (n_words,)
@@ -118,25 +87,20 @@ class Windows:
 
 @dataclass(frozen=True)
 class AgreeingPairs:
-    """Numbers of pairs of documents: together in both clusterings, in each, and by chance."""
-
     @property
     def fields(self) -> dict[str, Field]:
         return dict.fromkeys(PAIRS_IN, sums(most=float(MOST_DOCUMENTS) ** 2))
 
 
 def counts(*shape: Axis, each: float = np.inf) -> Field:
-    """Return the template of whole numbers, at least 0."""
     return Field(shape, MOST_COUNT, 0, each, dtype="int64")
 
 
 def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, each: float = np.inf) -> Field:
-    """Return the template of numbers that are not negative."""
     return Field(shape, most, 0, each)
 
 
 def of_topics(n: int) -> dict[str, Field]:
-    """Return the template of topics' shares of documents, and of their squares."""
     return {"shares": sums(n, each=1), "squares": sums(n, each=1)}
 
 
@@ -154,13 +118,10 @@ def find_fault(reply: Any, template: Template | None, of: Sequence[str] = ("",))
 
 
 class ReplyValidator:
-    """Checks the replies of one attempt at a round."""
-
     def __init__(self) -> None:
         self._documents: dict[str, int] = {}
 
     def fault(self, client: str, reply: Any, template: Template | None) -> str:
-        """Return what is wrong with a client's reply, also compared with its earlier ones."""
         if fault := find_fault(reply, template, [client]):
             return fault
         announced = (template or {}).get("documents")
@@ -172,10 +133,7 @@ class ReplyValidator:
 
 
 def check_blame(faults: Mapping[str, str], of: Sequence[str], clients: int) -> None:
-    """Raise FederationError if most of a round's clients send bad replies: the model is the cause.
-
-    With several `clients` in the study, a single client in a round is itself the cause.
-    """
+    """Raise FederationError if most of a round's clients send bad replies: the model is bad."""
     if len(faults) > len(of) / 2 and (len(of) > 1 or clients == 1):
         raise FederationError(
             f"Most clients sent bad replies ({len(faults)} of {len(of)}; the first: "

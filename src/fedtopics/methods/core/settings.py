@@ -36,25 +36,21 @@ STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
 
 
 def improves(loss: float, best: float) -> bool:
-    """Whether a validation is clearly better than the best earlier one."""
     return best - loss > GAIN * abs(loss)
 
 
 def why_stop(progress: Progress, limits: Mapping[str, float]) -> str:
-    """Return why a training ends here, or ""; `limits` are the rules' numbers by name."""
     reasons = (STOP_RULES.find(name)(progress, limit) for name, limit in limits.items())
     return next(filter(None, reasons), "")
 
 
 def _tolerance(progress: Progress, limit: float) -> str:
-    """Stop if the weights change little; 0 never stops."""
     if progress.change < limit:
         return f"the weights changed by {progress.change:.2e}, less than the tolerance"
     return ""
 
 
 def _patience(progress: Progress, limit: float) -> str:
-    """Stop after `limit` validations without a gain."""
     if progress.validations_without_gain < max(limit, 1):
         return ""
     return (
@@ -64,7 +60,6 @@ def _patience(progress: Progress, limit: float) -> str:
 
 
 def _loss(progress: Progress, limit: float) -> str:
-    """Stop at a loss that is low enough."""
     return f"the loss is {progress.loss:.4f}, at most {limit:g}" if progress.loss <= limit else ""
 
 
@@ -100,7 +95,6 @@ def filled(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
 
 
 def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
-    """Raise ValueError if there are too many seed topics, or one is empty or repeated."""
     if len(seeds) > n_topics:
         raise ValueError(f"there are {len(seeds)} seed_topics, more than n_components = {n_topics}")
     for number, words in enumerate(seeds):
@@ -131,7 +125,6 @@ def seeds_in(
 
 
 def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> None:
-    """Raise StudyError if all words of a topic, by its number in seed_topics, are unknown."""
     for number, words in seeds.items():
         if not any(word in known for word in words):
             near = next(filter(None, (closest(word, known) for word in words)), "")
@@ -222,7 +215,6 @@ class TopicSettings(BaseModel):
 
     @property
     def stops(self) -> dict[str, float]:
-        """The method's own stop rules by name, with their numbers."""
         return self.model_dump(include={"tolerance"})
 
     def read_by(self, text: TextRules) -> Self:
@@ -230,7 +222,6 @@ class TopicSettings(BaseModel):
         return self
 
     def draw(self, seed: int) -> Draw:
-        """Return which clients train in a round of the study with this seed."""
         return Draw(self.clients_per_round, seed)
 
     @property
@@ -239,7 +230,6 @@ class TopicSettings(BaseModel):
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
-        """The kind of embeddings that the method needs, if any."""
         return None
 
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
@@ -248,23 +238,18 @@ class TopicSettings(BaseModel):
 
     @property
     def readings(self) -> list[Reading]:
-        """The rankings of words from which the most coherent is chosen."""
         return READINGS if self.relevance is None else [Reading(self.relevance)]
 
     @property
     def n_candidate_words(self) -> int:
-        """Number of first words of a topic from which the words shown are chosen."""
         return self.candidate_words or (CANDIDATES if self.relevance is None else WORDS_SHOWN)
 
     @property
     def chooses_words(self) -> bool:
-        """Whether documents choose which words of topics are shown."""
         return len(self.readings) > 1 or self.n_candidate_words > WORDS_SHOWN
 
 
 class MinibatchSettings(TopicSettings):
-    """Settings of the methods that train topics on an agreed vocabulary."""
-
     batch_size: int = Field(256, ge=1, description="number of documents in a round")
     batch_split: Literal["proportional", "fixed"] = Field(
         "proportional",

@@ -37,8 +37,6 @@ NEVER: Mapping[str, float] = {}
 
 @dataclass(frozen=True)
 class RoundResult(Generic[State]):
-    """The state after a round, and facts about the round."""
-
     state: State
     facts: RoundFacts  # for the round's event: with documents and loss if available
     change: float = np.inf  # see `Progress`
@@ -46,7 +44,6 @@ class RoundResult(Generic[State]):
     files: Mapping[str, Any] = field(default_factory=dict)  # plain data for the run's folder
 
     def why_stop(self, round_: int, rules: Mapping[str, float], **more: Any) -> str:
-        """Return the reason why the training ends here, or ""."""
         progress = Progress(round_, self.facts.get("loss", np.nan), self.change, **more)
         return self.reason or why_stop(progress, rules)
 
@@ -59,8 +56,7 @@ class Rounds(Protocol[State]):
 
     def step(
         self, agreement: Agreement, state: State, reply: Any, round_: int
-    ) -> RoundResult[State]:
-        """Compute the new state from the result of the exchange."""
+    ) -> RoundResult[State]: ...
 
 
 def iterate(
@@ -68,11 +64,7 @@ def iterate(
     stops: Mapping[str, float] = NEVER,
     ends: Callable[[RoundResult[State], int, RoundReport], tuple[State, bool]] | None = None,
 ) -> State:  # fmt: skip
-    """Run the rounds with these numbers from a first state; return the last state.
-
-    `ends` returns, after each round, the next state and whether the training ends; by default the
-    stop rules decide.
-    """
+    """Run the rounds with these numbers; `ends` returns the next state and whether to end."""
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
         step = rounds.step(agreement, state, reply, number)
@@ -86,8 +78,6 @@ def iterate(
 
 @dataclass
 class TrainingStatus:
-    """The last round of a training, and its best state by validation."""
-
     round: int
     stopped: bool = False
     best: Arrays = field(default_factory=dict)
@@ -109,21 +99,16 @@ class TrainingStatus:
 
 
 def with_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
-    """Put ``prefix/`` before all names."""
     return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
 def without_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the values under ``prefix/``, with that prefix removed."""
     names = [name for name in arrays if name.startswith(f"{prefix}/")]
     return {name.removeprefix(f"{prefix}/"): arrays[name] for name in names}
 
 
 class Trainer(Protocol):
-    """What a study needs of a method's program."""
-
-    def train(self, clients: Clients, run: Run) -> Topics:
-        """Train in rounds; return the model."""
+    def train(self, clients: Clients, run: Run) -> Topics: ...
 
 
 class Program(ABC, Generic[Settings, State]):
@@ -190,17 +175,14 @@ class Program(ABC, Generic[Settings, State]):
 
     @property
     def stops(self) -> Mapping[str, float]:
-        """Stop rules by name, with their numbers."""
         return {**self.settings.stops, **self.settings.stop_when}
 
     @property
     def rounds_before(self) -> int:
-        """Number of rounds of the model that is trained further; 0 for a new one."""
         return 0 if self.plan.start is None else self.plan.start.rounds
 
     @property
     def last_round(self) -> int:
-        """Number of the last round, if no rule stops earlier."""
         return self.rounds_before + (1 if self.added is not None else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
@@ -236,7 +218,6 @@ class Program(ABC, Generic[Settings, State]):
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: RoundResult[State],
         round_: int, report: RoundReport,
     ) -> tuple[State, bool]:  # fmt: skip
-        """Record a round; return the next state, and whether the training ends."""
         status.round = round_
         loss = step.facts.get("loss", 0.0)
         if not np.isfinite(loss):

@@ -20,7 +20,6 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
 
 
 def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
-    """Return how often functions are called before clusters are separated."""
     calls, n = calls_of_start(settings.start), len(settings.separation.candidates)
     if not n:
         return calls
@@ -35,6 +34,5 @@ def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
 
 
 def with_call(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
-    """Return the calls, with more calls of one function."""
     before = calls.get(function)
     return {**calls, function: f"{before}, and {often}" if before else often}

@@ -2,9 +2,7 @@
 
 Two steps alternate: Fisher's discriminant analysis finds the projection that separates the present
 clusters best, and softmax memberships follow from the projected points. A bias per cluster, updated
-like one column scaling of Sinkhorn's algorithm, keeps sizes even. Both steps need only sums, so
-clusters do not depend on how documents are distributed over clients, except that groups of fewer
-than min_documents are omitted.
+like one column scaling of Sinkhorn's algorithm, keeps sizes even. Both steps need only sums.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ def start_separation(
     agreement: Agreement, settings: DiscriminativeSettings, seed: int,
     notify: Callable[[Event], None],
 ) -> DiscriminativeState:  # fmt: skip
-    """Compute the points' moments, choose the number of clusters, and start from k-means."""
     origin, moments = find_moments(agreement, settings.embedding.dimension)
     settings = with_number(agreement, settings, origin, seed, notify)
     start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
@@ -80,7 +77,6 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         return DiscriminativeState(separation, split)
 
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
-        """Return projection, directions and biases of the best separated clusters."""
         directed = state.separation.direct(state.split.best())
         return {"origin": state.separation.origin, **directed.weights()}
 

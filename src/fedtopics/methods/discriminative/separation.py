@@ -44,11 +44,7 @@ class Split:
 
     @classmethod
     def of(cls, clusters: Partition) -> Split:
-        """Return the clusters of k-means, with no bias.
-
-        An empty cluster gets a tiny weight at its centre; otherwise two empty clusters would remain
-        identical.
-        """
+        """Return the clusters of k-means; a tiny weight keeps two empty ones from being equal."""
         no_bias = np.zeros_like(clusters.counts)
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
         empty = clusters.counts[..., None] == 0
@@ -56,7 +52,6 @@ class Split:
         return cls(sums, counts, no_bias, np.zeros(len(no_bias)))
 
     def best(self) -> Split:
-        """Return the best separated clustering."""
         return chosen(self, ranked(-self.apart)[:1])
 
 
@@ -72,7 +67,6 @@ class Separation:
     def exchange(
         self, agreement: Agreement, state: Split, round_: int
     ) -> tuple[Directed, dict[str, Any]]:
-        """Request the sums of points, weighted by their memberships."""
         directed = self.direct(state)
         shape = directed.bias.shape
         n_dimensions = len(self.origin)
@@ -91,7 +85,6 @@ class Separation:
         self, agreement: Agreement, state: Split, reply: tuple[Directed, dict[str, Any]],
         round_: int,
     ) -> RoundResult[Split]:  # fmt: skip
-        """Replace the sums by those of the new memberships."""
         directed, new = reply
         check_enough(new["sent"])
         kept = agreement.share_kept(round_)
@@ -124,12 +117,7 @@ class Separation:
 
 
 def complete(reply: Mapping[str, Numbers], before: Split) -> tuple[Numbers, Numbers]:
-    """Return the clusters' sums over all documents and their weights.
-
-    Clients send sums only over enough documents. Their mean represents the rest of a cluster. If
-    nothing is sent, or the cluster is empty, its last mean does; otherwise two empty clusters would
-    remain identical.
-    """
+    """Return sums and weights over all documents; the mean of those sent represents the rest."""
     sent = reply["sent"][..., None]
     mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
     means = np.where(sent > 0, reply["sums"] / np.maximum(sent, TINY), mean_before)
@@ -147,7 +135,6 @@ class Directed:
     apart: Numbers
 
     def weights(self) -> dict[str, NDArray[Any]]:
-        """Return those of the first clustering, by name."""
         names = ("projection", "directions", "bias")
         return {name: getattr(self, name)[0] for name in names}
 
@@ -159,11 +146,9 @@ def with_number(
     agreement: Agreement, settings: DiscriminativeSettings, origin: Numbers, seed: int,
     notify: Callable[[Event], None],
 ) -> DiscriminativeSettings:  # fmt: skip
-    """Return the settings with the number of clusters for which two halves of the documents agree.
+    """Choose the number of clusters for which clusterings of two halves of the documents agree.
 
-    Each half is clustered separately. Both clusterings then label all documents, and their
-    agreement is the adjusted Rand index over pairs of documents of one client, computed from sums
-    of four numbers. `notify` gets the agreement for each number, from 0 (chance) to 1.
+    Their agreement is the adjusted Rand index over pairs of documents of one client.
     """
     scores: dict[int, float] = {}
     how = settings.separation

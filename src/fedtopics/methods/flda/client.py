@@ -27,11 +27,7 @@ from fedtopics.text.vocabulary import count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
-    """LDA of the documents that arrived since the last round.
-
-    Before LDA, words are removed that fewer of a round's documents contain than the policy
-    requires. A topic that is the largest in too few documents is not sent.
-    """
+    """LDA of the documents that arrived since the last round, without words of too few of them."""
 
     def __init__(self, plan: Plan[FLDASettings], site: Site) -> None:
         load_tomotopy()  # here, so that a missing package is noticed before any data is sent
@@ -48,7 +44,6 @@ class FLDAClient(TopicClient[FLDASettings]):
 
     @classmethod
     def schedule(cls, settings: FLDASettings) -> dict[str, str]:
-        """Return how often a study calls each function; there is no agreed vocabulary."""
         calls = cls.rounds(settings) | cls.end(settings)
         if settings.stop == "coherence":
             calls |= dict.fromkeys(("counted", "pairs"), "each round, and at the end")
@@ -65,11 +60,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         self, round: int, ids: list[int], seeds: dict[str, list[int]], first: list[int],
         **packed: Any,
     ) -> dict[str, Any]:  # fmt: skip
-        """Compute topics of the new documents, guided by those of all clients (Algorithm 3).
-
-        The merged topics are packed (see `pack_topics`) and have these ids. `seeds` are those of M*
-        for each client, `first` those for a client without any: new, or absent before.
-        """
+        """Compute topics of the new documents, guided by those of all clients (Algorithm 3)."""
         topics = dict(zip(ids, unpack_topics(packed) or [], strict=False))
         chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]
         least = max(self.settings.min_new_documents, self.min_documents)
@@ -126,7 +117,6 @@ class FLDAClient(TopicClient[FLDASettings]):
         "number of documents."
     )
     def word_counts(self, vocabulary: str) -> dict[str, Any]:
-        """Count the documents with each word of the topics, and its occurrences."""
         self.check(vocabulary)
         occurrences = np.asarray(self.bag.sum(0), np.int64)
         counted = {"containing": document_frequency(self.bag), "occurrences": occurrences}

@@ -28,7 +28,6 @@ from fedtopics.text.vocabulary import Vocabulary
 
 
 def adopt_words(clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
-    """Make clients adopt the words of topics; return the agreement on them."""
     total: dict[str, float] = {}
     for topic in topics:
         for word, weight in topic.words.items():
@@ -56,11 +55,7 @@ def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDA
 def count_topic_words(
     clients: Clients, topics: Sequence[GlobalTopic], eta: float
 ) -> tuple[Agreement, NDArray[np.float64]]:
-    """Count the topics' words at the clients; return them, and the topics as pseudo-counts.
-
-    Words of earlier documents, or of an absent client, count as in the topics: lift divides by
-    their number.
-    """
+    """Count the topics' words at the clients; absent clients' words count as in the topics."""
     agreement = adopt_words(clients, topics)
     n, index = len(agreement.vocabulary), agreement.vocabulary.index
     template = {"containing": counts(n, each=1), "occurrences": counts(n, each=LONGEST)}
@@ -77,7 +72,6 @@ def count_topic_words(
 
 
 def model_of(plan: Plan[FLDASettings], agreement: Agreement, state: FLDAState, run: Run) -> Topics:
-    """Return the largest topics, with words counted by all clients."""
     topics = state.topics[: plan.settings.n_components]
     if not topics:
         raise StudyError(

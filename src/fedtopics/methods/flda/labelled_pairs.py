@@ -1,9 +1,5 @@
 """The threshold of F-LDA from pairs of topics that a person labels as the same or different.
 
-F-LDA merges topics of different clients whose cosine reaches a threshold. Here pairs of topics that
-clients sent are sampled from a run and stored with their labels in a CSV file, from which the
-threshold is estimated. All of this happens at the server, which knows the topics anyway.
-
 References
 ----------
 The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and figure 6. The
@@ -47,8 +43,6 @@ PENALTY = 1e4  # scikit-learn's C: a weak penalty; without it, separable labels 
 
 @dataclass(frozen=True)
 class TopicPair:
-    """Two topics of different clients, their words in a row, and a person's label, if any."""
-
     first: str
     second: str
     cosine: float
@@ -85,11 +79,7 @@ def sample_pairs(
     rounds: Sequence[Mapping[str, Sequence[Topic]]], n_pairs: int = 60, seed: int = 0,
     n_words: int = 10,
 ) -> list[TopicPair]:  # fmt: skip
-    """Sample pairs of topics of different clients in the same round, of all degrees of similarity.
-
-    Returns at most `n_pairs`, in random order, without labels. A person sees the first `n_words` of
-    a topic; the cosine is that of all its words. Raises RunError if there is no such pair.
-    """
+    """Sample pairs of topics of different clients in one round, of all degrees of similarity."""
     pairs = [
         (first, second, float(cosine))
         for sent in rounds
@@ -111,14 +101,7 @@ def sample_pairs(
 
 
 def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
-    """Sample equally many from each tenth of the range of values, if available; return places.
-
-    Examples
-    --------
-    >>> values = np.array([0.0] * 1000 + [0.5] * 2 + [1.0] * 1000)
-    >>> sorted(values[sample_evenly(values, 8, seed=0)].tolist())
-    [0.0, 0.0, 0.0, 0.5, 0.5, 1.0, 1.0, 1.0]
-    """
+    """Sample equally many from each tenth of the range of values, if available; return places."""
     rng = np.random.default_rng(seed)
     low, high = values.min(), values.max()
     width = max(high - low, 1e-300)  # all values may be the same
@@ -168,7 +151,6 @@ def _read_pair(row: Sequence[str], where: str) -> TopicPair:
 
 
 def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
-    """Overwrite a CSV file of pairs; see `check_free`."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -202,17 +184,11 @@ class Curve:
         return -self.intercept / self.slope
 
     def probability(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probability at cosines, of their shape."""
         return np.asarray(expit(self.intercept + self.slope * values))
 
 
 def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
-    """Fit the probability that two topics are the same as a function of their cosine.
-
-    This is a logistic regression of the labelled pairs; the threshold of the curve is the paper's
-    gamma. Raises DataError if there are fewer than ten labels, all of them are the same, the
-    probability does not rise with the cosine, or it is one half at no cosine from 0 to 1.
-    """
+    """Fit the probability that two topics are the same to their cosine (logistic regression)."""
     from sklearn.linear_model import LogisticRegression
 
     values, labels = _labelled(pairs)
@@ -244,20 +220,12 @@ def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
 
 
 def decided_alike(pairs: Sequence[TopicPair], threshold: float) -> int:
-    """Count the labelled pairs that a threshold classifies like the person.
-
-    Examples
-    --------
-    >>> pairs = [TopicPair("oak", "elm", 0.1, False), TopicPair("oak", "oak", 0.8, True)]
-    >>> decided_alike(pairs, 0.5), decided_alike(pairs, 0.9)
-    (2, 1)
-    """
+    """Count the labelled pairs that a threshold classifies like the person."""
     values, labels = _labelled(pairs)
     return int(((values >= threshold) == labels).sum())
 
 
 def _labelled(pairs: Sequence[TopicPair]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the cosines and labels of the pairs that have a label."""
     labelled = [pair for pair in pairs if pair.same is not None]
     return np.array([pair.cosine for pair in labelled]), np.array([p.same for p in labelled], bool)
 

@@ -1,7 +1,5 @@
 """Merge models that were trained separately, without any document.
 
-All topics are first expressed in the words of all models; then similar ones become one.
-
 References
 ----------
 Which topics are the same: Algorithm 1 of the paper of F-LDA, as in `topic_lists.group_topics`, or
@@ -79,7 +77,6 @@ def merge_models(
 
 
 def _check(models: Sequence[TopicModel]) -> None:
-    """Refuse models that do not fit together."""
     clients = [*chain.from_iterable(model.documents for model in models)]
     if twice := [name for name in clients if clients.count(name) > 1]:
         raise StudyError(
@@ -96,7 +93,6 @@ def _check(models: Sequence[TopicModel]) -> None:
 
 
 def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
-    """Return a model of all topics of all models."""
     vocabulary = _all_words(model.vocabulary for model in models)
     sums = np.zeros((sum(model.n_topics for model in models), len(vocabulary)))
     shares: dict[str, NDArray[np.float64]] = {}
@@ -122,12 +118,10 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
 
 
 def _firsts(models: Sequence[TopicModel]) -> list[int]:
-    """Return the number of each model's first topic among all."""
     return [0, *np.cumsum([model.n_topics for model in models]).tolist()][: len(models)]
 
 
 def _all_words(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
-    """Return the words of all, most frequent first; counts are summed."""
     counts: dict[str, NDArray[np.int64]] = {}
     for each in vocabularies:
         pairs = np.stack([each.document_frequency, each.occurrences], axis=1)
@@ -148,15 +142,7 @@ def _described(model: TopicModel) -> MergedModel:
 
 
 def read_models(places: Iterable[str]) -> list[TopicModel]:
-    """Read models from folders, each as FOLDER, or NAME=FOLDER to name its client.
-
-    Raises
-    ------
-    ModelError
-        If there is no model.
-    StudyError
-        If a name is given to a model of several clients, or is not valid.
-    """
+    """Read models from folders, each as FOLDER, or NAME=FOLDER to name its client."""
     models = []
     for place in places:
         name, equals, folder = place.partition("=")
@@ -167,7 +153,6 @@ def read_models(places: Iterable[str]) -> list[TopicModel]:
 
 
 def _of_client(model: TopicModel, name: str) -> TopicModel:
-    """Return the model of a single client with that client renamed."""
     check_client_name(name)
     if len(model.documents) != 1:
         raise StudyError(

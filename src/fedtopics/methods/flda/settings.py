@@ -101,11 +101,9 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
 
     @property
     def adds_up(self) -> bool:
-        """False: topics of clients are merged instead."""
         return False
 
     @property
     def n_local(self) -> int:
-        """Number of topics of a client that begins without seeds."""
         spare = self.n_components if self.spare_topics is None else self.spare_topics
         return self.n_components + spare

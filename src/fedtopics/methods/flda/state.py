@@ -60,7 +60,6 @@ class FLDAState:
     history: list[RoundFacts] = field(default_factory=list)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the state as an array of JSON."""
         return {"state": np.frombuffer(json.dumps(asdict(self)).encode(), np.uint8)}
 
     @classmethod
@@ -80,7 +79,6 @@ class LocalTopics:
 
 
 def state_of_model(model: Topics) -> FLDAState:
-    """Return the state at the end of a model's training."""
     info = cast("FLDAInfo", model.info)
     counts = np.maximum(model.weights["pseudo_counts"] - info["eta"], 0)
     topics = []
@@ -101,7 +99,6 @@ def state_of_model(model: Topics) -> FLDAState:
 
 
 def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float, seed: int) -> FLDAInfo:
-    """Return the information that `state_of_model` needs."""
     numbers = {topic.id: number for number, topic in enumerate(topics)}
     optimal = {
         name: [numbers[id_] for id_ in ids if id_ in numbers]
@@ -159,8 +156,7 @@ def link_rounds(
 ) -> tuple[list[GlobalTopic], int]:  # fmt: skip
     """Return the topics after a round, seeds first, then the largest first; and the next id.
 
-    A topic similar to one of the previous round takes its id, and is averaged with it. A previous
-    topic that no client has any more is dropped, unless a client that had it did not reply.
+    A previous topic without a similar one is dropped, unless a client that had it did not reply.
     """
     new = []
     for words, group in merged:
@@ -196,10 +192,7 @@ def _remembered(topic: GlobalTopic, old: GlobalTopic, memory: float) -> GlobalTo
 def round_facts(
     before: FLDAState, after: FLDAState, local: Mapping[str, LocalTopics], n_topics: int
 ) -> RoundFacts:
-    """Return the facts of a round for its event and the model's history: its largest topics.
-
-    New topics did not exist before; vanished ones were among the largest and no longer exist.
-    """
+    """Return the facts of a round for its event and the model's history: its largest topics."""
     old, new = ({topic.id for topic in state.topics} for state in (before, after))
     largest = after.topics[:n_topics]
     return {

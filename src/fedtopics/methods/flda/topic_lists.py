@@ -20,7 +20,6 @@ Place = tuple[str, int]
 
 
 def topic_lists(n_topics: int, n_words: int) -> Template:
-    """Return the template of a client's topics, with a maximum number of topics and of words."""
     topics, shown = UpTo("topics", n_topics), UpTo("shown", n_words)
     return {
         "words": [UpTo("words", n_topics * n_words)], "index": counts(topics, shown),
@@ -64,13 +63,10 @@ def group_topics(
     local: Mapping[str, Sequence[Topic]], threshold: float, linkage: Linkage,
     together: Sequence[Sequence[Place]] = (),
 ) -> list[list[Place]]:  # fmt: skip
-    """Group topics that are similar; one that is similar to no other is a group by itself.
+    """Group topics of different clients by cosine; groups, and places in them, are sorted.
 
-    "single" connects all pairs whose cosine is over the threshold. "average" joins the two groups
-    that are most similar on average, while they are over the threshold and have no client in
-    common. "pairs" makes a group of each pair over the threshold. Topics in `together` share a
-    group in any case, and with "pairs" are in no other. Groups, and places in them, are sorted, so
-    that the order of clients does not matter.
+    "single" connects all pairs over the threshold. "average" joins the two groups most similar on
+    average, while they have no client in common. "pairs" makes a group of each pair.
     """
     if not any(local.values()):
         return []
@@ -91,7 +87,6 @@ def group_topics(
 def _connected(
     groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
 ) -> list[list[int]]:
-    """Connect all that a chain of pairs over the threshold connects."""
     edges = alike >= threshold
     for group in groups:
         edges[group[0], group] = True
@@ -102,7 +97,6 @@ def _connected(
 def _joined(
     groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
 ) -> list[list[int]]:
-    """Join the two groups that are most similar on average until none are over the threshold."""
     member = np.zeros((len(groups), len(owners)))
     for number, group in enumerate(groups):
         member[number, group] = 1
@@ -126,7 +120,6 @@ def _joined(
 def _paired(
     groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
 ) -> list[list[int]]:
-    """Make a group of each pair over the threshold, and of each topic in none."""
     free = np.ravel(groups).astype(int)
     first, second = np.nonzero(np.triu(alike[np.ix_(free, free)] >= threshold))
     pairs = np.column_stack([free[first], free[second]])
@@ -141,10 +134,7 @@ def mean_topic(
     topics: Sequence[Topic], absent_words: Literal["zero", "ignored"],
     weights: Sequence[float] | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """Return the weighted mean of topics, the largest words first, ties by the alphabet.
-
-    A word that a topic lacks counts as zero in that word's mean, or is ignored there.
-    """
+    """Return the weighted mean of topics; a missing word counts as zero or is ignored."""
     shares = [1.0] * len(topics) if weights is None else weights
     total: dict[str, float] = {}
     counted: dict[str, float] = {}

@@ -50,10 +50,7 @@ FEATURES = 128  # dimensions in which views are compared
 
 
 def contrastive_adapter(dimension: int, hidden: int) -> Adapter:
-    """Return the adapter, whose head stacks the two layers of the contrastive head.
-
-    Both layers have `dimension` inputs; the first has as many outputs, the second FEATURES.
-    """
+    """Return the adapter, whose head stacks the two layers of the contrastive head."""
     return Adapter(dimension, hidden, dimension + FEATURES)
 
 
@@ -70,10 +67,7 @@ def train(
     weights: Tensors, texts: Texts, settings: FSCCLSettings, secret: Secret, round_: int,
     attempt: int = 1,
 ) -> float:  # fmt: skip
-    """Train weights in place on a round's minibatches; return the mean loss.
-
-    Minibatches and dropout follow from the client's secret, the round (from 1) and the attempt.
-    """
+    """Train weights in place on a round's minibatches; return the mean loss."""
     how, parameters = settings.network, [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=how.learning_rate)
     batches = Minibatches(np.arange(len(texts.points)), secret, how.batch_size)
@@ -100,7 +94,6 @@ def drop(points: Tensor, share: float, noise: torch.Generator) -> Tensor:
 
 
 def contrast(weights: Tensors, represented: Tensor) -> Tensor:
-    """Return the features of views, shape (n, FEATURES), by two layers on (n, n_dimensions)."""
     n = represented.shape[1]
     first = {name: weights[name][:n] for name in ("head", "head_bias")}
     second = {name: weights[name][n:] for name in ("head", "head_bias")}
@@ -108,11 +101,7 @@ def contrast(weights: Tensors, represented: Tensor) -> Tensor:
 
 
 def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
-    """Return the contrastive loss of a text's two views against all other views (NT-Xent).
-
-    `features`, of shape (2 n, n_features), contain one view of each text, then the other. The
-    result is the mean cross-entropy in nats; it is log(2 n - 1) if all views are alike.
-    """
+    """Return the cross-entropy of a text's two views against all other views (NT-Xent, nats)."""
     unit = normalize(features)
     itself = torch.eye(len(unit), dtype=torch.bool)
     likeness = (unit @ unit.T / temperature).masked_fill(itself, -torch.inf)
@@ -120,11 +109,7 @@ def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
 
 
 def clustering_loss(near: Tensor) -> Tensor:
-    """Return the divergence of memberships from sharper ones with more even cluster sizes.
-
-    It is KL(p || q) / n in nats. q is the softmax of `near`, of shape (n, n_clusters), from
-    `log_student_t`; p = q^2 / f, scaled to rows that sum to 1, has no gradient; f sums q over
-    documents.
+    """Return KL(p || q) / n in nats, with q the softmax of `near` and p a sharper, more even q.
 
     References
     ----------

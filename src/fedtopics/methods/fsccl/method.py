@@ -1,9 +1,6 @@
 """FSCCL: contrastive learning of short texts with cluster centres, averaged over clients.
 
-In each round, a client minimises eta * NT-Xent + KL(p || q) on its own documents: two views of a
-text should be alike and unlike those of other texts, and documents should belong clearly to one
-cluster. The participants average the networks, weighted by documents. FSTC is compared with it. A
-client keeps no state between rounds.
+In each round, a client minimises eta * NT-Xent + KL(p || q) on its own documents.
 
 References
 ----------
@@ -38,7 +35,6 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     inference = Contrastive
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
-        """Draw the network's weights; the first centres are those of k-means."""
         settings, seed = self.settings, self.plan.seed
         dimension, k = settings.embedding.dimension, settings.n_components
         origin, moments = find_moments(agreement, dimension)
@@ -55,7 +51,6 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     def step(
         self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
     ) -> RoundResult[Arrays]:
-        """Average the clients' networks, weighted by their documents."""
         documents = reply["documents"]
         mean = {name: state[name] + total / documents for name, total in reply["changes"].items()}
         facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}

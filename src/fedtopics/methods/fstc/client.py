@@ -54,11 +54,7 @@ MOST_WEIGHTS = 10_000  # of an encoder
 
 
 class FSTCClient(ClusterClient[FSTCSettings]):
-    """A client's network, and sums of its documents by cluster.
-
-    Its states after the last rounds are stored in the site's folder. A restarted client resumes
-    from there, bit for bit identical, except for the rounding of an encoder on a GPU.
-    """
+    """A client's network; its last states are stored, for a client that is restarted."""
 
     def __init__(self, plan: Plan[FSTCSettings], site: Site) -> None:
         super().__init__(plan, site)
@@ -107,11 +103,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def first_labels(
         self, vocabulary: str, origin: Numbers, start: dict[str, NDArray[Any]]
     ) -> None:
-        """Label the documents by the clusters of the start; no data is sent.
-
-        `start` contains the weights of `Centres` or of `Discriminants`, for points measured from
-        the origin, of shape (n_dimensions,).
-        """
+        """Label the documents by the clusters of the start; no data is sent."""
         self.check(vocabulary)
         if len(self.usable) == 0:
             raise DataError("no document has an embedding; give texts, or leave the client out.")
@@ -136,7 +128,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         "their cluster at the last reply."
     )
     def first_centres(self, vocabulary: str, groups: Groups = SEEN) -> dict[str, Any]:
-        """Sum the points of each first label."""
         self.check(vocabulary)
         labels, n = self._clusters, self.settings.n_components
         # Between the last sums of k-means and these, documents also move in groups.
@@ -159,12 +150,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self, vocabulary: str, round: int, centres: Numbers, counts: Numbers,
         network: dict[str, NDArray[Any]], groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
-        """Train the client's network for a round (Algorithm 3).
-
-        Global centres have the shape (n_clusters, n_dimensions), their numbers of documents
-        (n_clusters,); `network` is the mean of all clients' networks after a round that averages,
-        or empty.
-        """
+        """Train the client's network for a round (Algorithm 3)."""
         self.check(vocabulary)
         request: dict[str, Any] = {"round": round, "centres": centres, "counts": counts}
         request["network"] = network
@@ -172,7 +158,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return reply | {"documents": len(self.usable)}
 
     def _trained(self, round: int, centres: Numbers, counts: Numbers, network: Arrays) -> Grouped:
-        """Train for a round; return the sizes of clusters, and a function for their sums."""
         self._go_to(round - 1)
         if network:
             self._trainer.take(network)
@@ -194,7 +179,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         "number. With fine_tune, the weights include the encoder's. Zeros, if it has not trained."
     )
     def network(self, vocabulary: str, round: int) -> dict[str, Any]:
-        """Return the client's network after a round."""
         self.check(vocabulary)
         self._go_to(round)
         # A client that was never sampled has not trained.
@@ -217,7 +201,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             yield self.usable[rows], theta
 
     def _tuned_points(self, weights: Arrays) -> NDArray[np.float32]:
-        """Return the points of the documents by the trained encoder, with a cache."""
         settings = self.settings
         trained = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
         model = self.site.embedding_model or settings.embedding.model

@@ -1,9 +1,5 @@
 """FSTC: federated short-text clustering by pseudo-labels and shared cluster centres.
 
-Each client trains its own network on pseudo-labels from optimal transport, and pulls its cluster
-centres towards those of all clients; only centres are exchanged in every round. The model is the
-mean of the clients' networks at the end.
-
 ``preset="paper"`` is closer to the paper than the defaults, which have no Gaussian-uniform mixture
 (`mixture_from`) and no augmentation, and a frozen encoder (`fine_tune` trains it).
 
@@ -47,12 +43,7 @@ CONSTANT = "origin", "start/", "encoder/"  # from round to round
 
 
 class FSTC(ClusterProgram[FSTCSettings, Arrays]):
-    """The method's program.
-
-    Its state is arrays by name: ``origin``; ``start/...``, which assigns the first labels; the
-    global centres and their numbers of documents (``centres``, ``counts``); the mean network after
-    rounds that average (``network/...``); the shapes of an encoder's weights (``encoder/...``).
-    """
+    """The method's program; its state is arrays by name."""
 
     saves_every_round = True  # because clients keep states too
     _encoder_shapes: Shapes = {}  # noqa: RUF012 - of its trained weights: none, if it is frozen
@@ -118,7 +109,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
     def _start(self, agreement: Agreement, run: Run) -> Arrays:
-        """Return the weights that assign the first labels, by clustering all clients' documents."""
         settings, seed = self.settings, self.plan.seed
         if settings.first_labels == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
@@ -144,7 +134,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"sums": (k, n), "counts": sums(k, each=1)}
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
-        """Average the clients' networks, weighted by their documents."""
         s, shapes = self.settings, self._encoder_shapes
         encoder = {name: Field(shape, dtype="float32") for name, shape in shapes.items()}
         adapter = Adapter(s.embedding.dimension, s.network.hidden, s.n_components)

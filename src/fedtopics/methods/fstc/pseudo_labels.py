@@ -1,7 +1,5 @@
 """Pseudo-labels of a client's documents, and how far to trust each of them.
 
-Optimal transport turns scores of documents into targets and keeps clusters from vanishing. A
-mixture separates targets near the scores from distant ones, which the training error ignores.
 Computations use logarithms in float64, as densities in 200 dimensions and exponentials of confident
 scores overflow.
 
@@ -43,13 +41,6 @@ def transport(
     The paper starts Sinkhorn's iterations from random numbers, we from the solution for twice the
     epsilon. The result is the same, but confident scores reach it sooner (after 50 iterations from
     v = 1, 5 to 18 % were in a wrong cluster).
-
-    Scores are logits of shape (n, n_clusters), whose -log softmax is the cost. Sizes of clusters,
-    `column_mass` of shape (n_clusters,), are in any unit; raises ValueError if they are not finite,
-    or negative, or all 0. With a smaller epsilon, a document is assigned more to a single cluster.
-    The plan has the scores' shape, is float64 without a gradient, and its rows sum to 1. The sizes
-    have the remaining error: up to `tolerance`, as a share of all documents, or more after
-    `iterations`.
     """
     mass = _scaled(column_mass.detach().to(scores.device, torch.float64), scores)
     used = mass > 0
@@ -85,7 +76,6 @@ def _balance(
 
 
 def _scaled(mass: Tensor, scores: Tensor) -> Tensor:
-    """Scale sizes of clusters to a sum of n."""
     n, n_clusters = scores.shape
     usable = bool(torch.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0)
     if mass.shape != (n_clusters,) or not usable:
@@ -118,19 +108,14 @@ class Mixture:
 
     @classmethod
     def begin(cls, n_clusters: int) -> Mixture:
-        """Return the mixture that considers every pseudo-label right.
-
-        Algorithm 2 begins with responsibilities of 1, as if the uniform density were 0. In the
-        equations they would make pi 1 and the uniform's moments 0/0.
-        """
+        """Return a mixture that trusts every label; with Algorithm 2's start, it would be 0/0."""
         return cls(PRIOR, torch.ones(n_clusters, dtype=torch.float64), -math.inf)
 
     def step(self, residuals: Tensor) -> tuple[Mixture, Tensor]:
-        """Weight the pseudo-labels, then estimate the mixture from the weighted residuals.
+        """Return the new mixture, and responsibilities (n,) for residuals Q - O, (n, n_clusters).
 
-        A mixture that trusts no label is replaced by that of `begin`, as no later step could make
-        it trust one again. Residuals are Q - O, of shape (n, n_clusters). Returns the new mixture,
-        and responsibilities (n,): probabilities, under the present mixture, that labels are right.
+        A mixture that trusts no label is replaced by that of `begin`, as no later step could change
+        it.
         """
         delta = residuals.detach().double()
         log_odds = self._log_odds(delta)
@@ -158,7 +143,6 @@ class Mixture:
         return Mixture(prior, variances, -float(width.log().sum()))
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors that `restore` needs."""
         numbers = {"prior": self.prior, "log_uniform": self.log_uniform}
         tensors = {name: torch.tensor(n, dtype=torch.float64) for name, n in numbers.items()}
         return {**tensors, "variances": self.variances}
@@ -176,13 +160,7 @@ def weights(responsibilities: Tensor) -> Tensor:
 def weighted_error(
     targets: Tensor, outputs: Tensor, weights: Tensor, loss: str = "squared"
 ) -> Tensor:
-    """Return the mean squared distance of outputs from pseudo-labels, equation 14.
-
-    Targets Q and outputs O have the shape (n, n_clusters), weights (n,). Only outputs have a
-    gradient, and the result has their precision. If all weights are 0, so is the error. With the
-    loss "cross_entropy" it is the mean cross entropy of the outputs' softmax, with which the paper
-    compares.
-    """
+    """Return the weighted mean squared distance of outputs from pseudo-labels, equation 14."""
     fixed, right = weights.detach().to(outputs), targets.detach().to(outputs)
     if loss == "squared":
         errors = (right - outputs).square().sum(1)
@@ -193,17 +171,9 @@ def weighted_error(
 
 
 def schedule(total: int, times: int, first: int = 0) -> list[int]:
-    """Return the steps, increasing, before which pseudo-labels are recomputed.
+    """Return the steps before which pseudo-labels are recomputed: often at first, then rarely.
 
-    These are first + (total - first) (i / times)^2 for i < times, moved apart where they would
-    coincide: often at first, then rarely. `total` is the number of steps of the whole training.
-
-    Examples
-    --------
-    >>> schedule(100, 5)
-    [0, 4, 16, 36, 64]
-    >>> schedule(30, 4, first=20)
-    [20, 21, 22, 25]
+    These are first + (total - first) (i / times)^2 for i < times, moved apart where they coincide.
     """
     span = max(total - first, 0)
     times = min(times, span)

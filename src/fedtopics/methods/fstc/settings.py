@@ -93,7 +93,6 @@ class FSTCSettings(ClusterSettings):
 
     @property
     def inference(self) -> type[Adapted]:
-        """The inference of clusters by the networks that these settings train."""
         return FineTuned if self.fine_tune else Adapted
 
     def trained_shape(self, encoder: Shapes) -> Any:
@@ -103,11 +102,9 @@ class FSTCSettings(ClusterSettings):
 
     @property
     def first_clusters(self) -> DiscriminativeSettings:
-        """The settings of the clusters that give the first labels."""
         names = {"n_components", "embedding", "start", "separation"}
         return DiscriminativeSettings(**self.model_dump(include=names))
 
     @property
     def total_steps(self) -> int:
-        """Number of minibatches of a client in all rounds."""
         return self.max_rounds * self.network.local_steps

@@ -50,11 +50,7 @@ Step = tuple[int, int]
 
 
 class FixedInputs:
-    """Inputs of the network that do not change, shape (n, n_dimensions).
-
-    If there are views, their points follow below the documents', and training steps use them
-    instead.
-    """
+    """Inputs of the network that do not change, (n, n_dimensions); points of views follow below."""
 
     weights: Tensors = {}  # noqa: RUF012 - of an encoder that is trained with the network
     device = torch.device("cpu")
@@ -67,10 +63,7 @@ class FixedInputs:
         return len(self._points) // (1 + self._n_views)
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
-        """Return the points of documents; in a training step, with a gradient and dropout.
-
-        With views, steps use the first view of all documents, then the next.
-        """
+        """Return the points of documents; training steps use the views in turn, with dropout."""
         return self._points[torch.from_numpy(self._seen(rows, step))]
 
     def _seen(self, rows: NDArray[np.int64], step: Step | None) -> NDArray[np.int64]:
@@ -80,12 +73,7 @@ class FixedInputs:
 
 
 class EncodedInputs(FixedInputs):
-    """Texts, then their views, and an encoder that is trained with the network.
-
-    A point is the embedding of unit length, less the mean embedding of all clients before training
-    (the origin), scaled to unit length again, as with a frozen encoder. Dropout follows from the
-    client's secret.
-    """
+    """Texts, then their views, and an encoder that is trained with the network."""
 
     def __init__(
         self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, secret: Secret,
@@ -103,7 +91,6 @@ class EncodedInputs(FixedInputs):
         return len(self._tokens["input_ids"]) // (1 + self._n_views)
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
-        """See `FixedInputs`."""
         tokens = take(self._tokens, self._seen(rows, step))
         if step is None:
             embedded = self._encoder.embed(self.weights, tokens)
@@ -132,8 +119,6 @@ def encoder_to_train(
 
 @dataclass(frozen=True)
 class Broadcast:
-    """The inputs of a client's round."""
-
     round: int
     centres: Numbers  # of all clients' clusters, shape (n_clusters, n_dimensions)
     present: NDArray[np.bool_]  # whether any client has the cluster, shape (n_clusters,)
@@ -235,7 +220,6 @@ class Trainer:
             weight.copy_(torch.from_numpy(weights[name]))
 
     def save(self, path: Path) -> None:
-        """Write the state after a round, which contains the cluster of each document."""
         tensors = {
             **with_prefix("weights", self.weights),
             **with_prefix("optimizer", optimizer_state(self._optimizer, self.weights)),

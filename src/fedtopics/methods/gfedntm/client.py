@@ -35,10 +35,7 @@ from fedtopics.text.embeddings import Vectors
 
 
 class Passes(Exchanges):
-    """Passes over the minibatch of one client, or of several clients in one process.
-
-    With several, an update is the sum of theirs, up to rounding; each has its own random numbers.
-    """
+    """Passes over the minibatch of one client, or of several clients in one process."""
 
     functions = frozenset({"forward", "loss", "backward", "gradients"})
     client: GFedNTMClient
@@ -82,7 +79,6 @@ class Passes(Exchanges):
     def backward(
         self, vocabulary: str, round: int, stage: int, gradient: NDArray[Any]
     ) -> dict[str, Any]:
-        """Go back through a stage."""
         upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
         reply: dict[str, Any] = {"documents": len(self._pass.batch)}
         if stage > 0:
@@ -117,7 +113,6 @@ class Passes(Exchanges):
         }
 
     def minibatch(self, vocabulary: str, number: int) -> Batch:
-        """Draw a minibatch of each client, with its noise."""
         drawn = [(client, client.rows(vocabulary, number)) for client in self._clients]
         self.documents = [len(rows) for _, rows in drawn]
         bag = rows_of([(client.bag, rows) for client, rows in drawn])
@@ -142,8 +137,6 @@ class Passes(Exchanges):
 
 
 class GFedNTMClient(TopicClient[GFedNTMSettings]):
-    """Gradients of minibatches, whose noise is drawn from the client's secret."""
-
     exchanges = (Passes, FactorSums, Projections, MixtureSums)
     continues = True
 
@@ -176,7 +169,6 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
 
     @staticmethod
     def together(clients: Sequence[Any]) -> Passes | None:
-        """Return an object that computes sums of these clients at once, if passes are additive."""
         settings = clients[0].settings
         own_norms = settings.norm == "local" and settings.build(1).stages
         return None if own_norms or settings.local_steps > 1 else Passes(*clients)
@@ -248,7 +240,6 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         return to_tensors(arrays, self.network.dtype)
 
     def embedded(self, rows: Documents) -> Vectors | None:
-        """Return the embeddings of some documents, if the network uses them."""
         return None if self._embeddings is None else self._embeddings[rows]
 
     def _evaluate(

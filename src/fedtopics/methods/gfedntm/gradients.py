@@ -21,8 +21,6 @@ from fedtopics.networks.passes import ServerPass, finish_all
 
 @dataclass
 class Update:
-    """The sum of a round's replies: gradients over n documents, their loss and statistics."""
-
     gradients: dict[str, Any]
     documents: int
     loss: float
@@ -39,7 +37,6 @@ class Gradients:
     round: int
 
     def sum(self) -> Update:
-        """Let the clients compute gradients, or take local steps; return their sum."""
         if self.settings.local_steps > 1:
             return self._local_steps()
         if self.settings.norm == "server":
@@ -51,7 +48,6 @@ class Gradients:
         return self._synchronised_statistics()
 
     def first_sums(self) -> tuple[Payload, int]:
-        """Return the first stage's sums over a round's minibatches, and the number of documents."""
         stage = self.state.network.stages[0].name
         payload = {"stage": 0, "shared": {}, "weights": client_weights(self.state)}
         reply = self._ask("forward", {"sums": self._sums[stage]}, **payload)
@@ -68,7 +64,6 @@ class Gradients:
 
     @property
     def _sums(self) -> dict[str, Field]:
-        """The template of the sums of each stage."""
         sums, stages = self.state.shapes.sums, self.state.network.stages
         return {stage.name: Field(sums[stage.name], squares=stage.squares) for stage in stages}
 
@@ -143,7 +138,6 @@ class Gradients:
         return self._pass_once("steps", fields, **payload)[0]
 
     def _pass_once(self, function: str, fields: Template, **payload: Any) -> tuple[Update, Any]:
-        """Request a whole pass; return the update, and the gradients of shared values."""
         loss = self.agreement.loss(self.settings.local_steps)
         template: Template = {**fields, "sums": self._sums, "loss": loss}
         reply = self._ask(function, template, **payload)
@@ -152,7 +146,6 @@ class Gradients:
 
 
 def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
-    """Return the weights that clients need; the server finishes totals with the rest."""
     weights, others = state.weights, state.network.finish_weights
     return to_arrays({n: t for n, t in weights.items() if n not in others})
 

@@ -1,8 +1,5 @@
 """Federated neural topic models (gFedNTM), Algorithm 1: a vocabulary, then combined gradients.
 
-Clients' vocabularies are merged (lines 2 to 5) and W(0) is drawn (6). In each round clients compute
-gradients of a minibatch (9 and 10), these are summed (11), and all participants take the step (12).
-
 References
 ----------
 Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, Algorithm 1. It is not "equivalent

@@ -1,8 +1,4 @@
-"""The state of gFedNTM's program between rounds, and its start from a model or topics.
-
-With the model's vocabulary all weights are copied. With another vocabulary, weights of a word
-follow the word, and topics keep their numbers. A new word has no effect at first.
-"""
+"""The state of gFedNTM's program between rounds, and its start from a model or topics."""
 
 from __future__ import annotations
 
@@ -53,7 +49,6 @@ class NetworkState:
         return cls(network, shapes_of(network), weights, optimizer)
 
     def model_arrays(self) -> dict[str, NDArray[Any]]:
-        """Copy what determines the model: weights and running statistics."""
         tensors = with_prefix("weights", self.weights) | with_prefix("averages", self.averages)
         return to_arrays({name: tensor.clone() for name, tensor in tensors.items()})
 
@@ -63,7 +58,6 @@ class NetworkState:
         self.averages = {n: torch.tensor(a) for n, a in without_prefix("averages", arrays).items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a checkpoint needs."""
         return self.model_arrays() | to_arrays(with_prefix("optimizer", self.optimizer.state()))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -79,7 +73,6 @@ class NetworkState:
 
 
 def beta_of(network: NeuralTopicModel, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Return beta from the result of `NetworkState.arrays`, float64 (n_topics, n_words)."""
     weights = {name: torch.from_numpy(a) for name, a in without_prefix("weights", arrays).items()}
     averages = {name: torch.from_numpy(a) for name, a in without_prefix("averages", arrays).items()}
     return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
@@ -108,7 +101,6 @@ def check_fits(model: Topics, settings: GFedNTMSettings) -> None:
 
 
 def _differences(model: Topics, network: NeuralTopicModel) -> list[str]:
-    """Return the differences between the weights of two networks, or their meaning."""
     trained = model.inference
     if trained.name != network.name:
         return [f"network = {trained.name!r}, the study's {network.name!r}"]
@@ -207,5 +199,4 @@ def calls_for_weights(settings: GFedNTMSettings) -> dict[str, str]:
 
 
 def mixture_of(settings: GFedNTMSettings) -> MixtureSettings:
-    """Return the settings of the mixture that a network begins with."""
     return MixtureSettings(n_components=settings.n_components, embedding=settings.embedding)

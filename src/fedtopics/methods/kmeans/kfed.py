@@ -32,12 +32,7 @@ def own_centres(
 
 
 def merge_centres(replies: Mapping[str, Mapping[str, Any]], n_clusters: int) -> Numbers:
-    """Merge the clients' own centres (steps 2 to 8).
-
-    Start from the first client's centres and repeatedly add the centre farthest from the chosen
-    ones. Each result is the mean of the clients' centres nearest to it, weighted by documents (in
-    k-FED with equal weights). Raises StudyError if there are fewer centres than clusters.
-    """
+    """Merge the clients' own centres (steps 2 to 8); means are weighted, in k-FED they are not."""
     centres = np.concatenate([replies[name]["centres"] for name in sorted(replies)])
     counts = np.concatenate([replies[name]["counts"] for name in sorted(replies)])
     if len(centres) < n_clusters:

@@ -1,7 +1,4 @@
-"""Lloyd's algorithm over sums: centres move to the mean of the points nearest to them.
-
-From the same start, the centres are those of k-means on pooled texts.
-"""
+"""Lloyd's algorithm over sums: centres move to the mean of the points nearest to them."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ class Partition:
         return cls(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
 
     def best(self, n: int) -> Partition:
-        """Return the n clusterings with the smallest distances."""
         return chosen(self, ranked(self.distances)[:n])
 
 
@@ -55,7 +51,6 @@ def arrays_of(clusterings: Clusterings) -> dict[str, NDArray[Any]]:
 
 
 def chosen(clusterings: Clusterings, rows: NDArray[np.int64]) -> Clusterings:
-    """Return the clusterings in these rows."""
     return replace(clusterings, **{n: each[rows] for n, each in arrays_of(clusterings).items()})
 
 
@@ -69,7 +64,6 @@ class Lloyd:
     length: float = np.inf  # root mean square length of the points
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
-        """Request the sums of the points nearest to each centre."""
         n = agreement.upper_bound(agreement.documents)
         of_point = max(self.length, 1.0)  # centres are means of points of length 1 or 0
         farthest = float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
@@ -87,7 +81,6 @@ class Lloyd:
     def step(
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int
     ) -> RoundResult[Partition]:
-        """Move centres to the mean of the points nearest to them."""
         check_enough(reply["counts"])
         kept = agreement.share_kept(round_)
         counts = reply["counts"] + kept * state.counts
@@ -108,11 +101,7 @@ def start_with_kmeans(
     agreement: Agreement, start: StartSettings, n_clusters: int, origin: Numbers, moments: Moments,
     seed: int, finalists: int, part: int = ALL,
 ) -> Partition:  # fmt: skip
-    """Cluster embeddings by k-means before the first round, from several starts.
-
-    The starts are drawn from the normal distribution with the points' moments. So they are not
-    documents, and do not depend on how documents are distributed over clients.
-    """
+    """Cluster embeddings by k-means from several starts, drawn by the points' moments."""
     first = Partition.first(draw_centres(start, n_clusters, moments, seed))
     rounds = repeat(0, start.rounds)
     lloyd = Lloyd(origin, finalists, part, moments.length)
@@ -120,7 +109,6 @@ def start_with_kmeans(
 
 
 def calls_of_start(start: StartSettings) -> dict[str, str]:
-    """Return how often `start_with_kmeans` calls each function."""
     often = f"at most {start.rounds} times, before the first round"
     calls = dict.fromkeys(("means", "moments"), "once, before the first round")
     return calls | {"cluster_sums": often}

@@ -1,7 +1,4 @@
-"""Federated k-means: exact, from sums round after round, or k-FED, from one reply of each client.
-
-The FSTC paper's baselines FBOW, FTF-IDF and FSBERT are presets.
-"""
+"""Federated k-means: exact, from sums in each round, or k-FED, from one reply of each client."""
 
 from __future__ import annotations
 
@@ -25,8 +22,6 @@ from fedtopics.methods.registry import Method
 
 @dataclass(frozen=True)
 class KMeansState:
-    """Clusterings, and the origin from which points are measured."""
-
     origin: Numbers
     partition: Partition
 
@@ -52,11 +47,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return replace(agreement, draw=EVERYONE) if self._once else agreement
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
-        """Return the origin of points, and first centres drawn by the moments of embeddings.
-
-        Without embeddings, they are those of one k-FED exchange, in which all participants see each
-        client's centres.
-        """
+        """Return origin and first centres: by moments of embeddings, or of one k-FED exchange."""
         settings = self.settings
         if settings.representation != "embedding":
             origin = self._word_weights(agreement)

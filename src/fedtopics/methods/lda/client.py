@@ -75,10 +75,7 @@ class LDAClient(TopicClient[LDASettings]):
     def expected_counts(
         self, vocabulary: str, round: int, pseudo_counts: NDArray[np.float64]
     ) -> dict[str, Any]:
-        """Estimate how many occurrences of words belong to each topic, in a minibatch (the E-step).
-
-        `pseudo_counts` are the topics' Dirichlet parameters, float64 of shape (n_words, n_topics).
-        """
+        """Estimate the occurrences of words in each topic, in a minibatch (the E-step)."""
         self.check(vocabulary)
         return self._counted(self.minibatches.draw(round, self.attempt), pseudo_counts)
 
@@ -89,7 +86,6 @@ class LDAClient(TopicClient[LDASettings]):
     def all_expected_counts(
         self, vocabulary: str, round: int, pseudo_counts: NDArray[np.float64]
     ) -> dict[str, Any]:
-        """Return the same as `expected_counts`, for all documents."""
         self.check(vocabulary)
         return self._counted(self.minibatches.training, pseudo_counts)
 
@@ -119,7 +115,6 @@ class LDAClient(TopicClient[LDASettings]):
 def posterior_means(
     bag: sparse.csr_array, rows: Documents, topics: NDArray[np.float64], prior: LDAPrior
 ) -> Thetas:
-    """Yield theta of documents, in batches, by topics (n_words, n_topics)."""
     from fedtopics.inference.variational import infer  # a server need not compile it
 
     for batch in batches(rows):
@@ -128,10 +123,7 @@ def posterior_means(
 
 
 def shortened(bag: sparse.csr_array, most: float) -> sparse.csr_array:
-    """Return a bag of words whose documents have at most `most` words; it is copied only if needed.
-
-    Otherwise a document of millions of words, such as a misread file, would dominate the topics.
-    """
+    """Shorten long documents: one of millions of words would dominate the topics."""
     lengths = bag.sum(1, dtype=np.float64)
     if lengths.max(initial=0) <= most:
         return bag

@@ -1,8 +1,4 @@
-"""First topics from anchor words, by sums over documents.
-
-An anchor is a word of a single topic. Co-occurrences of any other word are a mixture of those of
-the anchors, with the word's topics as weights. A random projection of the matrix of co-occurrences,
-n_words x n_words, is sufficient; it is a sum over documents.
+"""First topics from anchor words (words of a single topic), by sums over documents.
 
 References
 ----------
@@ -38,12 +34,10 @@ BLOCK = 10_000  # documents whose projections are in memory at once
 
 
 def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64]]:
-    """Project the co-occurrence of a client's words on random directions.
+    """Project the co-occurrence of a client's words on random directions, the same at all clients.
 
-    Two words of a document co-occur by one, divided by the document's number of pairs. All clients
-    use the seed of the directions. Returns ``projections`` (n_words, WIDTH) of the co-occurrences;
-    ``mass`` (n_words,), their row sums; ``frequency`` (n_words,), documents with the word and
-    another one.
+    Returns the projections (n_words, WIDTH), the ``mass`` (row sums), and the ``frequency``: the
+    number of documents with the word and another one.
     """
     n_words = counts.shape[1]
     rng = np.random.default_rng([seed, WIDTH])
@@ -67,8 +61,6 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
 
 
 class Projections(Exchanges):
-    """Computations of a client for first topics from anchor words."""
-
     @leaves(
         "For each word that enough of the documents contain: 300 random mixtures of how often "
         "other words occur in a document with it, the number of documents, and its summed share of "
@@ -76,14 +68,12 @@ class Projections(Exchanges):
         "counts of pairs of words, down to one document."
     )
     def projections(self, vocabulary: str) -> dict[str, Any]:
-        """Sum the neighbours of each word in documents, in a random projection."""
         self.client.check(vocabulary)
         sums = project(self.client.bag, self.client.public_seed)
         return sums | {"documents": self.client.bag.shape[0]}
 
 
 def calls_of_first_topics(initialisation: str) -> dict[str, str]:
-    """Return how often `find_first_topics` calls functions of clients."""
     anchors = {"projections": "once, before the first round"}
     return {"anchors": anchors, "nmf": CALLS_BEFORE}.get(initialisation, {})
 
@@ -91,10 +81,7 @@ def calls_of_first_topics(initialisation: str) -> dict[str, str]:
 def first_topics(
     ask: Callable[..., dict[str, Any]], n_topics: int, n_words: int, documents: int
 ) -> NDArray[np.float64]:
-    """Recover topics, shape (n_topics, n_words), from the sum of the clients' projections.
-
-    `ask` returns that sum. Rows sum to 1; words without neighbours in any document are 0.
-    """
+    """Recover topics, (n_topics, n_words), from the sum of the clients' projections."""
     template: Template = {
         "projections": (n_words, WIDTH), "mass": sums(n_words), "frequency": sums(n_words, each=1),
     }  # fmt: skip

@@ -1,10 +1,5 @@
 """Federated latent Dirichlet allocation: variational Bayes, whose statistics are sums.
 
-The E-step computes for each document how many occurrences of each word are expected of each topic.
-The M-step needs only their sum over documents. With ``learning="batch"`` five clients train the
-same model as one with all their documents, except for words that a policy excludes; with
-``"stochastic"`` the choice of minibatches differs.
-
 References
 ----------
 Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010: algorithm 1

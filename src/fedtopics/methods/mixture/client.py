@@ -81,7 +81,6 @@ class MixtureSums(PointSums):
         return {"counts": weights}, summed
 
     def placed(self, origin: Numbers) -> Points:
-        """Return the points of these documents, zeros for those without embedding."""
         if len(self.located) == len(self.seen):  # then the rows are the same
             return self.points(origin)
         points = np.zeros((len(self.seen), len(origin)), np.float32)
@@ -90,7 +89,6 @@ class MixtureSums(PointSums):
 
 
 def calls_of_mixture(settings: MixtureSettings, often: str) -> dict[str, str]:
-    """Return how often the rounds of a mixture call each function."""
     return calls_of_start(settings.start) | {"topic_sums": often}
 
 

@@ -32,7 +32,6 @@ class EMRounds:
     adds: bool = False  # documents are new, and are added to the earlier ones
 
     def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
-        """Request the sums of the documents by topic."""
         occurring = agreement.vocabulary.occurrences
         most = agreement.upper_bound(occurring) if self.known_words else np.inf
         template: Template = {

@@ -1,9 +1,6 @@
 """A mixture of topics by embeddings and words: expectation-maximisation, whose sums are exact.
 
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
-Here each document has one topic: its embedding is near the topic's direction, and its words are
-drawn from the topic's (`inference.mixture`). In each round, clients sum their documents by their
-probabilities of each topic; from the sums follow the same topics as from pooled documents.
 """
 
 from __future__ import annotations

@@ -47,7 +47,6 @@ class NMFSettings(TopicSettings, NMFShape):
         return self
 
     def read_by(self, text: TextRules) -> Self:
-        """Return the settings with seed_topics in the form that words have in documents."""
         seeds = seeds_in(text, self.seed_topics, self.n_components)
         return self.model_copy(update={"seed_topics": seeds})
 
@@ -63,8 +62,6 @@ CALLS_BEFORE = CALLS_OF_START | {
 
 
 class FactorSums(Exchanges):
-    """Sums of weighted words, for NMF or a method that starts from it."""
-
     client: TopicClient[Any]
 
     @leaves(
@@ -136,14 +133,12 @@ class FactorSums(Exchanges):
     def topic_words(
         self, vocabulary: str, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
     ) -> dict[str, Any]:
-        """Sum the words of all documents, weighted by their topics (n_words, n_topics)."""
         self.client.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         request = {"rarity": rarity, "topics": topics}
         return sums_of_words(self.client, groups, request, thetas, topics.shape[1])
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
-        """Yield batches of documents with a word, and their weighted words."""
         settings = self.client.settings
         term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
         for rows in batches(self.client.usable):

@@ -1,8 +1,4 @@
-"""Non-negative matrix factorisation over sums: its start, and its rounds.
-
-Weighted words X, one row of length 1 per document, are approximated by W H'. W, the topics of
-documents, stays with the clients: H needs only X' W and W' W, which are sums over documents. The
-topics are those of the pooled documents.
+"""Non-negative matrix factorisation over sums: X, weighted words, is approximated by W H'.
 
 References
 ----------
@@ -55,11 +51,7 @@ class NMFState:
 
 @dataclass(frozen=True)
 class Factorisation:
-    """Rounds of NMF, with words multiplied by their rarity.
-
-    Topics can be kept near `seed_vectors`, (n_words, n_topics), of length 1 or 0, with the weight
-    of a share of the documents.
-    """
+    """Rounds of NMF, with words weighted by rarity and topics kept near `seed_vectors`."""
 
     rarity: Numbers
     seed_vectors: Numbers | None = None
@@ -67,7 +59,6 @@ class Factorisation:
     known_words: bool = True  # the vocabulary was counted in these documents
 
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
-        """Request the sums by topic."""
         # Documents have length 1, which also limits their shares.
         counted = agreement.vocabulary.document_frequency[:, None]
         of_words = agreement.upper_bound(counted) if self.known_words else LIMIT
@@ -144,7 +135,6 @@ def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> N
 def seed_vectors(
     seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int
 ) -> Numbers:
-    """Return directions of given words, of length 1 or 0, (n_words, n_topics)."""
     found = np.zeros((len(words), n_topics))
     check_known(dict(enumerate(seeds)), words)
     for number, seed in enumerate(seeds):
@@ -160,7 +150,6 @@ def replace_alike(topics: Numbers, seeds: Numbers) -> Numbers:
 
 
 def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
-    """Find topics for another method to start from: p(word | topic), (n_topics, n_words)."""
     usual = NMFShape()
     frequency = agreement.vocabulary.document_frequency
     rarity = rarities(frequency, agreement.documents, usual.rarity)

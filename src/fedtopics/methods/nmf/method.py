@@ -1,8 +1,4 @@
-"""Federated NMF: X is approximated by W H', and H needs only X' W and W' W, sums over documents.
-
-First topics come from a randomised NNDSVD. In each round clients fit W to their documents, and all
-participants update H by HALS (see `factorisation` for the references).
-"""
+"""Federated NMF: X is approximated by W H', and H needs only X' W and W' W, sums over documents."""
 
 from __future__ import annotations
 
@@ -54,7 +50,6 @@ class NMF(Program[NMFSettings, NMFState]):
         return Factorisation(rarity, held, settings.strength)
 
     def first_state(self, agreement: Agreement, run: Run) -> NMFState:
-        """Find the first topics by sums, or take them from a model, from topics or from words."""
         settings, start, rounds = self.settings, self.plan.start, self.rounds(agreement)
         if start is not None and start.continued is not None:
             return NMFState.first(start.continued.weights["topics"])
