@@ -149,7 +149,7 @@ def test_the_best_weights_on_held_back_documents_are_kept() -> None:
 
 def test_a_loss_that_is_no_number_ends_in_one_sentence() -> None:
     plan = study(learning_rate=1e30, optimizer="sgd")
-    with pytest.raises(FederationError, match="come apart, lower learning_rate"):
+    with pytest.raises(FederationError, match="diverged, lower learning_rate"):
         train(plan, subjects(SIZES), at_once=False)
     with pytest.raises(StudyError, match="not finite; lower learning_rate"):
         train(plan, subjects(SIZES))
