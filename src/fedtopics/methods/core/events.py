@@ -195,9 +195,7 @@ class Excluded(BadReply, kind="excluded"):
 
 class Offer(Event, kind="offer"):  # the server's study proposal
     study: Any  # the Study
-    leaves: Mapping[
-        str, Mapping[str, str]
-    ]  # function to how often it is called, and the data it sends
+    leaves: Mapping[str, Mapping[str, str]]  # by function: how often, and the data sent
     seen: str  # whether others see each reply or only sums
     policy: str  # what the client's policy lets it send
 
@@ -273,4 +271,4 @@ class Unreadable(Event, kind="unreadable"):  # documents cannot be read at prese
 class ModelReceived(Event, kind="model"):  # the client has it, and its documents' topics
     folder: str
     documents: int
-    unknown: int  # documents without any word that the model knows
+    unknown: int  # documents with nothing that the model knows

@@ -159,9 +159,11 @@ class Run(Protocol):
     def rounds(self, done: int, last: int) -> Iterator[int]:
         """Yield the numbers of the remaining rounds."""
 
-    def due(self, round_: int) -> bool: ...
+    def due(self, round_: int) -> bool:
+        """Whether a checkpoint is due after this round."""
 
-    def checkpoint(self, state: Checkpoint) -> bool: ...
+    def checkpoint(self, state: Checkpoint) -> bool:
+        """Store a state; return whether it was written."""
 
     def event(self, event: Event) -> None: ...
 
@@ -190,4 +192,5 @@ class Exchanges:
     def __init__(self, client: Any) -> None:
         self.client = client  # a `TopicClient`
 
-    def forget(self) -> None: ...
+    def forget(self) -> None:
+        """Start a new study: earlier replies belonged to another one."""
