@@ -60,7 +60,7 @@ class Secret:
         if len(key) != LENGTH:
             raise RunError(
                 f"{path} is not a secret of {LENGTH} bytes; restore it, or delete it if this "
-                "client takes part in no study any more."
+                "client no longer takes part in any study."
             )
         return cls(key)
 

@@ -24,7 +24,7 @@ from fedtopics.text.rules import TextRules
 class Progress:
     round: int
     loss: float = np.nan  # mean over the documents of this round, or NaN
-    change: float = np.inf  # of the weights, relative to their norm; infinite if not measured
+    change: float = np.inf  # of the model, relative to its norm; infinite if not measured
     validations_without_gain: int = 0
     best_loss: float = np.inf  # of validations
 
@@ -46,7 +46,7 @@ def why_stop(progress: Progress, limits: Mapping[str, float]) -> str:
 
 def _tolerance(progress: Progress, limit: float) -> str:
     if progress.change < limit:
-        return f"the weights changed by {progress.change:.2e}, less than the tolerance"
+        return f"the model changed by {progress.change:.2e}, less than the tolerance"
     return ""
 
 
