@@ -1,4 +1,4 @@
-"""How many topics the demo's corpora have: the sweep of docs/report.md, an hour."""
+"""How many topics the demo's corpora have: the sweep of docs/reference/report.md, an hour."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def main() -> None:
     corpora = made_up_clients(3) if given.quick else package_documentation(5)
     study = Study.make(name="demo", method=method)
     summary = sweep(study, topics, seeds, out, corpora=corpora, policies={}, on_event=tell)
-    good, reasons = recommend(summary)
-    found = {"scores": summary, "recommended": good, "reasons": reasons}
+    best, reasons = recommend(summary)
+    found = {"scores": summary, "recommended": best, "reasons": reasons}
     path = Path(given.folder) / "sweep.json"
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for row in summary:
         print(row["topics"], {c.name: round(row[c.name], 3) for c in SHOWN_CRITERIA if row[c.name]})
-    print("recommended:", good, *reasons, sep="\n")
+    print("recommended:", best, *reasons, sep="\n")
 
 
 def tell(event: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The pages that are kept, again from their rows: what stands in a page can be recomputed.
 
-They are those beside the rows, and tables in docs/ below a line that names rows and title.
+They are those beside the rows, and tables in a README.md below a line that names rows and title.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedtopics.errors import RunError
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks" / "results"
-DOCS = ROOT / "docs"
+PAPERS = ROOT / "experiments"
 EXPERIMENTS = {
     "figure3": ("experiments.gfedntm.figure3", "experiments.gfedntm.figure3_results"),
     "flda": ("experiments.flda.runs", "experiments.flda.results"),
@@ -111,7 +111,7 @@ def differing(write: bool) -> Iterator[Path]:
                 report.write(path.parent, path.stem, one.page, one.content)
             yield path
     tables = {(name, table.title): table for name, one in found.items() for table in one.tables}
-    for path in sorted(DOCS.glob("*.md")):
+    for path in sorted(PAPERS.glob("*/README.md")):
         text = path.read_text("utf-8")
         filled = MARKED.sub(partial(_filled, path, tables), text)
         if text != filled:

@@ -9,7 +9,7 @@ import pytest
 from fedtopics.guarantees import NOT_PROMISED, PLAIN, SECURE, promises
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/protocol.md").read_text("utf-8")
+PAGE = (ROOT / "docs/reference/protocol.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("aggregation", [SECURE, PLAIN])

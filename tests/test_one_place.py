@@ -1,4 +1,4 @@
-"""What docs/extending.md adds from outside is everywhere: registering it is all there is to do."""
+"""What docs/how-to/extend.md registers from outside appears everywhere."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ METHOD = {"name": "unigrams", "n_components": 2, "stop_when": {"enough": 3.0}}
 
 @pytest.fixture
 def page() -> Iterator[dict[str, Any]]:
-    names = pages.run(pages.DOCS / "extending.md")
+    names = pages.run(pages.DOCS / "how-to/extend.md")
     with restored():
         registry.register(names["UNIGRAMS"])
         register(names["ETM"])
@@ -96,7 +96,7 @@ def subjects(page: dict[str, Any], topics: list[list[str]]) -> list[str]:
 
 
 def test_without_registering_nothing_is_known() -> None:
-    pages.run(pages.DOCS / "extending.md")
+    pages.run(pages.DOCS / "how-to/extend.md")
     assert "unigrams" not in METHODS.names
     assert "etm" not in NETWORKS.names
     assert "enough" not in STOP_RULES.names

@@ -30,7 +30,7 @@ PLAIN: dict[str, Any] = {"name": "nmf", "n_components": 2, "max_rounds": 2}
 CORPUS = Corpus.of(ALL)
 EMBEDDED = CORPUS.with_embeddings(np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32))
 VECTORS = TWO.assign(embedding=[*np.random.default_rng(0).normal(size=(80, 3))])
-CALL = "call it 'text', or name it"
+CALL = "call it text, or name it"
 OPEN = Policy(min_documents=1, min_document_frequency=1)
 MORE = dict.fromkeys(CLIENTS, ALL * 2)
 GROWN: dict[str, Any] = {"max_rounds": 1, "iterations": 20, "min_new_documents": 1}
@@ -75,7 +75,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     "no table": (lambda: NMF(2).fit(ALL, text="letter"), "leave it out", lambda: NMF(2).fit(ALL)),
     "the column of clients": (
         lambda: NMF(2).fit_clients(TWO.rename(columns={"client": "who"}), text="letter"),
-        "Name it with client=",
+        "name it with client=",
         lambda: NMF(2).fit_clients(
             TWO.rename(columns={"client": "who"}), text="letter", client="who"
         ),
@@ -206,7 +206,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20, by="quarter"),
     ),
     "a time for each document": (
-        lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"]), "give each document its own",
+        lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"]), "give one for each document",
         lambda: made().topics_over_time(["oak"] * 20, ["2026-01-01"] * 20),
     ),
     "a readout": (
@@ -220,7 +220,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: NMF(2).fit("oak and elm"), "give a list of strings", lambda: NMF(2).fit(ALL),
     ),
     "counts that are weights": (
-        lambda: Corpus.of_counts([[0.5]], ["oak"]), "give the counts themselves",
+        lambda: Corpus.of_counts([[0.5]], ["oak"]), "give counts, such as",
         lambda: Corpus.of_counts([[5]], ["oak"]),
     ),
     "a name of a metric": (

@@ -1,4 +1,4 @@
-"""Attacks on what leaves clients in an honest study: the figures of docs/threat-model.md."""
+"""Attacks on what clients send in an honest study: figures of docs/concepts/threat-model.md."""
 
 from __future__ import annotations
 

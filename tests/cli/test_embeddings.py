@@ -93,17 +93,17 @@ WRONG = {  # what is wrong with the client's file or options, what is said
     ),
     "another dimension": (
         {"data": "wide.parquet"},
-        "The embeddings of the documents have 4 dimensions and the study's model 'tiny' has 3; "
-        "compute them with that model, or leave them out and they are computed here.",
+        "The embeddings of the documents have 4 dimensions, but the study's model 'tiny' has 3; "
+        "compute them with that model, or leave them out to compute them here.",
     ),
     "NaN": (
         {"data": "nan.parquet"}, "1 of 40 rows have missing, NaN or infinite numbers, the first of",
     ),
     "another model": (
         {"embedding_model": "/models/all-mpnet-base-v2"},
-        "The study's embeddings are of the model 'tiny' and the client's own model is "
-        "'/models/all-mpnet-base-v2', whose embeddings cannot be compared with them; give the "
-        "study's model, or the folder it is in.",
+        "The study's embeddings come from the model 'tiny', but the client's model is "
+        "'/models/all-mpnet-base-v2', and their embeddings are not comparable; give the "
+        "study's model, or its folder.",
     ),
 }  # fmt: skip
 

@@ -140,7 +140,7 @@ def test_folders(folder: Path, refused: Refused) -> None:
     Path("mine/study.toml").write_text(MINE)
     made(**OF_EAST).save_pretrained("east")
     err = refused("models", "merge", "model", "east", "-o", "mine")
-    assert "There is a README.md of no model in mine; name another folder." in err
+    assert "The README.md in mine is not a model's; choose another folder." in err
     assert Path("mine/README.md").read_text() == MINE
     for name in ("north", "south"):
         Path(f"{name}.csv").write_text("text\n" + "oak elm\n" * 20)
@@ -161,7 +161,7 @@ def test_in_python(folder: Path) -> None:
         with pytest.raises(InputError, match="fedtopics did not write it"):
             save("new.html")
         Path("new.html").unlink()
-    with pytest.raises(ModelError, match=r"There is a README.md of no model"):
+    with pytest.raises(ModelError, match=r"The README.md in .* is not a model's"):
         Path("README.md").write_text(MINE)
         NMF(2, max_rounds=2).fit(TEXTS).save(".")
     with pytest.raises(RunError, match=r"study.toml of no run"):
@@ -184,5 +184,5 @@ def test_lost_labels_are_said(folder: Path, typed: Typed) -> None:
     made(**OF_EAST).with_labels({0: "Wood"}).save_pretrained("east")
     code, out, err = typed("models", "merge", "model", "east", "-o", "merged")
     assert (code, err) == (0, "")
-    assert "these are lost in merging: Trees | shrubs." in out
+    assert "Merging drops these labels, because a topic has one: Trees | shrubs." in out
     assert "Wood: " in out

@@ -43,7 +43,7 @@ def test_identifiers_are_qualified_names(clients: dict[str, Corpus], name: str) 
 
 @pytest.mark.parametrize("n", [1, 8])
 def test_number_of_clients(n: int) -> None:
-    with pytest.raises(DataError, match=f"The demo has 2 to 7 clients, not {n}"):
+    with pytest.raises(DataError, match=f"The demo allows 2 to 7 clients, not {n}"):
         package_documentation(n)
 
 

@@ -111,7 +111,7 @@ def test_words_that_one_model_lacks_match_nothing() -> None:
 def test_columns_that_do_not_fit_words() -> None:
     with pytest.raises(DataError, match="have 3 and 2 words"):
         topic_similarity(np.eye(3), np.eye(2))
-    with pytest.raises(DataError, match="There are 3 words for 2 columns"):
+    with pytest.raises(DataError, match="There are 3 words but 2 columns"):
         topic_similarity(np.eye(3), np.eye(2), ["a", "b", "c"], ["a", "b", "c"])
 
 
@@ -136,5 +136,5 @@ def test_document_similarity_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_documents() -> None:
-    with pytest.raises(DataError, match="of 3 and of 2 documents"):
+    with pytest.raises(DataError, match="of 3 and 2 documents"):
         document_similarity(np.eye(3), np.eye(2))

@@ -1,4 +1,4 @@
-"""docs/coverage.md: what it names is there, each row has a verdict, the papers are complete."""
+"""experiments/coverage.md: its names exist, each row has a verdict, papers are complete."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.pages import DOCS, ROOT
+from tests.helpers.pages import ROOT
 
+COVERAGE = ROOT / "experiments/coverage.md"
 HEADER = ["what", "code", "tests", "page", "verdict"]
 VERDICTS = {
     "here, as written", "here, read so", "not here", "holds", "holds in part", "does not hold",
@@ -47,7 +48,7 @@ class Row:
 def read() -> list[Row]:
     found: list[Row] = []
     paper = ""
-    for line in (DOCS / "coverage.md").read_text(encoding="utf-8").splitlines():
+    for line in COVERAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             paper = line[3:]
         elif paper and line.startswith("| ") and not line.startswith("| ---"):
@@ -90,7 +91,7 @@ def test_what_a_row_names_is_there(row: Row) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", f"{row.page} {row.verdict}")
     assert bool(links) == (row.page != "-")
     for file, anchor in links:
-        page = DOCS / file
+        page = COVERAGE.parent / file
         assert page.is_file(), file
         assert not anchor or anchor in anchors(page), anchor
 

@@ -1,4 +1,4 @@
-"""The example federation, the README's commands and docs/deployment.md say the same as the code."""
+"""The example federation, the README and docs/how-to/deploy.md agree with the code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.helpers.services import NAMES, assert_survives, write_folders
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [ROOT / "examples" / name for name in ("federation.sh", "peers.sh")]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DEPLOYMENT = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+DEPLOYMENT = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
 
 Command = tuple[str, ...]
 
@@ -252,7 +252,7 @@ def test_what_is_written_is_on_a_volume() -> None:
 
 
 def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Path) -> None:
-    """What compose starts, in folders that docs/deployment.md has filled; members on two machines.
+    """What compose starts, in the folders of docs/how-to/deploy.md; members on two machines.
 
     In place of containers are processes; of the port that is published, one of this machine.
     """

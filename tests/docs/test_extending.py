@@ -1,4 +1,4 @@
-"""The network that docs/extending.md shows is exact in a federation; networks of packages.
+"""The network that docs/how-to/extend.md shows is exact in a federation; networks of packages.
 
 What else the page adds is tested by tests/test_one_place.py.
 """
@@ -29,7 +29,7 @@ class OrdinaryETM(one_process.OrdinaryNeuralLDA):
 
 @pytest.fixture
 def extended() -> Iterator[dict[str, Any]]:
-    names = pages.run(pages.DOCS / "extending.md")
+    names = pages.run(pages.DOCS / "how-to/extend.md")
     with restored():
         register(names["ETM"])
         yield names

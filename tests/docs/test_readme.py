@@ -64,7 +64,7 @@ BERTOPIC = [
     "visualize_hierarchical_documents", "visualize_hierarchy", "visualize_term_rank",
     "visualize_topics", "visualize_topics_over_time", "visualize_topics_per_class",
 ]  # fmt: skip
-PAGE = (DOCS / "estimators.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to/python-and-bertopic.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(\w+)` \| (.+?) \| (.*?) ?\|$", PAGE.partition("## Beside")[2], re.M)
 
 

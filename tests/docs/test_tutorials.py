@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.pages import DOCS, TUTORIALS, Block, blocks
 from tests.helpers.services import free_port
 
-LETTERS = DOCS / "tutorial-analyst.md"  # its first block is where the others begin
+LETTERS = DOCS / "tutorials/analyst.md"  # its first block is where the others begin
 END = "END-OF-BLOCK"
 SECONDS = 600  # a tutorial takes half a minute on an idle machine
 

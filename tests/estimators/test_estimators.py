@@ -172,8 +172,8 @@ def test_a_search_over_settings() -> None:
         ({"hiden": (9, 9)}, "There is no setting 'hiden'; did you mean 'hidden'"),
         ({"settings": {"norm": "none"}}, "'method.norm' is 'none'"),
         ({"settings": ["norm"]}, "give a mapping of names to values"),
-        ({"settings": {"max_rounds": 5}}, "The max_rounds of ProdLDA is 3 already; leave out 5"),
-        ({"method": "lda"}, "The method of ProdLDA is 'gfedntm' already; leave out 'lda'"),
+        ({"settings": {"max_rounds": 5}}, "max_rounds of ProdLDA is already 3; leave out 5"),
+        ({"method": "lda"}, "method of ProdLDA is already 'gfedntm'; leave out 'lda'"),
     ],
 )
 def test_unusable_parameters(parameters: dict[str, Any], message: str) -> None:

@@ -34,8 +34,9 @@ def subject(model: Any, words: list[str]) -> int:
 def test_topics_are_the_same_by_every_name(model: LDA) -> None:
     assert model.topics() == model.topics_ == model.model_.topics()
     assert model.topics(3) == [words[:3] for words in model.topics_]
-    words = {k: [word for word, _ in topic] for k, topic in model.get_topics().items()}
-    assert words == dict(enumerate(model.topics_))
+    for words, topic in zip(model.topics_, model.get_topics().values(), strict=True):
+        assert {word for word, _ in topic} == {*words}
+        assert topic == sorted(topic, key=lambda entry: -entry[1])
     assert model.get_topic(1, 4) == model.get_topics(4)[1]
     np.testing.assert_array_equal(model.components_, model.beta_)
     shares = model.model_.word_shares
@@ -90,6 +91,7 @@ def test_score_is_that_of_held_out_words(model: LDA) -> None:
     new = documents(TREES, 8) + documents(BOATS, 9)
     assert model.score(new) == pytest.approx(-np.log(8), abs=0.15)
     one = LDA(**SETTINGS).fit(ALL).reduce_topics(1)
+    assert one.n_components == 1
     assert one.score(new) == pytest.approx(-np.log(16), abs=0.05)
 
 

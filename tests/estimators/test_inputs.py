@@ -74,10 +74,10 @@ def test_a_tokenizer_leaves_stop_words_and_ngrams_to_the_rules() -> None:
 def test_a_model_of_words_of_ones_own_refuses_texts(tmp_path: Path) -> None:
     """What it would make of them were other words, silently."""
     model = small(analyzer=shouted).fit(ALL)
-    with pytest.raises(DataError, match="of lists of words, and these documents are texts"):
+    with pytest.raises(DataError, match="on lists of words, but these documents are texts"):
         model.model_.transform(ALL)
     folder = model.save(tmp_path / "model")
-    with pytest.raises(DataError, match="of lists of words"):
+    with pytest.raises(DataError, match="on lists of words"):
         LDA.load(folder).transform(ALL)
     loaded = LDA.load(folder, analyzer=shouted)
     np.testing.assert_array_equal(loaded.transform(ALL), model.transform(ALL))
@@ -87,7 +87,7 @@ def test_a_model_of_words_of_ones_own_refuses_texts(tmp_path: Path) -> None:
     "function", [lambda text: text.nothing, lambda text: text, lambda text: {}[text]]
 )
 def test_a_function_that_fails_quotes_no_document(function: Callable[[str], Any]) -> None:
-    with pytest.raises(DataError, match=r"ends in [A-Za-z]+Error on a document") as error:
+    with pytest.raises(DataError, match=r"raised [A-Za-z]+Error on a document") as error:
         small(analyzer=function).fit(ALL)
     assert not {*TREES, *BOATS} & {*str(error.value).split()}
     assert error.value.__cause__ is None
@@ -117,11 +117,11 @@ def test_counts_are_the_documents(form: Any, counted: tuple[Any, Any]) -> None:
 @pytest.mark.parametrize(
     ("counts", "words", "message"),
     [
-        (TfidfVectorizer().fit_transform(ALL), None, "not weights as of TF-IDF"),
-        (sparse.csr_array([[1, -1]]), ["oak", "elm"], "whole numbers that are not negative"),
-        (sparse.csr_array([[1, 2]]), ["oak"], r"shape \(1, 2\) and 1 words; give a word for each"),
+        (TfidfVectorizer().fit_transform(ALL), None, "not weights such as TF-IDF"),
+        (sparse.csr_array([[1, -1]]), ["oak", "elm"], "whole numbers, not negative"),
+        (sparse.csr_array([[1, 2]]), ["oak"], r"shape \(1, 2\) and 1 words; give one word per"),
         (sparse.csr_array((0, 2), dtype=int), ["oak", "elm"], "The corpus is empty"),
-        (ALL, ["oak", "elm"], "Counts of words are an array of numbers"),
+        (ALL, ["oak", "elm"], "Word counts must be an array of numbers"),
     ],
 )
 def test_what_are_no_counts(counts: Any, words: Any, message: str) -> None:
@@ -166,12 +166,16 @@ def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
         (
             pd.DataFrame({"text": ALL, "who": "a"}),
             None,
-            "Name it with client=...; of the table: it",
+            "name it with client=...; the table: it",
         ),
         (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),
         (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),
-        (pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}), "who", "1 of 2 rows are nobody's"),
-        (TEXTS, "who", "A column of clients is one of a table"),
+        (
+            pd.DataFrame({"text": ["a", "b"], "who": [1, np.nan]}),
+            "who",
+            "1 of 2 rows have no client",
+        ),
+        (TEXTS, "who", "client= names a column, but the data are not a table"),
         ("letters", None, "Documents of several clients are a mapping"),
         ({}, None, "There are no clients"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,15 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from fedtopics import NMF, TopicEstimator
 from fedtopics.errors import DataError, InputError, ModelError
+from fedtopics.estimators.inputs import OURS
+from fedtopics.methods.nmf.client import NMFSettings
+from fedtopics.text.rules import TextRules
+from fedtopics.text.vocabulary import VocabularyLimits
+
+KNOWN = {
+    *NMFSettings.model_fields, *TextRules.model_fields, *VocabularyLimits.model_fields,
+    *NMF(2).get_params(),
+}  # fmt: skip
 
 TEXTS = ["oak and beech and fir in a wood", "a ketch and a sloop and a yawl at sea"] * 20
 
@@ -26,22 +36,34 @@ def model() -> NMF:
     [
         (lambda m: m.reduce_topics("auto"), "n_topics='auto' cannot be used; give a whole number"),
         (lambda m: m.reduce_topics(1.5), "n_topics=1.5 cannot"),
-        (lambda m: m.merge_topics(0), "Topics to merge are a list"),
+        (lambda m: m.merge_topics(0), "topics_to_merge cannot be read; give a list"),
         (lambda m: m.get_topic(0, "5"), "n_words='5' cannot"),
         (lambda m: m.get_topics(2.5), "n_words=2.5 cannot"),
         (lambda m: m.get_topic_info(99), "topic=99 cannot be used; give a whole number, 0 to 1"),
         (lambda m: m.find_topics("oak", -1), "top_n=-1 cannot"),
-        (lambda m: m.find_topics(None), "A query is a text, or a list of words"),
+        (
+            lambda m: m.find_topics(None),
+            "The query cannot be read; give a text, or a list of words",
+        ),
         (lambda m: m.representative_documents(TEXTS, topic=2), "topic=2 cannot"),
         (lambda m: m.representative_documents(TEXTS, n_documents=0), "n_documents=0 cannot"),
         (lambda m: m.topics_over_time(TEXTS, [1] * 40, nr_bins=2.5), "nr_bins=2.5 cannot"),
         (lambda m: m.topics_per_class(TEXTS, ["a"] * 40, min_documents="5"), "min_documents='5'"),
-        (lambda m: m.set_topic_labels(["a", "b"]), "Give a mapping of topic to value, not list"),
+        (lambda m: m.set_topic_labels(["a"]), "Give a list of 2 labels, one for each topic"),
+        (lambda _: NMF(2, min_df=3).fit(TEXTS), "no setting 'min_df'; use min_document_frequency."),
     ],
 )
 def test_what_nobody_can_mean(call: Callable[[NMF], Any], message: str, model: NMF) -> None:
     with pytest.raises(InputError, match=message):
         call(model)
+
+
+def test_names_of_bertopic_lead_to_ours(model: NMF) -> None:
+    with pytest.raises(AttributeError, match=r"'visualize_topics'; use model_.plot_map"):
+        model.visualize_topics()
+    for ours in OURS.values():
+        name = ours.split(",")[0]
+        assert name in KNOWN or callable(attrgetter(name)(model)), ours
 
 
 def test_tables_without_rows_have_their_columns(model: NMF) -> None:
@@ -62,7 +84,7 @@ def test_counts_need_their_words_where_the_model_has_others(tmp_path: Path) -> N
     loaded = TopicEstimator.load(fitted.save(tmp_path))
     assert (loaded.transform(counts, words=words) == fitted.transform(counts)).all()
     for model in (loaded, NMF(2, max_rounds=3).fit(TEXTS)):
-        with pytest.raises(DataError, match="none of the words of these counts; give"):
+        with pytest.raises(DataError, match="no word of these counts; name"):
             model.transform(counts)
 
 

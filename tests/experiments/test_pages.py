@@ -1,4 +1,4 @@
-"""Each number of a kept page, and of a marked table in docs/, follows from the kept rows."""
+"""Each number of a kept page, and of a marked table of a paper, follows from the kept rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import pytest
 
 from experiments import pages
 from experiments.commands import group
-from experiments.pages import DOCS, EXPERIMENTS, FIGURE_4, KEPT, MARKED, differing
+from experiments.pages import EXPERIMENTS, FIGURE_4, KEPT, MARKED, PAPERS, differing
 from fedtopics.errors import RunError
+
+PAGE = "papers/flda/README.md"
 
 
 def test_what_is_kept_is_what_its_rows_say() -> None:
     assert list(differing(write=False)) == []
-    text = "".join(path.read_text("utf-8") for path in DOCS.glob("*.md"))
+    text = "".join(path.read_text("utf-8") for path in PAPERS.glob("*/README.md"))
     marked = MARKED.findall(text)
     assert {name for _, name, _ in marked} == {"figure3", "flda", "fstc", *FIGURE_4}
     assert len(marked) == text.count("<!-- row"), "each line of that kind is read"
@@ -24,14 +26,14 @@ def test_what_is_kept_is_what_its_rows_say() -> None:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository of F-LDA's rows alone, and one page of docs with one of its tables."""
+    """A repository of F-LDA's rows alone, and one page of a paper with one of its tables."""
     copytree(KEPT / "flda", tmp_path / "results/flda")
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "papers/flda").mkdir(parents=True)
     marked = "Before.\n\n<!-- rows of flda: medical_questions, 700 a round -->\n\n\nAfter.\n"
-    (tmp_path / "docs/page.md").write_text(marked)
+    (tmp_path / PAGE).write_text(marked)
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "KEPT", tmp_path / "results")
-    monkeypatch.setattr(pages, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(pages, "PAPERS", tmp_path / "papers")
     monkeypatch.setattr(pages, "EXPERIMENTS", {"flda": EXPERIMENTS["flda"]})
     monkeypatch.setattr(pages, "FIGURE_4", {})
     return tmp_path
@@ -48,11 +50,11 @@ def test_changed_numbers_are_found_and_mended(
         group.main(["pages"], standalone_mode=False)
     assert end.value.code == 1
     said = capsys.readouterr().out
-    assert "These differed from their rows: results/flda/flda.md, docs/page.md." in said
+    assert "These differed from their rows: results/flda/flda.md, papers/flda/README.md." in said
     group.main(["pages", "--write"], standalone_mode=False)
     group.main(["pages"], standalone_mode=False)
     assert "All are as their rows." in capsys.readouterr().out
-    page, before, after = (kept / "docs/page.md").read_text(), "Before.\n\n<!-- ", "\n\nAfter.\n"
+    page, before, after = (kept / PAGE).read_text(), "Before.\n\n<!-- ", "\n\nAfter.\n"
     assert page.startswith(before)
     assert page.endswith(after)
     line = next(line for line in page.splitlines() if line.startswith("| pooled: regular LDA |"))
@@ -60,6 +62,6 @@ def test_changed_numbers_are_found_and_mended(
 
 
 def test_a_table_that_is_not_there(kept: Path) -> None:
-    (kept / "docs/page.md").write_text("<!-- rows of flda: Of another -->\n\n| old |\n")
-    with pytest.raises(RunError, match=r"page.md has a line for a table 'Of another' that no rows"):
+    (kept / PAGE).write_text("<!-- rows of flda: Of another -->\n\n| old |\n")
+    with pytest.raises(RunError, match=r"README.md has a line for a table 'Of another' that no"):
         list(differing(write=True))

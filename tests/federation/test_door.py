@@ -239,7 +239,7 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     ("min_documents = 0", "'min_documents' is 0: Input should be greater than or equal to 1"),
     ('max_rounds = "many"', "'max_rounds' is 'many'"),
     ("min_documents = ", "Invalid"),
-    (None, "No such file"),
+    (None, "there is no such file"),
 ])  # fmt: skip
 def test_unusable_policy(tmp_path: Path, content: str | None, message: str) -> None:
     path = tmp_path / "policy.toml"

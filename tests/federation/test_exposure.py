@@ -173,7 +173,7 @@ def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rules", "says"), [
     ("lemmas = true", "needs languages"), ("lemma = true", "there is no key 'lemma'"),
     ("lemmas", "cannot be used: "), ("lemmas = " + 5000 * "[", "nested too deeply"),
-    ("lemmas = " + 5000 * "1", "cannot be used: "), ("", "No such file"),
+    ("lemmas = " + 5000 * "1", "cannot be used: "), ("", "there is no such file"),
 ])  # fmt: skip
 def test_rules_that_cannot_be_used(tmp_path: Path, rules: str, says: str) -> None:
     (tmp_path / "a.csv").write_text("text\noak\n")

@@ -8,20 +8,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from fedtopics import Corpus, Policy, Study, TopicModel, train
 from fedtopics.errors import FederationError, PolicyError
+from fedtopics.federation.join import join
 from fedtopics.federation.ledger import summarise_ledger
 from fedtopics.federation.relay import lead_relay
 from fedtopics.federation.serve import lead
 from fedtopics.federation.study import FederationSettings
 from fedtopics.federation.study_tables import ObserverData
 from fedtopics.methods.gfedntm.client import Passes
+from fedtopics.protocol.exchange import refuse
 from fedtopics.protocol.link import Service
+from fedtopics.protocol.messages import Answer, Ask, Part, decode, encode
+from fedtopics.protocol.relay import Relay, RelayService
+from fedtopics.protocol.roster import Key
 from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.background import Background, KilledError, Notes, until
 from tests.helpers.federation import assert_same_bits, study, subjects
@@ -90,6 +95,25 @@ def test_the_model_is_that_of_one_process(finished: tuple[str, Path, Outcome]) -
         assert_same_bits(outcome.model, here)
     assert outcome.model.vocabulary.words == here.vocabulary.words
     np.testing.assert_allclose(outcome.model.beta, here.beta, rtol=1e-5)  # 2e-6 are usual
+
+
+def test_a_finished_member_needs_no_server(finished: tuple[str, Path, Outcome]) -> None:
+    _, folder, outcome = finished
+    part, events = part_of(Key.load(folder / "keys/north"), None, folder / "north")
+    model = join(part, Study.read(folder / "north/study.toml"), link=cast(Any, None))
+    assert model is not None
+    assert_same_bits(model, outcome.model)
+    assert [event["event"] for event in events] == ["already finished"]
+
+
+def test_a_refusal_is_shown_to_others_at_once() -> None:
+    service = RelayService(Relay(["a", "b"], b"", lambda file: None), 1000)
+    service.say("b", encode(Part(b"", 0, b"", "f", "call", b"", "b", b"")))
+    waiting = Background(lambda: service.ask("b", encode(Ask(b"", 0, "part", b""))))
+    until(lambda: "b" in service.present())
+    refuse(LoopbackLink(service, "a"), "its policy refuses (max_rounds)")
+    answer = decode(waiting.result(), Answer)
+    assert answer.waiting == {"a": "refused: its policy refuses (max_rounds)"}
 
 
 def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> None:
@@ -320,7 +344,7 @@ def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Pat
     error = Partner(part, other, _Late(scene, "north"), events).error()
     if kind == "secure":
         assert isinstance(error, FederationError)
-        assert "another study or other software" in str(scene.partners["east"].error())
+        assert "its study or software differs" in str(scene.partners["east"].error())
     else:
         assert other.fingerprint in str(error)
         assert scene.plan.fingerprint in str(error)

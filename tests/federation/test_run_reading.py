@@ -84,7 +84,7 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"There is no run in .*nowhere; name the folder of one"):
+    with pytest.raises(RunError, match=r"There is no run in .*nowhere; name that of a member"):
         read_run(tmp_path / "nowhere")
     for damaged in (b"[]\n", b"{}\n", b'{"event": "round"}\n', b"\xff\n", b"1\n"):
         refused(tmp_path, damaged)
@@ -206,4 +206,4 @@ def test_the_end() -> None:
     found.take({"event": "finished", "time": 103.0})
     assert found.lines(False, 103.0)[0] == "trees: finished: the model is there"
     found.take({"event": "resumed", "study": "f", "begun": 100.0, "time": 104.0})
-    assert (found.state, here(found), found.round) == ("waiting", [], 0)
+    assert (found.state, here(found), found.round) == ("finished", ["north"], 1)

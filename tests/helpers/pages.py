@@ -16,9 +16,10 @@ from tests.helpers.registries import restored
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
-TUTORIALS = sorted(DOCS.glob("tutorial-*.md"))
+TUTORIALS = sorted(DOCS.glob("tutorials/*.md"))
 PAGES = [
-    README, ROOT / "CONTRIBUTING.md", ROOT / "experiments/README.md", *sorted(DOCS.rglob("*.md")),
+    README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "experiments").rglob("*.md")),
+    *sorted(DOCS.rglob("*.md")),
 ]  # fmt: skip
 
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)

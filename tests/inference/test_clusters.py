@@ -111,9 +111,6 @@ def test_the_words_of_clusters() -> None:
     assert inference.beta(found, {}) is found["beta"]
 
 
-# Models
-
-
 METHODS: list[Any] = [
     pytest.param("kmeans", {}, Centres, id="kmeans"),
     pytest.param("kmeans", {"preset": "ftfidf"}, Centres, id="ftfidf"),

@@ -1,4 +1,4 @@
-"""A Flower federation: a grid in this process, and real processes as docs/flower.md starts them."""
+"""A Flower federation: a grid in this process, and processes as in docs/how-to/flower.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.helpers.grpc_federation import federated
 from tests.helpers.services import free_port
 from tests.helpers.streams import THEMES
 
-DOCUMENT = (Path(__file__).parents[2] / "docs/flower.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[2] / "docs/how-to/flower.md").read_text(encoding="utf-8")
 NAMES = ("north", "south", "west")
 DIMENSION = 6
 PATIENCE = 600.0  # seconds; a message takes three at least, and twenty on a machine that is busy

@@ -138,7 +138,7 @@ def test_one_batch_agrees_with_autograd_without_cuts(name: str) -> None:
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
 
 
-if __name__ == "__main__":  # the table of docs/exactness.md
+if __name__ == "__main__":  # the table of docs/concepts/exactness.md
     for network, (optimizer, rate), precision in itertools.product(
         NETWORKS, (("adam", 0.002), ("sgd", 0.02)), ("float64", "float32")
     ):

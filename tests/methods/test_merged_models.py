@@ -138,7 +138,7 @@ def test_labels_of_models_survive() -> None:
     suggested = replace(SOUTH.with_labels({1: "Wood", 0: "Flu"}), suggested=frozenset({0, 1}))
     merged = merge_models([north, suggested], threshold=0.5)
     assert (merged.labels, merged.suggested) == ({0: "Trees", 1: "Tea"}, frozenset())
-    with pytest.warns(UserWarning, match=r"lost in merging: Wood\.$"):
+    with pytest.warns(UserWarning, match=r"because a topic has one: Wood\.$"):
         merged = merge_models([north, SOUTH.with_labels({1: "Wood", 0: "Flu"})], threshold=0.5)
     assert merged.labels == {0: "Trees", 1: "Tea", 2: "Flu"}
     assert merge_models([north, SOUTH], n_topics=4).labels == north.labels

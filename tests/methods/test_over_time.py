@@ -100,7 +100,7 @@ def test_a_client_leaves_out_its_own_small_periods() -> None:
 
 
 def test_two_studies_of_the_same_documents_tell_of_fewer() -> None:
-    """What docs/threat-model.md leaves to them: each leaves out another period for the same few."""
+    """A limit in docs/concepts/threat-model.md: each leaves out another period for the same few."""
     few = {"few": corpus(TREES, [20, 15, 12, 3, 0], 4)}
     one, other = (
         model_of(study(over_time={"end": end, "begin": begin}), few)
@@ -192,9 +192,9 @@ def test_documents_without_times_are_refused_before_the_first_round() -> None:
     boats = CORPORA["boats"]
     for time, kind, says in (
         (None, None, "the documents have no times"),
-        ("soon", pa.string(), "Some timestamps cannot be read"),
+        ("soon", pa.string(), "The timestamp of document 1 cannot be read"),
         (2025, pa.int64(), "times are numbers"),
-        (1 << 52, pa.timestamp("ms"), "times beyond the year 9999"),
+        (1 << 52, pa.timestamp("ms"), "times after the year 9999"),
     ):
         times = kind and pa.chunked_array([pa.array([time] * len(boats), kind)])
         with pytest.raises(DataError, match=f"Client 'boats': .*{says}") as error:

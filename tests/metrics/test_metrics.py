@@ -62,7 +62,7 @@ def test_clusters_are_matched_together() -> None:
 
 @pytest.mark.parametrize(("labels", "clusters"), [([], []), (["a"], [0, 1])])
 def test_documents_without_label_or_cluster(labels: list[str], clusters: list[int]) -> None:
-    message = f"There are {len(labels)} labels and {len(clusters)} clusters of documents"
+    message = f"There are {len(labels)} labels but {len(clusters)} clusters of documents"
     with pytest.raises(DataError, match=message):
         clustering_accuracy(labels, clusters)
 
@@ -128,7 +128,7 @@ def test_rank_biased_overlap_is_the_formula(weight: float) -> None:
 def test_mistakes() -> None:
     with pytest.raises(DataError, match="differ in length"):
         inverted_rank_biased_overlap([["a"], ["a", "b"]])
-    with pytest.raises(StudyError, match=r"The weight 1\.0 is out of range"):
+    with pytest.raises(StudyError, match=r"weight=1\.0 is out of range"):
         inverted_rank_biased_overlap([["a"], ["b"]], weight=1.0)
 
 
@@ -244,7 +244,7 @@ def test_no_text_and_no_topic(measure: Any) -> None:
 
 def test_mistakes_of_coherence() -> None:
     counts = count_cooccurrences([["a"]], ["a"], 2)
-    with pytest.raises(DataError, match="Topic 1 holds a word that was not counted"):
+    with pytest.raises(DataError, match="Topic 1 has a word that was not counted"):
         coherence([["a"], ["b"]], counts, ["a"], "npmi")
     with pytest.raises(StudyError, match="'c_w2v' is unknown; choose from c_v, npmi, u_mass"):
         coherence_of([["a"]], [["a"]], "c_w2v")  # type: ignore[arg-type]

@@ -41,8 +41,8 @@ def test_where_it_is_shown() -> None:
     [
         ({"west": "West"}, "no client 'west'; choose from: north, south"),
         ({"north": "x" * 101}, "name of client north has 101 characters"),
-        ({"north": "a\nb"}, "name of client north holds a control character"),
-        ({"north": 3}, "name of client north is no text"),
+        ({"north": "a\nb"}, "name of client north contains a control character"),
+        ({"north": 3}, "name of client north is not a text"),
         ({"north": "south"}, "Two clients have the same name"),
         ({"north": "x", "south": "x"}, "Two clients have the same name"),
     ],

@@ -59,7 +59,7 @@ def test_of_many_documents_some_from_all_over_are_shown(model: LDA) -> None:
     assert (some.of, some.unknown) == (81, 1)
     assert repr(some) == "DocumentMap(2 of 81 documents)"
     assert "1 with nothing that the model knows are not shown." in some.sentence
-    with pytest.raises(StudyError, match="most=0 cannot be used"):
+    with pytest.raises(StudyError, match="most=0 is too small"):
         model.document_map(ALL, most=0)
     nothing = model.document_map(["zebra"])
     assert "<circle" not in nothing.svg()
@@ -88,7 +88,7 @@ def test_texts_are_there_if_asked_for_and_escaped(model: LDA, tmp_path: Path) ->
     assert "&lt;script&gt;alert(1)&lt;/script&gt; oak &amp; fir" in page
     assert "\x1b" not in page
     assert max(map(len, asked.to_pandas()["Text"])) <= 160
-    assert "Not to be shared: it has beginnings of documents." in page
+    assert "Do not share it: it contains beginnings of documents." in page
     assert (tmp_path / "map.html").stat().st_mode & 0o077 == 0
     assert "alert" not in model.document_map([hostile, *ALL])._repr_html_()
     assert asked._repr_html_().startswith('<div class="figure"')

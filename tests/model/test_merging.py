@@ -62,10 +62,10 @@ def test_every_method(estimator: Any, tmp_path: Path) -> None:
     [
         ([0, 3], "no topic 3; the model has topics 0 to 2"),
         ([-1, 0], "no topic -1"),
-        ([[0, 1], [1, 2]], "Topic 1 is to be in two topics; name it once"),
-        ([[0, 1], [2, 0]], "Topic 0 is to be in two topics"),
-        ([[0], 1], "a list of their numbers, or a list of such lists"),
-        (["a"], "a list of their numbers"),
+        ([[0, 1], [1, 2]], "Topic 1 is listed twice; list it once"),
+        ([[0, 1], [2, 0]], "Topic 0 is listed twice"),
+        ([[0], 1], "a list of topic numbers, or a list of such lists"),
+        (["a"], "a list of topic numbers"),
     ],
 )
 def test_topics_that_cannot_be_merged(topics: Any, message: str) -> None:
@@ -123,7 +123,7 @@ def test_damaged_folders(settings: dict[str, Any], tmp_path: Path) -> None:
 
 def test_the_label_of_the_largest_part_survives() -> None:
     """Shares are .375, .4375 and .1875."""
-    with pytest.warns(UserWarning, match=r"lost in merging: Trees\.$"):
+    with pytest.warns(UserWarning, match=r"because a topic has one: Trees\.$"):
         merged = made(labels={0: "Trees", 1: "Flu", 2: "Tea"}).merge_topics([0, 1])
     assert merged.labels == {0: "Flu", 1: "Tea"}
     assert made(labels={2: "Tea"}).merge_topics([0, 2]).labels == {0: "Tea"}  # a part with none
@@ -136,5 +136,5 @@ def test_suggested_labels_give_way() -> None:
     assert (merged.labels, merged.suggested) == ({0: "Trees", 1: "Tea"}, {0})
     merged = model.merge_topics([0, 1])
     assert (merged.labels, merged.suggested) == ({1: "Tea"}, frozenset())
-    with pytest.warns(UserWarning, match=r"lost in merging: Oak, Tea\.$"):
+    with pytest.warns(UserWarning, match=r"because a topic has one: Oak, Tea\.$"):
         assert made(labels={0: "Oak", 1: "Flu", 2: "Tea"}).reduce_topics(1).labels == {0: "Flu"}

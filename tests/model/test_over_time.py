@@ -88,14 +88,14 @@ def test_periods_of_dates(model: TopicModel, by: Any, begins: list[date], form: 
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        ([1] * 79, "80 documents and 79 times or classes"),
-        (["oak"] * 80, "cannot be read as times"),
-        ([*[1.0] * 79, float("inf")], "cannot be read as times"),
-        ([*["2025-01-01"] * 79, "secret text"], "cannot be read as times"),
-        ([*["2025-01-01"] * 79, "today"], "cannot be read as times"),  # another day tomorrow
-        ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as times"),
-        (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as times"),
-        ([True] * 80, "cannot be read as times"),
+        ([1] * 79, "80 documents but 79 times or classes"),
+        (["oak"] * 80, "cannot be read as a time"),
+        ([*[1.0] * 79, float("inf")], "cannot be read as a time"),
+        ([*["2025-01-01"] * 79, "secret text"], "cannot be read as a time"),
+        ([*["2025-01-01"] * 79, "today"], "cannot be read as a time"),  # another day tomorrow
+        ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as a time"),
+        (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as a time"),
+        ([True] * 80, "cannot be read as a time"),
     ],
 )
 def test_what_are_no_times(model: TopicModel, times: Any, message: str) -> None:
@@ -131,7 +131,7 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
     assert model.topics_per_class(clients, "office") == [row | {"clients": 1} for row in expected]
     with pytest.raises(DataError, match="no column 'town' in the documents; it has: text, office"):
         model.topics_per_class(table, "town")
-    with pytest.raises(DataError, match="'office' is to be a column of the documents, which are"):
+    with pytest.raises(DataError, match="'office' names a column, but the documents are"):
         model.topics_per_class(ALL, "office")
 
 
@@ -139,7 +139,7 @@ def test_a_column_of_the_documents(model: TopicModel, tmp_path: Path) -> None:
 def test_numbers_are_no_dates(model: TopicModel, kind: Any) -> None:
     seconds = kind([1_700_000_000 + 86_400 * (row % 3) for row in range(80)])
     for by in ("month", "day"):
-        with pytest.raises(DataError, match="are of dates, and the documents' times are numbers"):
+        with pytest.raises(DataError, match="documents' times are numbers, but by= needs dates"):
             model.topics_over_time(ALL, seconds, by=by)  # type: ignore[arg-type]
     assert len({row["period"] for row in model.topics_over_time(ALL, seconds)}) == 3
     assert len({row["period"] for row in model.topics_over_time(ALL, seconds, nr_bins=2)}) == 2
@@ -149,10 +149,10 @@ def test_numbers_are_no_dates(model: TopicModel, kind: Any) -> None:
 def test_a_chart(model: TopicModel) -> None:
     figure = model.plot_over_time(ALL, [2024] * 40 + [2025] * 40)
     assert figure.content.count('<path class="run"') == 2
-    assert "2025 against 2024" in figure.content
-    with pytest.raises(DataError, match="Fewer than two periods have as many documents"):
+    assert "2025 compared with 2024" in figure.content
+    with pytest.raises(DataError, match="Fewer than two periods have min_documents documents"):
         model.plot_over_time(ALL, [2024] * 80)
-    with pytest.raises(DataError, match="Each number is a period of its own, and none has 10 doc"):
+    with pytest.raises(DataError, match="Each number is its own period, and none has 10 doc"):
         model.plot_over_time(ALL, range(80))
 
 

@@ -33,7 +33,7 @@ def test_an_unknown_word_stands_for_those_that_end_otherwise() -> None:
     assert topics[1] == pytest.approx(sorted(heat, reverse=True))
     assert model.find_topics("rents") == model.find_topics("rent")
     for unknown in ("hea", "oaks", "tenancies"):
-        with pytest.raises(StudyError, match="knows no word of what is looked for"):
+        with pytest.raises(StudyError, match="knows no word of the query"):
             model.find_topics(unknown)
 
 

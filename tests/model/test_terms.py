@@ -37,7 +37,7 @@ def test_by_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("terms", [{}, {"A": []}])
 def test_no_terms(terms: dict[str, list[str]]) -> None:
-    with pytest.raises(StudyError, match="There is no term, or one without a synonym"):
+    with pytest.raises(StudyError, match="There are no terms, or one has no synonym"):
         made().match_terms(terms)
     with pytest.raises(StudyError, match="by='sound' is unknown"):
         made().match_terms(TERMS, by="sound")  # type: ignore[arg-type]

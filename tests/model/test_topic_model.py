@@ -149,10 +149,10 @@ def test_card(model: TopicModel, saved: Path) -> None:
 @pytest.mark.parametrize("written", [FORMAT + 1, None, "1"])
 def test_another_format(saved: Path, written: Any) -> None:
     edit(saved / "config.json", format=written, fedtopics="9.9")
-    message = rf"has format {written} \(written by fedtopics 9\.9\), this is fedtopics "
+    message = rf"has format {written} \(written by fedtopics 9\.9\), but fedtopics "
     with pytest.raises(ModelError, match=message) as error:
         TopicModel.from_pretrained(saved)
-    assert f"fedtopics {fedtopics.__version__} with format {FORMAT}" in str(error.value)
+    assert f"fedtopics {fedtopics.__version__} reads format {FORMAT}" in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "vocabulary.json"])
@@ -165,7 +165,7 @@ def test_missing_file(saved: Path, name: str) -> None:
 def test_edited_vocabulary(model: TopicModel, saved: Path) -> None:
     words = list(model.vocabulary.words)
     edit(saved / "vocabulary.json", words=[words[1], words[0], *words[2:]])
-    says = f"with the vocabulary {model.vocabulary.fingerprint}, its"
+    says = f"needs the vocabulary {model.vocabulary.fingerprint}, but its"
     with pytest.raises(ModelError, match=says):
         TopicModel.from_pretrained(saved)
 
@@ -199,7 +199,7 @@ def test_a_model_of_earlier_rules_of_words_says_so(model: TopicModel, saved: Pat
     edit(saved / "config.json", text=config["text"])
     old = TopicModel.from_pretrained(saved)
     assert old.text.version == 1
-    says = f"version 1 of the rules by which texts become words, .* has version {RULES}: .* again"
+    says = f"version 1 of the rules for words, .* has version {RULES}, .* again"
     with pytest.warns(UserWarning, match=says):
         theta = old.transform(["oak elm"])
     np.testing.assert_array_equal(theta, model.transform(["oak elm"]))

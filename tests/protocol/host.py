@@ -89,7 +89,7 @@ class Host:
     def _expire(self, p: Process, number: int) -> None:
         if p.name in self.held and self.held[p.name][2] == number:
             del self.held[p.name]
-            self._respond(p, number, "ask", encode(Answer(waiting={p.name: 0.0})))
+            self._respond(p, number, "ask", encode(Answer(waiting={p.name: "connected"})))
 
     def _respond(self, p: Process, number: int, kind: str, content: bytes) -> None:
         if kind == "ask" and isinstance(self.relay, Malicious):

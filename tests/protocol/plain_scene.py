@@ -205,7 +205,7 @@ class Scene:
         folder, saved, notify = self.folder / name, self.saved[name], self.events.append
         folder.mkdir(exist_ok=True)
         patience = Patience(self.timeout, notify)
-        remote = Remote(self.links[name], software, 1, folder, patience, notify)
+        remote = Remote(self.links[name], software, 1, folder, patience)
         door: Any = self.doors[name]
         door.x = np.zeros(3)
         clients = PlainClients(remote, NAMES, name, door, saved.step, saved.turn, notify)

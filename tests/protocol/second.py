@@ -1,4 +1,4 @@
-"""A second implementation of a member, written from docs/protocol.md: nothing of fedtopics is used.
+"""A second implementation of a member, from docs/reference/protocol.md, without fedtopics.
 
 python -m tests.protocol.second > docs/vectors/three-members.json
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -36,8 +37,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_pauses_double_and_the_end_has_a_sentence(clock: Clock) -> None:
     events: list[Event] = []
     sentence = (
-        rf"^The server was away for 60 seconds: {AWAY}\. "
-        r"Start the same command again to resume the run\.$"
+        rf"^The server did not answer for 60 seconds: {AWAY}; "
+        r"start the same command again to resume the run\.$"
     )
     with pytest.raises(FederationError, match=sentence):
         Patience(60, events.append)(Mock(side_effect=LinkError(AWAY)))
@@ -53,3 +54,21 @@ def test_a_refusal_is_not_tried_again(clock: Clock) -> None:
     with pytest.raises(FederationError, match=r"^These are other bytes than before\.$"):
         Patience(60, lambda event: None)(refused)
     assert clock.now == 0
+
+
+def test_who_is_waited_for_is_shown_soon_then_rarely_and_a_refusal_at_once(clock: Clock) -> None:
+    events: list[Any] = []
+    patience, away = Patience(3600, events.append), {"west": "not connected yet"}
+    for _ in range(700):
+        patience.waits_for(away, 0.0)
+        clock.sleep(1)
+    assert [event.seconds for event in events] == [5, 15, 35, 75, 155, 315, 635]
+    assert [event.left for event in events][:2] == [3595, 3585]
+    for _ in range(2):
+        patience.waits_for({"west": "refused: its policy refuses (max_rounds)"}, 0.0)
+    assert len(events) == 8
+    clock.sleep(3000)
+    with pytest.raises(FederationError, match=r"^west did not answer for 3,600 seconds; start the"):
+        patience.waits_for(away, 0.0)
+    patience.waits_for(away, 0.0, server_ends=True)
+    assert events[-1].left is None

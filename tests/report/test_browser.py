@@ -212,7 +212,7 @@ def test_a_report_with_documents(demo: Reported, opening: Open, tmp_path: Path) 
     own = report_of(folder, documents=demo.corpora["north"])
     opened = opening(own.page)
     warning = opened.page.get_by_role("note")
-    assert "Not to be shared." in str(warning.text_content())
+    assert "Do not share." in str(warning.text_content())
     topic = next(k for k, found in own.summary["examples"].items() if found)
     opened.open(topic)
     text = own.summary["examples"][topic][0]["text"]

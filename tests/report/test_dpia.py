@@ -105,7 +105,7 @@ def test_each_question_is_answered_or_marked(federation: tuple[Path, Outcome]) -
 def test_what_it_says_is_what_records_say(north: Path) -> None:
     form, lines = assess(north), lines_that_left(north / "ledger.jsonl")
     number = [json.loads(line) for line in (north / "ledger.jsonl").read_text().splitlines()]
-    (flows,) = [p for p in parts(form, "1.2") if isinstance(p, Table) and p.head[0] == "what left"]
+    (flows,) = [p for p in parts(form, "1.2") if isinstance(p, Table) and p.head[0] == "function"]
     told = [line for line in number if line["what"] in ("left", "came")]
     assert {row[0] for row in flows.rows} == {line["function"] for line in told}
     for function, meaning, how, replies, fewest, left, came, span in flows.rows:
@@ -122,11 +122,11 @@ def test_what_it_says_is_what_records_say(north: Path) -> None:
         of = [i for i, line in enumerate(number, 1) if line.get("function") == function]
         assert (first, last) == (of[0], of[-1])
     wire, texts = sum(line["bytes"] for line in lines), number[0]["text_bytes"]
-    seen = "documents, vocabulary: words, counted, shares, model; all else left in secure sums"
-    assert f"Members saw of north: {seen}" in said(form, "1.2")
+    seen = "documents, vocabulary: words, counted, shares, model; all else was sent in secure sums"
+    assert f"Members saw from north: {seen}" in said(form, "1.2")
     assert texts == sum(len(t.encode()) for batch in corpora()["north"].texts() for t in batch)
     assert f"{wire:,} bytes left north, {wire / texts:,.0f} times" in said(form, "1.2")
-    assert f"north has 60 documents, with {texts:,} bytes." in said(form, "1.1.a")
+    assert f"north has 60 documents, {texts:,} bytes." in said(form, "1.1.a")
     first, last = (number[i]["time"][:19].replace("T", " ") for i in (0, -1))
     assert f"north took part from {first} UTC to {last} UTC." in said(form, "0.4")
     policy, kept = (
@@ -192,7 +192,7 @@ def test_measures_name_tests_that_are_there() -> None:
 
 
 def test_figures_are_those_of_the_threat_model() -> None:
-    lines = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs/concepts/threat-model.md").read_text(encoding="utf-8").splitlines()
     for attack in TABLES["attacks"]:
         script = ROOT / attack["command"]
         if script.suffix == ".py":
@@ -266,27 +266,29 @@ def test_what_is_promised(runs: Path) -> None:
     form = assess(runs / "north")
     told = said(form, "3.1")
     for sentence in (
-        "for each document: epsilon 3, delta 1e-06. Whatever somebody makes of it is",
+        "for each document: epsilon 3, delta 1e-06. Anything an attacker could conclude is",
         "at most 20.1 times as likely with a given document",
         f"the {len(PUBLIC)} words that may be in topics",
-        "enough if 1 of the 3 are missing, or tell others theirs",
-        "had epsilon 3 together when it took part, this one included; its policy allows 8.",
+        "suffices even if 1 of the 3 parts are missing or revealed to others",
+        "had used epsilon 3 when it took part, including this one; its policy allows 8.",
     ):
         assert sentence in told
-    assert "has no max_epsilon, so no account is kept" in asked(assess(runs / "south"), "3.1")
-    assert "Members saw of north: model; all else left in secure sums." in said(form, "1.2")
+    assert "has no max_epsilon, so no privacy budget is kept" in asked(
+        assess(runs / "south"), "3.1"
+    )
+    assert "Members saw from north: model; all else was sent in secure sums." in said(form, "1.2")
 
 
 def test_what_does_not_hold_in_a_private_study_is_not_said(runs: Path) -> None:
     form = assess(runs / "north")
-    assert "all others know its number of documents" not in said(form, "3.1")
+    assert "know each other's numbers of documents" not in said(form, "3.1")
     assert "that enough of a client's documents have" not in said(form, "1.1.a")
     tables = [part for part in everything(form) if isinstance(part, Table)]
     cells = {cell for table in tables for row in table.rows for cell in row}
-    assert not any(cell.startswith("A word that fewer documents have") for cell in cells)
-    assert any("moves each sum by a vector of length 1 at most" in cell for cell in cells)
+    assert not any(cell.startswith("A word in fewer documents") for cell in cells)
+    assert any("change each sum by a vector of length 1 at most" in cell for cell in cells)
     assert 'coherence = "nothing"' not in cells
-    assert "what model and totals tell of a single document, within epsilon 3" in cells
+    assert "what the model and totals reveal about a single document, within epsilon 3" in cells
     assert 'unit = "author" in the study' in cells
 
 
@@ -295,7 +297,7 @@ def test_each_statement_names_its_record(runs: Path) -> None:
     (promise,) = [part for part in told if "differentially private" in part.text]
     fingerprint = Study.read(runs / "north/study.toml").fingerprint
     assert promise.source.startswith(f"study.toml, fingerprint {fingerprint}, [privacy]")
-    (spent,) = [part for part in told if "By the account of north" in part.text]
+    (spent,) = [part for part in told if "By the privacy budget of north" in part.text]
     line = int(spent.source.removeprefix("ledger of north, line "))
     began = json.loads((runs / "north/ledger.jsonl").read_text().splitlines()[line - 1])
     assert (began["what"], began["epsilon_spent"]) == ("began", 3)
@@ -307,7 +309,7 @@ def test_of_authors(tmp_path: Path) -> None:
     path.write_text(plan(unit="author", most_documents=5).to_toml())
     told = said(assess(path), "3.1")
     assert "for each author: epsilon 3" in told
-    assert "at most 5 documents of each count, together as one" in told
+    assert "At most 5 documents per author count, together as one" in told
 
 
 def test_verify_checks_what_is_promised(private_north: Path) -> None:
@@ -377,8 +379,8 @@ def test_an_audit_of_another_study(private_north: Path) -> None:
 def test_card_and_report_say_it(private_north: Path) -> None:
     place, facts = find_run(private_north)
     card = (place / "README.md").read_text("utf-8")
-    assert "- Differentially private for each document: epsilon 3, delta 1e-06, of all" in card
-    assert "is the control in docs/privacy.md" in card
+    assert "- Differentially private for each document: epsilon 3, delta 1e-06, for all" in card
+    assert "the control in docs/concepts/differential-privacy.md" in card
     assert "- Documents, counted with noise: " in card
     model = TopicModel.from_pretrained(place)
     assert model.info["clear"] == []
@@ -390,7 +392,7 @@ def test_card_and_report_say_it(private_north: Path) -> None:
 def test_a_simulation_keeps_no_promise(tmp_path: Path) -> None:
     policies = dict.fromkeys(NAMES, OPEN_POLICY)
     train(plan(), private_corpora(), out=tmp_path / "run", policies=policies)
-    assert "in this run the promise is not kept" in said(assess(tmp_path / "run"), "3.1")
+    assert "this run does not keep the guarantee" in said(assess(tmp_path / "run"), "3.1")
     assert checked(tmp_path / "run")["privacy"] is None
 
 

@@ -54,7 +54,7 @@ def test_three_sentences_of_what_was_found() -> None:
     said = summarise(model(labels={0: "Trees", 1: "Tea"}))["found"]
     assert said == [
         "120 documents have 3 topics; the largest is “Tea”, with 50%.",
-        "No topic is one client's alone; north and west are the most alike.",
+        "No topic belongs to a single client; north and west are the most alike.",
         "1 of 3 topics are common to all clients.",
     ]
 
@@ -76,11 +76,12 @@ def test_who_has_a_topic_alone_is_named() -> None:
     # 90 and 5 of 95 documents are 95 % of topic 0, and 50 of 50 all of topic 2.
     assert [topics[k]["owner"] for k in range(3)] == ["north", None, "south"]
     assert summary["found"][1] == (
-        "north alone has “Trees | shrubs”; south alone has “oak, elm, flu”."
+        "north is the only client with “Trees | shrubs”; "
+        "south is the only client with “oak, elm, flu”."
     )
     page = html(summary)
-    assert page.count("<strong>Alone has</strong> no topic") == 0
-    assert page.count("<strong>Alone has</strong> <a href") == 2
+    assert page.count("<strong>Only here:</strong> no topic") == 0
+    assert page.count("<strong>Only here:</strong> <a href") == 2
 
 
 def test_the_last_year_is_held_against_the_one_before() -> None:
@@ -114,7 +115,7 @@ def test_a_simulations_header(tmp_path: Path) -> None:
     assert str(int(page.facts.ended[-2:])) == found["When"]["value"].split()[0]
     assert found["Were policies met?"]["good"] is True
     fewest = min(row["documents"] for row in page.summary["left"]["functions"])
-    assert f"sums over {fewest} documents or more; 10 are asked for." in page.html
+    assert f"sums {fewest} or more documents; 10 are required." in page.html
     for fact in found.values():
         assert f"- {fact['name']} " in page.markdown
 
@@ -136,8 +137,8 @@ def test_a_clients_report_has_the_studys_name_its_date_and_its_policy(
     assert found["When"]["value"] == answers(demo.summary)["When"]["value"]
     assert found["Was its policy met?"]["good"] is True
     assert "policy a reply sums over at least 10 documents" in page.html
-    assert ">What left us</h2>" in page.html
-    assert ">What left each client</h2>" not in page.html
+    assert ">Data that we sent</h2>" in page.html
+    assert ">Data sent by each client</h2>" not in page.html
 
 
 def test_a_policy_that_was_not_kept_to_is_told() -> None:
@@ -149,22 +150,22 @@ def test_a_policy_that_was_not_kept_to_is_told() -> None:
     fact = answers(summarise(model(), facts))["Was its policy met?"]
     assert fact["good"] is False
     assert fact["detail"] == (
-        "A reply of north is over 9 documents. The policy of north does not allow gfedntm. See "
+        "An update of north is over 9 documents. The policy of north does not allow gfedntm. See "
         "fedtopics audit verify."
     )
 
 
 @pytest.mark.parametrize(("info", "value", "good", "detail"), [
-    ({}, "Sums alone, no promise", None, "No document left its client;"),
-    ({"masked": True}, "Sums alone, no promise", None, "Aggregation was secure: nobody saw"),
-    ({"masked": False}, "Sums alone, no promise", None, "Aggregation was plain: the server"),
+    ({}, "Only sums, no guarantee", None, "No document left its client, but"),
+    ({"masked": True}, "Only sums, no guarantee", None, "Aggregation was secure: nobody saw"),
+    ({"masked": False}, "Only sums, no guarantee", None, "Aggregation was plain: the server"),
     (
         {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": False}},
         "Yes, epsilon 3", True, "For each document.",
     ),
     (
         {"privacy": {"epsilon": 3.0, "delta": 1e-5, "unit": "document", "seeded": True}},
-        "For trying alone", False, "follows from the study's seed",
+        "Only for experiments", False, "drawn from the study's seed",
     ),
 ])  # fmt: skip
 def test_whether_it_is_private(info: Any, value: str, good: bool | None, detail: str) -> None:

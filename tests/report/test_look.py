@@ -146,21 +146,21 @@ def test_five_questions_have_their_answer_in_one_look(
     assert own["label"] == next(name for name, client in OWN.items() if client == "south")
     heading = opened.page.get_by_role("heading", name="south")
     panel = opened.page.get_by_role("article").filter(has=heading)
-    assert f"Alone has {own['topic']} Vineyards" in panel.inner_text()
-    assert "south alone has “Vineyards”" in under(opened, "What was found")
+    assert f"Only here: {own['topic']} Vineyards" in panel.inner_text()
+    assert "south is the only client with “Vineyards”" in under(opened, "What was found")
     # What grew this year?
     first = opened.page.get_by_role("table", name="Change of shares").locator("tbody tr").first
     assert "Floods" in first.inner_text()
-    assert "2025 against 2024: “Floods” grew most, from" in under(opened, "What was found")
+    assert "2025 compared with 2024: “Floods” grew most, from" in under(opened, "What was found")
     assert "Floods" in under(opened, "What grew, what shrank")
     # What left us?
-    left = under(opened, "What left each client")
+    left = under(opened, "Data sent by each client")
     assert "No document left its client" in left
     for client in summary["left"]["clients"]:
         assert f"{client['name']}\t{client['replies']:,}\t" in left
     # Is it private?
     private = under(opened, "Is it private?")
-    assert "Sums alone, no promise" in private
+    assert "Only sums, no guarantee" in private
     assert "No document left its client" in private
     assert "Yes" in under(opened, "Were policies met?")
     # Who runs it?

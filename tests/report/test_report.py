@@ -110,8 +110,8 @@ def test_who_moved_the_model_too_far_is_named() -> None:
     ]
     run = RunFacts("run", events=[{"event": "round", "round": 1, "seconds": 1.0}, *clipped])
     said = (
-        "west moved the model up to 90 times as far a document as the others, from round 3 on, "
-        "and counted for less."
+        "west moved the model up to 90 times as far per document as the others from round 3, "
+        "so its updates had less weight."
     )
     summary = summarise(made(), run)
     assert html(summary).count(said) == markdown(summary).count(said) == 1
@@ -274,7 +274,7 @@ def test_what_left_is_the_sum_of_the_ledgers(run: Reported) -> None:
         }
         for name, ledger in ledgers.items()
     ]
-    table = run.tables["What left, by function"]
+    table = run.tables["Data sent, by function"]
     assert [row[1] for row in table[1:]] == [row["function"] for row in left["functions"]]
 
 
@@ -318,7 +318,7 @@ def test_a_damaged_file_is_one_sentence(file: str, content: str, copied: Path) -
     with pytest.raises(RunError) as error:
         find_run(copied)
     assert str(error.value) == (
-        f"{copied / file} is damaged; mend it, or take it out of the folder."
+        f"{copied / file} is damaged; correct it, or remove it from the folder."
     )
     (copied / file).unlink()
     find_run(copied)
@@ -338,9 +338,9 @@ def test_examples_are_of_their_topic(run: Reported, tmp_path: Path) -> None:
         assert [example["share"] for example in found] == pytest.approx(theta[rows[:3], topic])
         for example in found:
             assert f"<li>{example['share']:.1%}: {example['text']}</li>" in own
-    assert "Not to be shared." in own
-    assert "**Not to be shared:**" in page.with_suffix(".md").read_text(encoding="utf-8")
-    assert "Not to be shared" not in run.html + run.markdown
+    assert "Do not share." in own
+    assert "**Do not share:**" in page.with_suffix(".md").read_text(encoding="utf-8")
+    assert "Do not share" not in run.html + run.markdown
 
 
 @pytest.mark.usefixtures("folder")
@@ -361,7 +361,7 @@ def test_run_and_report(typed: Typed) -> None:
     assert typed("report", "out/model", "-o", "there/page.html", "--min-documents", 40)[0] == 0
     page = Path("there/page.html").read_text()
     assert "fewer than 40 documents" in page
-    assert tables_of(page)["What left, by function"]
+    assert tables_of(page)["Data sent, by function"]
     assert Path("there/page.md").exists()
 
 
@@ -374,7 +374,7 @@ def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
     page = Path("out/report-with-documents.html").read_text()
     texts = [line.split(",")[1] for line in Path("north.csv").read_text().splitlines()[1:]]
     assert any(text in page for text in texts)
-    assert "Not to be shared." in page
+    assert "Do not share." in page
     assert not any(text in Path("out/report.html").read_text() for text in texts)
     own = page.partition('<section id="own">')[2]
     assert own.count("<circle") == len(texts)

@@ -117,9 +117,9 @@ def test_what_is_older_than_the_beginning_is_of_round_1() -> None:
     assert taken(arrivals(with_rounds([-3, 0, 1, 2])), 2) == [[0, 1, 2], [3]]
 
 
-ROUNDS = "must hold numbers of rounds, 1 or more; for times, set period."
-TIMES = "must hold dates or times such as 2024-05-31."
-MISSING = "has no value in {} rows; fill them in, or leave these rows out."
+ROUNDS = "must contain numbers of rounds, 1 or more; for times, set period."
+TIMES = "must contain dates or times such as 2024-05-31."
+MISSING = "is empty in {} rows; fill it in, or leave these rows out."
 DAY = dt.date(2024, 2, 1)
 
 
@@ -152,7 +152,9 @@ def test_a_column_of_no_rounds(values: list[Any], settings: ArrivalSettings, mes
 
 def test_period_and_begin_go_together() -> None:
     for half in ({"period": "month"}, {"begin": "2024-01-01"}):
-        with pytest.raises(StudyError, match="period and begin go together: give both or none"):
+        with pytest.raises(
+            StudyError, match="period and begin belong together; give both or neither"
+        ):
             Study.make(method={"name": "flda", **half})
     method = Study.make(method={"name": "flda", "period": "week", "begin": "2024-01-01"}).method
     assert (method.period, method.begin) == ("week", date(2024, 1, 1))
@@ -197,7 +199,7 @@ def test_a_damaged_state(damage: bytes, state: Path) -> None:
     with pytest.raises(RunError) as error:
         arrivals(numbered(7), slices(2), folder=state.parent)
     assert str(error.value) == (
-        f"{state} is damaged; delete it to have the next round use all documents again."
+        f"{state} is damaged; delete it, so that the next round uses all documents again."
     )
 
 
@@ -310,5 +312,5 @@ def test_a_file_that_shrank(tmp_path: Path) -> None:
     grown.path.write_text("text,id\ndocument7,a\n")
     with pytest.raises(DataError) as error:
         grown.came.take(2, 1)
-    said = "the file has 1 documents, fewer than the 2 that rounds have used; add rows at its end "
-    assert str(error.value) == f"{said}only."
+    said = "the file has 1 documents, but rounds have already used 2; only add rows at its end."
+    assert str(error.value) == said

@@ -84,7 +84,7 @@ def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(readers.FORMATS, "find", lambda kind: full)
     path = tmp_path / "texts.parquet"
     path.write_bytes(b"")
-    assert "needs more memory than there is" in sentence(path)
+    assert "needs more memory than this computer has" in sentence(path)
 
 
 def test_a_parquet_with_any_damage_is_read_or_refused(tmp_path: Path) -> None:

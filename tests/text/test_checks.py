@@ -57,8 +57,8 @@ def test_languages_that_the_study_does_not_have_are_told_to_their_client() -> No
     told = {event["client"]: language_sentence(event) for event in events.of("languages")}
     assert told["south"] == "documents of south are in English (100%)"
     assert told["north"] == (
-        "documents of north are in German (100%); stop words of English are left out and those of "
-        'German are not; set languages in the study\'s [text], as in "detect", which needs '
+        "documents of north are in German (100%); stop words of English are removed but not those "
+        'of German; set languages in the study\'s [text], for example to "detect", which needs '
         "'fedtopics[languages]'"
     )
 

@@ -39,7 +39,9 @@ def test_what_is_missing_is_so_everywhere(nothing: Any) -> None:
     for values in (corpus.labels, corpus.times, corpus.rounds):
         assert values is not None
         assert values.to_pylist() == ["a", None, "b"]
-    with pytest.raises(DataError, match=r"1 of 3 rows are nobody's, the first of them row 2: 'of'"):
+    with pytest.raises(
+        DataError, match=r"1 of 3 rows have no client, the first of them row 2: 'of'"
+    ):
         NMF(2).fit_clients(frame, client="of")
 
 
@@ -80,8 +82,8 @@ def test_two_columns_of_one_name_hurt_only_who_asks() -> None:
         (7, "is of type int"),
         (2.5, "is of type float"),
         (b"\xff", "is of type bytes"),
-        ("\ud800", "has what is not UTF-8, or half a character"),
-        ([CANARY], "is of another kind than those before"),
+        ("\ud800", "has bytes that are not UTF-8, or half a character"),
+        ([CANARY], "differs in kind from the rows before"),
         ({"a": CANARY}, "is of type dict"),
     ],
     ids=repr,
@@ -105,7 +107,7 @@ def test_words_that_are_none() -> None:
     for words in (["a", None], ["a", 3], ("a", float("nan"))):
         with pytest.raises(DataError, match="row 2 has a word of type"):
             Corpus.of([["a"], words])
-    with pytest.raises(DataError, match="row 1 has what is not UTF-8"):
+    with pytest.raises(DataError, match="row 1 has bytes that are not UTF-8"):
         Corpus.of([["\ud800"]])
 
 
@@ -176,12 +178,12 @@ def test_no_error_of_others_reaches_who_gives_data(data: Any, model: Any) -> Non
 
 def test_lists_are_no_classes(model: Any) -> None:
     for classes in ([["a"], ["b"]], [["a"], ["b", "c"]], [[], []], [{"a": 1}, "b"]):
-        with pytest.raises(DataError, match="Row 1 of the times or classes is no name"):
+        with pytest.raises(DataError, match="Row 1 of the times or classes is of type"):
             model.topics_per_class(["oak elm"] * 2, classes)
-    with pytest.raises(DataError, match="There are 2 documents and 3 times or classes"):
+    with pytest.raises(DataError, match="There are 2 documents but 3 times or classes"):
         model.topics_per_class(["oak elm"] * 2, ["a", "b", "c"])
     table = pa.table({"text": ["oak elm", "ketch yawl"], "label": [["a"], ["b"]]})
-    with pytest.raises(DataError, match="Row 1 of the labels is no name but of type list"):
+    with pytest.raises(DataError, match="Row 1 of the labels is of type list"):
         evaluate(model.model_, Corpus.of(table))
 
 
@@ -208,5 +210,5 @@ def test_any_column_is_read_or_refused_by_its_row(values: list[Any]) -> None:
 
 @pytest.mark.parametrize(("words", "column"), [(["ash", "ash"], 2), (["", "ash"], 1), ("ab", 1)])
 def test_each_column_of_counts_has_a_word_of_its_own(words: Any, column: int) -> None:
-    with pytest.raises(DataError, match=f"Column {column} of the counts needs a word"):
+    with pytest.raises(DataError, match=f"Column {column} of the counts has no word"):
         Corpus.of_counts([[1, 0], [0, 1]], words)

@@ -101,9 +101,9 @@ def test_arrays_of_any_numbers() -> None:
 @pytest.mark.parametrize(
     ("embeddings", "complaint"),
     [
-        (np.zeros((2, 4)), "have 4 dimensions and the study's model 'small' has 3; compute them"),
-        (np.zeros((3, 3)), r"There are 2 documents and embeddings of shape \(3, 3\)"),
-        (np.zeros(2), r"2 documents and embeddings of shape \(2,\)"),
+        (np.zeros((2, 4)), "have 4 dimensions, but the study's model 'small' has 3; compute them"),
+        (np.zeros((3, 3)), r"There are 2 documents but embeddings of shape \(3, 3\)"),
+        (np.zeros(2), r"2 documents but embeddings of shape \(2,\)"),
         ([[0.5, np.nan, 0], [1, 2, 3]], "embeddings of 1 of 2 documents have NaN or infinite"),
         ([[0.5, 1e300, 0], [1, 2, np.inf]], "embeddings of 2 of 2 documents have NaN or infinite"),
         ([[CANARY, "a", "b"], ["c", "d", "e"]], "must be an array of numbers"),
@@ -124,14 +124,16 @@ def test_the_last_part_of_a_name_is_the_model() -> None:
 
 def test_another_model_is_refused_with_both_names() -> None:
     corpus = given(np.zeros((2, 384)))
-    with pytest.raises(StudyError, match=r"model 'all-MiniLM-L6-v2' .* own model is '/m/other'"):
+    with pytest.raises(StudyError, match=r"model 'all-MiniLM-L6-v2', .* model is '/m/other'"):
         document_embeddings(corpus, EmbeddingSettings(), embedding_model="/m/other")
     own = f"/m/{PACKAGED}"
     assert document_embeddings(corpus, EmbeddingSettings(), embedding_model=own).shape == (2, 384)
 
 
 def test_a_model_of_another_dimension_is_refused() -> None:
-    with pytest.raises(StudyError, match=r"'small' gives embeddings of 2 dimensions and .* says 3"):
+    with pytest.raises(
+        StudyError, match=r"'small' gives embeddings of 2 dimensions, .* requires 3"
+    ):
         document_embeddings(Corpus.of([CANARY]), SMALL, encoder=Constant(1, 2))
 
 

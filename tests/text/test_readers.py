@@ -65,7 +65,7 @@ def test_excels_first_line_says_the_separator(said: str, tmp_path: Path) -> None
 def test_two_separators_that_fit(tmp_path: Path) -> None:
     content = "id,nr;text\n1,2;oak\n3,4;elm\n"
     path = write(tmp_path / "a.csv", content)
-    with pytest.raises(DataError, match=r'separated by "," and by ";"; .* such as sep=;$'):
+    with pytest.raises(DataError, match=r'separated by "," or by ";"; .* such as sep=;$'):
         Corpus.read(path)
     assert texts(write(path, f"sep=;\n{content}")) == ["oak", "elm"]
     assert texts(write(tmp_path / "a.tsv", "id,nr\ttext\n1,2\toak\n")) == ["oak"]
@@ -81,7 +81,7 @@ def test_rows_decide_where_the_header_has_two(tmp_path: Path) -> None:
 )
 def test_a_first_line_that_may_be_a_document(first: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"{first}\n{first}\n{first}\n")
-    says = "first line may be a doc|the header may be missing"
+    says = "first line may be a doc|the first row may be a document"
     with pytest.raises(DataError, match=says) as error:
         Corpus.read(path)
     assert CANARY not in str(error.value)
@@ -90,7 +90,9 @@ def test_a_first_line_that_may_be_a_document(first: str, tmp_path: Path) -> None
 
 def test_a_column_that_the_user_names(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "comment\noak\n\nelm\n")
-    with pytest.raises(DataError, match=r"a\.csv has one column, .* Add a first line that says"):
+    with pytest.raises(
+        DataError, match=r"a\.csv has one column, .* add a first line with the word"
+    ):
         Corpus.read(path)
     assert texts(path, Columns(text="comment")) == ["oak", "", "elm"]
     assert texts(write(path, "text\ncomment\noak\n\nelm\n")) == ["comment", "oak", "", "elm"]
@@ -101,7 +103,7 @@ def test_a_column_that_the_user_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["ward;author;comment", "w0;dr. who;the oaks fell", "a;b;c"])
 def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"{header}\nw1;x;y\n")
-    with pytest.raises(DataError, match="Cannot tell which column") as error:
+    with pytest.raises(DataError, match="It is not clear which column") as error:
         Corpus.read(path)
     known = header.startswith("ward;author")
     assert ("it has: ward, author, comment" in str(error.value)) is known
@@ -112,8 +114,8 @@ def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ('"the oak fell', "row 61 begins with, or has, a quote that is never closed"),
-        ('"the oak" fell', "row 61 has text behind a closing quote"),
+        ('"the oak fell', "row 61 contains a quote that is never closed"),
+        ('"the oak" fell', "row 61 has text after a closing quote"),
         ("oak, elm", "row 61 has 3 fields, the header 2"),
         ("oak\n", "row 62 has 1 field, the header 2"),
     ],
@@ -193,7 +195,7 @@ def test_columns_of_json_that_nobody_needs(tmp_path: Path) -> None:
     assert corpus.labels is None, "a column that happens to be called category"
     labels: Any = Corpus.read(path, Columns(label="score")).labels
     assert labels.to_pylist() == ["1", "high", None]
-    with pytest.raises(DataError, match=r"Row 1 of column 'category' of .*a\.jsonl is no name"):
+    with pytest.raises(DataError, match=r"Row 1 of column 'category' of .*a\.jsonl is of type"):
         Corpus.read(path, Columns(label="category"))
 
 
@@ -206,16 +208,16 @@ def test_which_files_of_a_folder_are_documents(tmp_path: Path) -> None:
         write(tmp_path / name, "oak")
     corpus = Corpus.read(tmp_path)
     assert sorted(corpus.ids.to_pylist()) == ["B.TXT", "a.txt", "deep/c.Txt"]
-    not_read = "(not read: 7 files that are hidden or no .txt)"
+    not_read = "(not read: 7 files that are hidden or not .txt)"
     assert corpus.source == f"3 .txt files of {tmp_path} {not_read}"
     assert len(text_files(tmp_path)[0]) == 3
 
 
 def test_a_folder_without_documents_says_what_it_has(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no \.txt file;"):
+    with pytest.raises(DataError, match=r"has no \.txt file;"):
         Corpus.read(tmp_path)
     write(tmp_path / ".a.txt", "oak")
-    with pytest.raises(DataError, match=r"no \.txt file, and 1 file that is hidden or no \.txt;"):
+    with pytest.raises(DataError, match=r"no \.txt file, and 1 file that is hidden or not \.txt;"):
         Corpus.read(tmp_path)
 
 

@@ -81,8 +81,8 @@ def test_other_rules_with_languages() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"languages": "klingon"}, "the language 'klingon' is not known"),
-        ({"languages": ["detect", "de"]}, '"detect" stands alone'),
+        ({"languages": "klingon"}, "the language 'klingon' is unknown"),
+        ({"languages": ["detect", "de"]}, '"detect" includes all languages'),
         ({"lemmas": True}, "lemmas = true needs languages"),
         ({"stop_words": "languages"}, 'stop_words = "languages" needs languages'),
         ({"html": "sometimes"}, "html"),

@@ -113,9 +113,9 @@ def test_stop_words_of_languages() -> None:
 def test_lists_of_words_and_no_texts() -> None:
     rules = TextRules(token_pattern="lists")  # noqa: S106
     assert counted([["oak", "elm"]], rules).words == ["oak", "elm"]
-    with pytest.raises(DataError, match="of lists of words, and these documents are texts"):
+    with pytest.raises(DataError, match="on lists of words, but these documents are texts"):
         counted(["oak elm"], rules)
-    with pytest.raises(StudyError, match="words are given and no text is split"):
+    with pytest.raises(StudyError, match="cannot split texts; give lists of words"):
         rules.analyser()
     assert rules.analyser(str.split)("The OAK") == ["oak"]
 
@@ -141,9 +141,9 @@ def test_rules_that_cannot_be(text: dict[str, Any], message: str) -> None:
         ("(?:" * 5000 + "a" + ")" * 5000, "is not a valid regular expression"),
         ("a{99999999999}", "is not a valid regular expression"),
         ("(?R)", "is not a valid regular expression|takes too long for a short text"),
-        (r"#(\w+)", r"has a group that captures; write \(\?:\.\.\.\)"),
-        (r"(?P<word>\w+)", "has a group that captures"),
-        (r"(a)(b)", "has a group that captures"),
+        (r"#(\w+)", r"has a capturing group; write \(\?:\.\.\.\)"),
+        (r"(?P<word>\w+)", "has a capturing group"),
+        (r"(a)(b)", "has a capturing group"),
         (r"(?:[aeiou]|[aeiou]{2})+t", "takes too long for a short text; simplify it"),
         (r"(?:\w|\w\w)+!", "takes too long for a short text"),
     ],
@@ -273,7 +273,7 @@ def test_fewer_than_two_words_are_no_vocabulary() -> None:
     replies = {
         name: reply({"oak": (1, 1), own: (1, 1)}) for name, own in [("a", "elm"), ("b", "fir")]
     }
-    with pytest.raises(StudyError, match="named 3 words and the limits of the study leave 1"):
+    with pytest.raises(StudyError, match="named 3 words, of which the study's limits keep 1"):
         agreed_on(replies, OPEN.model_copy(update={"min_clients_per_word": 2}))
 
 

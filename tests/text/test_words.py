@@ -204,7 +204,9 @@ def test_long_texts_are_read_in_a_time_that_grows_with_them() -> None:
 @pytest.mark.parametrize("word", ["\x1b[2J", APART, "x" * 101])
 def test_a_vocabulary_of_a_file_has_words(word: str) -> None:
     plain = {"words": ["oak", word], "document_frequency": [1, 1], "occurrences": [1, 1]}
-    with pytest.raises(StudyError, match="1 of 2 words are none: such have at most 100 char") as e:
+    with pytest.raises(
+        StudyError, match="1 of 2 words are invalid: words have at most 100 char"
+    ) as e:
         Vocabulary.of(plain)
     assert word not in str(e.value)
 

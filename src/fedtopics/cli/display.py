@@ -15,7 +15,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.federation.progress import Progress
+from fedtopics.federation.progress import Progress, duration
 from fedtopics.harmless import as_json, for_encoding, for_terminal
 from fedtopics.text.languages import language_sentence
 
@@ -46,7 +46,8 @@ _SENTENCES = {
     "continued": _CONTINUED + "in words agreed on anew",
     "continued with its words": _CONTINUED + "with its words",
     "listening": "listening on {address} for {clients}",
-    "waiting": "waiting for {missing}",
+    "waiting": "waiting for {missing}; after {left} it goes on without, if there are enough",
+    "waits for": "waiting for {clients} since {seconds}: {end}",
     "left out": "without {missing} in what is agreed on, or describes the model",
     "chosen": "the method is {method}, as {reason}; another one: name it in [method]",
     "repeated": "round {round} is repeated without {missing}",
@@ -136,7 +137,14 @@ def sentence(event: Mapping[str, Any]) -> str:
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
-    text = _SENTENCES.get(kind, "").format_map({k: listed(v) for k, v in event.items()})
+    values = {key: listed(value) for key, value in event.items()}
+    if kind == "waiting":
+        values["left"] = duration(event.get("left", 0.0))
+    if kind == "waits for":
+        values["seconds"], left = duration(event["seconds"]), event.get("left")
+        ends = "" if left is None else f", or ends in {duration(left)}, to be resumed"
+        values["end"] = f"the run continues when all are there{ends}"
+    text = _SENTENCES.get(kind, "").format_map(values)
     return text or language_sentence(event)
 
 

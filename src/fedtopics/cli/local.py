@@ -169,7 +169,7 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
 )
 @options.with_default(
     "--seeds", type=click.IntRange(1), default=3,
-    help="Trainings of each number, which differ in their seed.",
+    help="Trainings of each number, with other seeds and samples of documents.",
 )  # fmt: skip
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
 @options.as_json
@@ -194,8 +194,8 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
                 display(event)
 
         summary = work(plan, topics, seeds, folder, on_event=tell)
-    good, reasons = recommend(summary)
-    result = {"scores": summary, "recommended": good, "reasons": reasons}
+    best, reasons = recommend(summary)
+    result = {"scores": summary, "recommended": best, "reasons": reasons}
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     write_durably(folder / "sweep.json", text.encode())
     write_durably(folder / "sweep.svg", chart_of(summary).encode())
@@ -204,9 +204,7 @@ def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json:
         return
     _print_scores(summary)
     say("\n".join(reasons))
-    say(
-        f"Recommended: {', '.join(map(str, good))} topics. Models, scores and plot are in {folder}."
-    )
+    say(f"Recommended: {best} topics. Models, scores and plot are in {folder}.")
 
 
 def _print_scores(summary: list[dict[str, Any]]) -> None:

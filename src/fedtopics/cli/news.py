@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _NEWS = {  # of a client
     "narrowed": "numbers of an update were too large, and were multiplied by {factor:.1e}",
-    "waits for": "waiting for {clients} for {seconds:.0f} s now",
     "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; they stay. "
     "The first ones have {words} words",
     "unreadable": "the documents cannot be read now: {reason}",
     "listening": "the server of the study listens on {address}",
     "joined": "joined study {fingerprint:.16}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
+    "already finished": "this study is finished",
     "allowed": "the policy allows this; nothing has left. Join with the same command without "
     "--dry-run.",
     "defect": "round {round}: {function} failed with {error}; nothing was sent",
@@ -142,6 +142,8 @@ def _show_own(event: dict[str, Any], name: str) -> bool:
 
 def client_sentence(event: dict[str, Any]) -> str:
     """Say what an event of a client's part tells in one sentence, "" of others."""
+    if event["event"] == "waits for":
+        return sentence(event)
     return _NEWS.get(event["event"], "").format_map(
         {k: listed(v) for k, v in event.items()}
     ) or language_sentence(event)

@@ -1,4 +1,4 @@
-"""Documents to try things on, of installed packages or drawn, and ways to spread them."""
+"""Example documents, from installed packages or synthetic, and ways to split them over clients."""
 
 from fedtopics.datasets.packages import PACKAGES, package_documentation
 from fedtopics.datasets.splits import split_clients

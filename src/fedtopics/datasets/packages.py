@@ -1,4 +1,4 @@
-"""Documents that are on any machine: the documentation of installed Python packages."""
+"""Documents that exist on any machine: the documentation of installed Python packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedtopics.errors import DataError
 from fedtopics.files import read_bytes
 from fedtopics.text.corpus import Corpus
 
-# Those that come with torch may be missing; then the next ones take their place.
+# Packages that come with torch may be missing; the next ones then replace them.
 PACKAGES = (
     "networkx", "scipy", "sklearn", "sympy", "standard-library", "numpy", "torch", "numba",
     "pydantic", "grpc",
@@ -30,11 +30,10 @@ CODE_MARKS = re.compile(r"[_=\[\](){}<>\\/`:@|]")
 
 
 def package_documentation(n_clients: int = 5) -> dict[str, Corpus]:
-    """Read the documentation strings of installed packages, one package a client.
+    """Read the docstrings of installed packages, one package per client.
 
-    Topics are shared (matrices, graphs, statistics) and private (sockets, polynomials), which is
-    what federated topic models are for. Source files are parsed, not imported; code in the text
-    is left out.
+    Clients share some topics (matrices, graphs, statistics) and have others of their own (sockets,
+    polynomials). Source files are parsed, not imported; code in the text is removed.
 
     Parameters
     ----------
@@ -43,10 +42,10 @@ def package_documentation(n_clients: int = 5) -> dict[str, Corpus]:
     Returns
     -------
     mapping of package name to Corpus
-        The documents' ids are qualified names; strings of fewer than 20 words are left out.
+        The documents' ids are qualified names; docstrings under 20 words are left out.
     """
     if not 2 <= n_clients <= MOST_PACKAGES:
-        raise DataError(f"The demo has 2 to {MOST_PACKAGES} clients, not {n_clients}.")
+        raise DataError(f"The demo allows 2 to {MOST_PACKAGES} clients, not {n_clients}.")
     there = [name for name in PACKAGES if _root(name)]
     return {name: _read_package(name) for name in there[:n_clients]}
 
@@ -68,7 +67,7 @@ def _read_package(name: str) -> Corpus:
 
 
 def _root(name: str) -> Path | None:
-    """Return the folder of an installed package, None without it."""
+    """Return the folder of an installed package, else None."""
     if name == "standard-library":
         return Path(sysconfig.get_paths()["stdlib"])
     spec = find_spec(name)
@@ -86,7 +85,7 @@ def _documentation(path: Path, inside: Path) -> Iterator[tuple[str, str]]:
         name, node = waiting.pop()
         text = ast.get_docstring(node)
         if text:
-            # Code is left out: doctest lines, and words with a mark that prose does not have.
+            # Remove code: doctest lines, and words with characters that prose does not use.
             words = CODE_LINE.sub("", text).split()
             yield name, " ".join(w for w in words if not CODE_MARKS.search(w.strip(".,;:()")))
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -1,4 +1,4 @@
-"""One corpus as several clients, for experiments that compare ways to spread documents.
+"""Split one corpus over several clients, for experiments.
 
 References
 ----------
@@ -26,26 +26,26 @@ def split_clients(
     corpus: Any, by: Split, *, n_clients: int = 4, proportions: Sequence[float] | None = None,
     alpha: float | None = None, seed: int = 0,
 ) -> dict[str, Corpus]:  # fmt: skip
-    """Spread the documents of a corpus over clients, each document to exactly one.
+    """Split the documents of a corpus over clients, each document to exactly one.
 
     Parameters
     ----------
     corpus : whatever `Corpus.of` takes
     by : {"even", "proportions", "dirichlet"}
-        The first two shuffle the documents. "dirichlet" spreads each label unevenly, by shares of
-        the clients that a symmetric Dirichlet distribution gives; no label is one more label.
+        The first two shuffle the documents. "dirichlet" splits each label unevenly, by shares
+        drawn from a symmetric Dirichlet distribution; a missing label counts as another label.
     n_clients : int
-        With "proportions", their number is taken instead.
+        Ignored with "proportions", whose length counts.
     proportions : sequence of positive numbers, length n_clients, for "proportions"
         They need not sum to 1: (6, 4) is 60 % and 40 %.
     alpha : float above 0, for "dirichlet"
-        Below 1, most of a label is at few clients; large, all have the same share of all labels.
+        Below 1, few clients have most of a label; with large values, all have equal shares.
     seed : int
 
     Returns
     -------
     dict of client name to Corpus
-        "client-1", ..., in the order of the corpus; zeros in front let names sort as numbers do.
+        "client-1", ..., each in the corpus' order; leading zeros make names sort like numbers.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _weights(proportions: Sequence[float] | None) -> NDArray[np.float64]:
 def _check_number(corpus: Corpus, n_clients: int) -> None:
     if not 1 <= n_clients <= len(corpus):
         raise StudyError(
-            f"{len(corpus):,} documents cannot be spread over {n_clients:,} clients; choose 1 to "
+            f"{len(corpus):,} documents cannot be split over {n_clients:,} clients; choose 1 to "
             f"{len(corpus):,}."
         )
 
@@ -100,7 +100,7 @@ def _check_number(corpus: Corpus, n_clients: int) -> None:
 def _spread_labels(
     corpus: Corpus, n_clients: int, alpha: float | None, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Return the rows of each client, whose shares of each label are drawn from a Dirichlet."""
+    """Return the rows of each client, with shares of each label from a Dirichlet distribution."""
     _check_number(corpus, n_clients)
     if alpha is None or not 0 < alpha < np.inf:
         raise StudyError(f"alpha={alpha} cannot be used; give a number above 0, such as 0.5.")
@@ -109,7 +109,7 @@ def _spread_labels(
             "The corpus has no labels; read it with Corpus.of(data, Columns(label=...)), or split "
             "it by 'even' or 'proportions'."
         )
-    names = Column([corpus.labels], "the labels").names().to_pylist()  # in their order
+    names = Column([corpus.labels], "the labels").names().to_pylist()
     _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
     rows_of_labels = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     # A random start: rounding from a fixed one would send rare labels to the same clients.
@@ -123,10 +123,6 @@ def _spread_labels(
 def _cut(
     rows: NDArray[np.int64], weights: NDArray[np.float64], start: float
 ) -> list[NDArray[np.int64]]:
-    """Cut rows into parts in these proportions, each less than one row from its exact size.
-
-    With `start` = 0.5 the cuts are rounded; drawn from 0 to 1 at random, it gives each part its
-    exact size on average.
-    """
-    edges = np.cumsum(weights)
+    """Cut rows into these proportions, each part within one row of its exact size."""
+    edges = np.cumsum(weights)  # start 0.5 rounds; a random start is exact on average
     return np.split(rows, np.floor(edges[:-1] / edges[-1] * len(rows) + start).astype(np.int64))

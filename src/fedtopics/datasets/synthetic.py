@@ -1,4 +1,4 @@
-"""Documents of known topics: the generative model of LDA, with topics that clients share or not.
+"""Documents of known topics from the generative model of LDA; clients share some topics.
 
 References
 ----------
@@ -22,7 +22,7 @@ FOREIGN = 1e-5  # alpha of other clients' own topics, as in the authors' configu
 
 @dataclass(frozen=True)
 class SyntheticDocuments:
-    """Documents and the topics they were drawn from."""
+    """Documents and the topics from which they were drawn."""
 
     counts: sparse.csr_array  # int32 (n_documents, n_words)
     theta: NDArray[np.float64]  # (n_documents, n_topics)
@@ -32,7 +32,7 @@ class SyntheticDocuments:
         return len(self.theta)
 
     def corpus(self) -> Corpus:
-        """Return the documents as lists of words, those of a document in no order."""
+        """Return the documents as lists of words, in no particular order."""
         flat = np.repeat(self.counts.indices, self.counts.data)
         lengths = self.counts.sum(1)
         ends = pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
@@ -42,16 +42,13 @@ class SyntheticDocuments:
 
 @dataclass(frozen=True)
 class SyntheticClients:
-    """What `synthetic_lda` draws.
-
-    The true topics in beta are first those that all clients share, then each client's own.
-    """
+    """The result of `synthetic_lda`; in beta, shared topics come before each client's own."""
 
     words: tuple[str, ...]
     beta: NDArray[np.float64]  # (n_topics, n_words)
     training: dict[str, SyntheticDocuments]
     validation: dict[str, SyntheticDocuments]
-    topics: dict[str, NDArray[np.int64]]  # rows of beta, those of its documents
+    topics: dict[str, NDArray[np.int64]]  # rows of beta that a client's documents use
 
 
 def synthetic_lda(
@@ -59,15 +56,15 @@ def synthetic_lda(
     eta: float = 0.01, alpha: float = 0.1, n_documents: int = 10_000, n_validation: int = 1_000,
     lengths: tuple[int, int] = (150, 250), seed: int = 0,
 ) -> SyntheticClients:  # fmt: skip
-    """Draw documents of several clients by LDA; they share some topics, the others are split.
+    """Draw documents of several clients by LDA; some topics are shared, the others split.
 
     Parameters
     ----------
     n_clients, n_words, n_topics, shared_topics : int
-        Shared: K' of the paper. What is left of n_topics must be a multiple of n_clients.
+        Shared: the paper's K'. The remaining topics must be a multiple of n_clients.
     eta, alpha : float
         Dirichlet priors of the topics, and of a document's theta for each topic of its client. The
-        authors' configuration has 0.1 (and `FOREIGN`), their paper says 50 / n_topics.
+        authors' configuration has 0.1 (and `FOREIGN`), their paper 50 / n_topics.
     n_documents, n_validation : int, of each client
     lengths : (int, int)
         Fewest and most words of a document.
@@ -100,13 +97,13 @@ def synthetic_lda(
 
 
 def _private_topics(n_clients: int, n_topics: int, shared_topics: int) -> int:
-    """Return how many topics each client has alone."""
+    """Return the number of topics that each client has for itself."""
     private, rest = divmod(n_topics - shared_topics, n_clients)
     if rest or not 0 <= shared_topics <= n_topics:
         raise StudyError(
-            f"{n_topics} topics of which {shared_topics} are shared leave "
-            f"{n_topics - shared_topics}, which {n_clients} clients cannot have in equal parts; "
-            "change shared_topics."
+            f"Of {n_topics} topics, {shared_topics} are shared; the other "
+            f"{n_topics - shared_topics} cannot be split equally over {n_clients} clients; change "
+            "shared_topics."
         )
     return private
 
@@ -115,7 +112,7 @@ def _draw(
     rng: np.random.Generator, beta: NDArray[np.float64], prior: NDArray[np.float64],
     n_documents: int, lengths: tuple[int, int], words: tuple[str, ...],
 ) -> SyntheticDocuments:  # fmt: skip
-    """Draw theta, then each document's number of words a topic, then all words of a topic."""
+    """Draw theta, then each document's number of words per topic, then all words of a topic."""
     theta = rng.dirichlet(prior, n_documents)
     of_topic = rng.multinomial(rng.integers(lengths[0], lengths[1] + 1, n_documents), theta)
     counts = sparse.csr_array((n_documents, len(words)), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Topic models in the manner of scikit-learn: `fit` is one corpus, `fit_clients` a federation."""
+"""Topic models like scikit-learn's: `fit` for one corpus, `fit_clients` for a federation."""
 
 from fedtopics.estimators.base import TopicEstimator
 from fedtopics.estimators.short_texts import ShortTextClustering

@@ -1,4 +1,4 @@
-"""What all estimators do: train a study on one corpus or on several clients, and apply it."""
+"""The base of all estimators: train on one corpus or several clients, and apply the model."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
 from fedtopics.text.words import LISTS
 
-SINGLE = "all"  # the one client of `fit`
+SINGLE = "all"  # the only client of `fit`
 NO_SETTINGS = (
     "start", "random_state", "settings", "stop_words", "tokenizer", "analyzer", "verbose",
     "callback",
-)  # parameters that are none  # fmt: skip
+)  # parameters that are not settings of a study  # fmt: skip
 USUAL_STOP_WORDS = TextRules().stop_words
 StopWords = str | Sequence[str] | None
-Words = Sequence[str] | None  # of counts: what their columns count
+Words = Sequence[str] | None  # the words that columns of counts stand for
 Splitter = Callable[[str], list[str]]
 
 
@@ -52,50 +52,49 @@ class TopicEstimator(
 ):
     """A topic model of any method; the other estimators fix the method.
 
-    Every setting of a study can be given, and is declared there alone: what is None has the study's
-    default, or the value of the preset. A method refuses settings that it does not have.
+    Accepts every setting of a study. None means the default of the study or of the preset. A method
+    refuses settings that it does not have.
 
     Parameters
     ----------
     n_components : int, optional
         Number of topics.
     method : str, optional
-        The method's name in a study, such as "gfedntm", which is the default, or "lda".
+        The method's name in a study, such as "gfedntm" (default) or "lda".
     preset : str, optional
         A set of defaults of the method, such as "paper".
     max_rounds : int, optional
     batch_size : int, optional
-        Documents of a round, over all clients, for methods that train by minibatches.
+        Documents per round over all clients, for methods that train by minibatches.
     learning_rate : float, optional
-        Of networks.
+        For networks.
     min_document_frequency : int, optional
         A client names a word only if this many of its documents have it.
     max_words : int, optional
     stop_words : str, list of str or None, default "english"
-        A language, by name or code, the words themselves, or None. With a language,
-        ``own_stop_words`` among the settings are left out besides.
+        A language (name or code), a list of words, or None. With a language, the setting
+        ``own_stop_words`` removes further words.
     tokenizer : function, optional
-        From a text, in lower case, to its words, of which stop words are left out afterwards, and
-        n-grams made (``ngrams=(1, 2)`` among the settings).
+        Splits a lower-case text into words. Stop words are then removed and n-grams made
+        (setting ``ngrams=(1, 2)``).
     analyzer : function, optional
-        From a text to its words, as they are counted. Both are called where the documents are;
-        neither is saved with a model, which takes lists of words then.
+        Turns a text into its final words. Both functions run where the documents are and are not
+        saved with the model, which then expects lists of words.
     embedding_model : str, optional
-        sentence-transformers model, by name or path, of methods that see embeddings. Documents
-        with embeddings of their own keep them.
+        sentence-transformers model, by name or path, for methods that use embeddings. Documents
+        that have embeddings keep them.
     start : TopicModel or (beta, words), optional
-        Topics to begin with: those of a model of any method, or beta of shape
-        (n_topics, n_words) and its words. They are carried over word by word.
+        Initial topics: a model of any method, or beta of shape (n_topics, n_words) and its words.
+        They are transferred word by word.
     random_state : int, Generator, RandomState or None, default 0
-        An int makes the result repeatable to the bit on the same computer.
+        With an int, results are bit for bit repeatable on the same computer.
     verbose : bool, default False
-        Show how far the training is: a bar on a terminal, in a notebook a line below the cell,
-        elsewhere a line a minute.
+        Show progress: a bar in a terminal, a line in a notebook, else one line per minute.
     callback : function, optional
         Called with each event of the training, a dict with its kind as ``event``.
     settings : mapping, optional
-        Any other setting by name: those of a study's [method], [text] and [vocabulary], and
-        ``embedding_dimension``: the reference of studies lists them.
+        Any other setting of a study's [method], [text] and [vocabulary], and
+        ``embedding_dimension``; the reference of studies lists them.
     **others
         The same as keywords: ``hidden=(50, 50)`` is ``settings={"hidden": (50, 50)}``.
 
@@ -103,14 +102,14 @@ class TopicEstimator(
     ----------
     model_ : TopicModel
     topics_ : list of list of str
-        Ten words of each topic, as of `topics()`.
+        Ten words of each topic, as in `topics()`.
     beta_, components_ : float array of shape (n_topics, n_words)
         Topics; rows sum to 1.
     vocabulary_ : tuple of str
     clients_ : mapping of client name to key
-        Of `fit_clients`: what each client was given under.
+        After `fit_clients`: the key under which each client was given.
     run_folder_ : Path or None
-        Where the records of `fit_clients` are.
+        Folder with the records of `fit_clients`.
 
     Examples
     --------
@@ -120,7 +119,7 @@ class TopicEstimator(
     (1, 2)
     """
 
-    _fixed: ClassVar[Mapping[str, Any]] = {}  # settings that make an estimator what it is
+    _fixed: ClassVar[Mapping[str, Any]] = {}  # settings that define an estimator
     start: Any = None
     random_state: Any
     settings: Mapping[str, Any] | None
@@ -143,25 +142,25 @@ class TopicEstimator(
         self._keep(locals())
 
     def _keep(self, parameters: Mapping[str, Any]) -> None:
-        """Keep the parameters of `__init__`; those without a name there are further settings."""
+        """Store the parameters of `__init__`; unnamed ones go into `settings`."""
         for name in self._get_param_names():
             setattr(self, name, parameters[name])
         self._add(parameters["others"])
 
     def _add(self, others: Mapping[str, Any]) -> None:
-        # Without others, scikit-learn's clone wants the very object back; fit refuses wrong ones.
+        # scikit-learn's clone requires the identical object if there are no others.
         if others and isinstance(self.settings, Mapping | None):
             self.settings = {**(self.settings or {}), **others}
 
     def __getattr__(self, name: str) -> Any:
-        """Return one of the further settings."""
-        others = self.__dict__.get("settings")  # not there yet in a copy that is being made
+        others = self.__dict__.get("settings")  # missing while a copy is being made
         if isinstance(others, Mapping) and name in others:
             return others[name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+        ours = f"; use {inputs.OURS[name]}" if name in inputs.OURS else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{ours}.")
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; other settings of the study are put into `settings`."""
+        """Set parameters; other settings of the study go into `settings`."""
         names = self._get_param_names()
         others = {key: params.pop(key) for key in [*params] if key not in names and "__" not in key}
         super().set_params(**params)
@@ -171,7 +170,7 @@ class TopicEstimator(
     def fit(
         self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
     ) -> Self:
-        """Train on one corpus, where it is: the scenarios "alone" and "centralised".
+        """Train on one corpus, alone or pooled.
 
         Parameters
         ----------
@@ -179,9 +178,9 @@ class TopicEstimator(
             Counts are a sparse array of shape (n_documents, n_words), such as a CountVectorizer's.
         y : ignored
         words : sequence of str, optional
-            Of counts: what each column counts, as of ``get_feature_names_out()``.
+            The words of the columns of counts, as from ``get_feature_names_out()``.
         text : str, optional
-            Of a table or a file: the column of the text. Later tables are read by it as well.
+            The text column of a table or file; also used for later tables.
         """
         return self._fit(self._alone(documents, words, text))
 
@@ -195,25 +194,24 @@ class TopicEstimator(
         Parameters
         ----------
         clients : mapping of client to documents, list of the clients' documents, or DataFrame
-            In a list they are named client-1, client-2 and so on. Keys of a mapping may be
-            anything; one that cannot name a client is what people see, beside a name that can.
+            Clients in a list are named client-1, client-2, ... A key of a mapping that cannot be a
+            client's name is replaced by one that can, and still shown to people.
         client : str, optional
-            Of a DataFrame, an Arrow table or a file: the column that says whose a row is.
+            The column of a DataFrame, Arrow table or file that names each row's client.
         names : mapping of client to str, optional
             What people call the clients, in tables, charts and reports.
         policies : mapping of client to Policy, optional
-            By default each client asks for 10 documents a reply and 5 documents a word.
+            By default each client requires 10 documents per update and 5 documents per word.
         out : path, optional
-            The run's folder, with each client's ledger. If it has a run of the same settings and
-            documents, this one goes on with it; one of others stays, and this one is beside it:
-            see ``run_folder_``.
+            The run's folder, with each client's ledger. A run of the same settings and documents
+            there is resumed; next to any other run a new one starts: see ``run_folder_``.
         words, text
-            As of `fit`, for all clients.
+            As in `fit`, for all clients.
 
         Raises
         ------
         InputError
-            If a client has no documents, a name cannot be one, or a setting cannot be used.
+            If a client has no documents, a name is invalid, or a setting cannot be used.
         """
         return self._fit(self._read_clients(clients, client, names, policies, words, text, out))
 
@@ -226,9 +224,9 @@ class TopicEstimator(
         Parameters
         ----------
         documents, words, text
-            As for `fit`.
+            As in `fit`.
         refine, readout
-            As of `TopicModel.transform`.
+            As in `TopicModel.transform`.
         """
         model = self._fitted()
         theta: NDArray[np.float32] = model.transform(
@@ -245,7 +243,7 @@ class TopicEstimator(
         self, clients: Any, client: Any, names: Any, policies: Any, words: Any, text: Any,
         out: Any = None,
     ) -> Inputs:  # fmt: skip
-        """Return what `fit_clients` was given, by names that a study can have."""
+        """Return the inputs of `fit_clients` by valid client names."""
         found = Clients.of(clients, client, text)
         columns_of_each = (columns_of(each, words) for each in found.documents.values())
         columns = next((each for each in columns_of_each if each is not None), None)
@@ -286,25 +284,25 @@ class TopicEstimator(
         return self
 
     def _by_key(self, by_name: Mapping[str, Any]) -> dict[Any, Any]:
-        """Return what there is by a client's name, by what the client was given under."""
+        """Return a mapping by client name as one by the clients' original keys."""
         keys = getattr(self, "clients_", {})
         return {keys.get(name, name): each for name, each in by_name.items()}
 
     def _corpus(self, documents: Any, words: Words = None, text: str | None = None) -> Corpus:
-        """Return documents as those that the model was fitted to."""
+        """Return documents in the form of those that the model was fitted to."""
         usual = getattr(self, "text_column_", None)
         text = usual if text is None and inputs.has_column(documents, usual) else text
         columns = columns_of(documents, words)
         if columns is not None and words is None:
             columns = getattr(self, "counted_words_", columns)
-            if not {*columns} & {*self._fitted().vocabulary.words}:  # as after load
+            if not {*columns} & {*self._fitted().vocabulary.words}:  # possible after load
                 raise DataError(
-                    "The model knows none of the words of these counts; give them as words=..."
+                    "The model knows no word of these counts; name the columns with words=..."
                 )
         return corpus_of(documents, columns, self._analyser(self._fitted().text), text)
 
     def _analyser(self, rules: TextRules) -> Splitter | None:
-        """Return what finds words in texts, where a function is given."""
+        """Return the given function that finds words in texts, if any."""
         if self.tokenizer is not None and self.analyzer is not None:
             raise StudyError("tokenizer and analyzer both split texts; give one of them.")
         return self.analyzer if self.tokenizer is None else rules.analyser(self.tokenizer)
@@ -326,11 +324,11 @@ class TopicEstimator(
             method["embedding"] = {**method.get("embedding", {}), **embedding}
         counted = data is not None and data.columns is not None
         if counted or text.get("ngrams") not in (None, (1, 1), [1, 1]):
-            method.setdefault("coherence", "documents")  # words are not in their order
+            method.setdefault("coherence", "documents")  # the order of words is lost
         if counted and method["coherence"] == "windows":
             raise StudyError(
-                "Counts do not say which words are near each other: leave out coherence, or give "
-                "texts."
+                "Counts do not contain the order of words, which coherence windows need; leave out "
+                "coherence, or give texts."
             )
         inputs.check_settings(self.settings or {}, method.get("name"), self._get_param_names())
         called = data.called if data else {}
@@ -340,7 +338,7 @@ class TopicEstimator(
         )
 
     def _named_settings(self) -> dict[str, Any]:
-        """Return what is not left to the study, by the names that its settings have there."""
+        """Return the settings that differ from None, by their names in a study."""
         if not isinstance(self.settings, Mapping | None):
             raise StudyError(
                 f"settings={self.settings!r:.80} cannot be used; give a mapping of names to values."
@@ -355,8 +353,8 @@ class TopicEstimator(
                     continue
                 if key in named:
                     raise StudyError(
-                        f"The {key} of {type(self).__name__} is {named[key]!r:.80} already; leave "
-                        f"out {value!r:.80}."
+                        f"{key} of {type(self).__name__} is already {named[key]!r:.80}; leave out "
+                        f"{value!r:.80}."
                     )
                 named[key] = value
         return named

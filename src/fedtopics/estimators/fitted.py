@@ -1,7 +1,4 @@
-"""Fitted estimators: their topics, by the names of scikit-learn and BERTopic; their folders.
-
-A folder is that of the model, with the parameters of the estimator.
-"""
+"""Fitted estimators: their topics, by the names of scikit-learn and BERTopic, and their folders."""
 
 from __future__ import annotations
 
@@ -35,17 +32,17 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus
 
 FILE = "estimator.json"
-HERE = "fedtopics.estimators"  # whose estimators are found by their names
-HIERARCHY = {  # columns of `hierarchical_topics`, and what they are of
+HERE = "fedtopics.estimators"  # module that finds estimators by name
+HIERARCHY = {  # columns of `hierarchical_topics`, and keys of their values
     "Parent_ID": "parent", "Parent_Name": "name", "Topics": "topics", "Child_Left_ID": "left",
     "Child_Left_Name": "left name", "Child_Right_ID": "right", "Child_Right_Name": "right name",
     "Distance": "distance",
 }  # fmt: skip
-NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # what is no plain value
+NOT_SAVED = ("start", "tokenizer", "analyzer", "callback")  # not plain values
 
 
 class FittedTopics:
-    """The topics of an estimator: those of its `model_`, whatever was done to it."""
+    """The topics of an estimator's `model_`."""
 
     model_: TopicModel
     _corpus: Callable[..., Corpus]  # documents in any form, as a corpus
@@ -60,7 +57,7 @@ class FittedTopics:
         """Topics, of shape (n_topics, n_words); rows sum to 1."""
         return self.model_.beta
 
-    components_ = beta_  # by scikit-learn's name; its columns are `vocabulary_`
+    components_ = beta_  # scikit-learn's name; columns are `vocabulary_`
 
     @property
     def vocabulary_(self) -> tuple[str, ...]:
@@ -68,22 +65,19 @@ class FittedTopics:
         return self.model_.vocabulary.words
 
     def topics(self, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> list[list[str]]:
-        """Return words of each topic, as `TopicModel.topics` does; ten of them are `topics_`."""
+        """Return words of each topic, as in `TopicModel.topics`; ten of them are `topics_`."""
         return self._fitted().topics(n_words, lambda_)
 
     def get_topics(self, n_words: int = WORDS_SHOWN) -> dict[int, list[tuple[str, float]]]:
-        """Return words of each topic with their p(word | topic), by its number."""
+        """Return words of each topic with p(word | topic), by topic number."""
         return self._fitted().get_topics(n_words)
 
     def get_topic(self, topic: int, n_words: int = WORDS_SHOWN) -> list[tuple[str, float]]:
-        """Return words of a topic with their p(word | topic)."""
+        """Return words of a topic with p(word | topic)."""
         return self._fitted().get_topic(topic, n_words)
 
     def get_topic_info(self, topic: int | None = None, n_words: int = WORDS_SHOWN) -> Any:
-        """Return a DataFrame, a row a topic, largest first: see `TopicModel.to_pandas`.
-
-        With `topic`, the row of that one alone.
-        """
+        """Return a DataFrame, one row per topic or for one: see `TopicModel.to_pandas`."""
         info = self._fitted().to_pandas(n_words)
         if topic is not None:
             check_number(topic, "topic", 0, len(info) - 1)
@@ -92,7 +86,7 @@ class FittedTopics:
     def get_document_info(
         self, documents: Any, n_words: int = WORDS_SHOWN, *, words: Sequence[str] | None = None
     ) -> Any:
-        """Return a DataFrame, a row a document: see `TopicModel.get_document_info`."""
+        """Return a DataFrame, one row per document: see `TopicModel.get_document_info`."""
         info = self._fitted().get_document_info(self._corpus(documents, words), n_words)
         return info.set_axis(index_at(documents, info.index))
 
@@ -100,58 +94,49 @@ class FittedTopics:
         self, query: str | Sequence[str], top_n: int = 5, *,
         by: Literal["words", "meaning"] = "words", embedding_model: str | None = None,
     ) -> tuple[list[int], list[float]]:  # fmt: skip
-        """Return the topics that a word or a sentence is about: see `TopicModel.find_topics`."""
-        if isinstance(query, str):  # whose words are found as those of documents
+        """Return the topics nearest to a word or a sentence: see `TopicModel.find_topics`."""
+        if isinstance(query, str):  # split like documents
             [words] = next(self._corpus([query]).batches())
             query = query if isinstance(words, str) or by == "meaning" else words
         return self._fitted().find_topics(query, top_n, by=by, embedding_model=embedding_model)
 
-    def set_topic_labels(self, labels: Mapping[int, str]) -> None:
-        """Call topics by names of your own, "" for none: see `TopicModel.with_labels`."""
+    def set_topic_labels(self, labels: Mapping[int, str] | Sequence[str]) -> None:
+        """Name topics by a mapping, or a list of all labels: see `TopicModel.with_labels`."""
         self.model_ = self._fitted().with_labels(labels)
 
     def suggest_labels(self, documents: Any = None, **how: Any) -> dict[int, str]:
-        """Call topics that nobody has named as rules suggest, in place; return these labels.
-
-        They are marked as suggested wherever they are shown: see `TopicModel.suggest_labels`.
-        """
+        """Give unlabelled topics suggested labels, in place: see `TopicModel.suggest_labels`."""
         corpus = None if documents is None else self._corpus(documents)
         self.model_ = self._fitted().with_suggested_labels(corpus, **how)
         return {topic: self.model_.labels[topic] for topic in sorted(self.model_.suggested)}
 
     def score(self, documents: Any, y: Any = None, *, words: Sequence[str] | None = None) -> float:
-        """Return how well topics predict documents, in nats a word; more is better.
+        """Return how well topics predict documents, in nats per word; higher is better.
 
-        It is the mean log-likelihood of the words of one half of each document, given the other
-        half: see `fedtopics.federation.sweep.held_out_loss`. `GridSearchCV` takes it by itself.
-        Where no half has a word that the model knows, it is that of words as unlikely as can be,
-        log(1e-12) = -27.6, with a warning.
+        This is the mean log-likelihood of the words of one half of each document, given the other
+        half: see `fedtopics.federation.sweep.held_out_loss`. `GridSearchCV` uses it by default. If
+        no half has a known word, it is the lowest possible, log(1e-12) = -27.6, with a warning.
         """
         loss = held_out_loss(self._fitted(), {"": self._corpus(documents, words)}, 0)
         if not math.isnan(loss):
             return -loss
         warnings.warn(
-            "The model knows no word of these documents that could be predicted, so their score is "
-            "the lowest there is; give more documents, or longer ones.",
+            "The model knows no word of these documents that it could predict, so the score is "
+            "the lowest possible; give more or longer documents.",
             stacklevel=2,
         )
         return math.log(TINY)
 
     def merge_topics(self, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Self:
-        """Put topics together: `TopicModel.merge_topics`, in place."""
-        self.model_ = self._fitted().merge_topics(topics_to_merge)
-        return self
+        """Merge topics in place: see `TopicModel.merge_topics`."""
+        return _with_fewer(self, self._fitted().merge_topics(topics_to_merge))
 
     def reduce_topics(self, n_topics: int) -> Self:
-        """Put the nearest topics together until so many are left, in place."""
-        self.model_ = self._fitted().reduce_topics(n_topics)
-        return self
+        """Merge the nearest topics until this many remain, in place."""
+        return _with_fewer(self, self._fitted().reduce_topics(n_topics))
 
     def hierarchical_topics(self) -> Any:
-        """Return a DataFrame of how topics become fewer, with BERTopic's columns.
-
-        Distance is the mutual information that is lost: see `TopicModel.hierarchy`.
-        """
+        """Return the steps of `TopicModel.hierarchy` as a DataFrame with BERTopic's columns."""
         rows, names = self._fitted().hierarchy(), _names(self._fitted())
         names |= {row["parent"]: row["name"] for row in rows}
         sides = ({f"{side} name": names[row[side]] for side in ("left", "right")} for row in rows)
@@ -160,17 +145,16 @@ class FittedTopics:
     def topics_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Any:
         """Return a DataFrame of topics by period, with BERTopic's columns and some more.
 
-        What it takes is as of `TopicModel.topics_over_time`; without documents it is what the study
-        has summed.
+        Arguments are those of `TopicModel.topics_over_time`; without documents, it shows the
+        study's sums.
 
         Returns
         -------
         pandas.DataFrame
             Topic; Words, five of them; Frequency, the topic's share of the period's documents, in
-            documents; Timestamp, when the period begins; Name; Share; Documents, Clients: how many
-            the period has. Its ``attrs`` say how many documents are in no row: those "without" a
-            value, those of groups with too "few", those of which the model sees nothing
-            ("unknown").
+            documents; Timestamp, the beginning of the period; Name; Share; Documents and Clients,
+            their numbers in the period. Its ``attrs`` count documents in no row: "without" a value,
+            in groups with too "few", or "unknown" (with nothing the model knows).
         """
         if documents is not None:
             timestamps = values_of(documents, timestamps)
@@ -179,7 +163,7 @@ class FittedTopics:
         return _grouped(self._fitted(), "Timestamp", "period", found)
 
     def topics_per_class(self, documents: Any, classes: Any, **how: Any) -> Any:
-        """Return a DataFrame as of `topics_over_time`, with the Class of documents."""
+        """Return a DataFrame as in `topics_over_time`, with the Class of documents."""
         classes = values_of(documents, classes)
         found = grouped_by_class(self._fitted(), _corpora(self._corpus, documents), classes, **how)
         return _grouped(self._fitted(), "Class", "class", found)
@@ -187,16 +171,16 @@ class FittedTopics:
     def representative_documents(
         self, documents: Any, topic: int | None = None, n_documents: int = BEST
     ) -> Any:
-        """Return a DataFrame of one's own documents that are most of each topic, or of one.
+        """Return a DataFrame of your documents with the largest shares of each topic, or of one.
 
-        They are given again: neither model nor estimator keeps documents, and nothing leaves. See
-        `TopicModel.representative_documents`.
+        You must give the documents again: neither model nor estimator keeps them, and none is sent.
+        See `TopicModel.representative_documents`.
 
         Returns
         -------
         pandas.DataFrame
-            Topic; Name; Document, its row counted from 0; Client, where there are several; Share;
-            Text. Its index is that of the documents: see `TopicModel.get_document_info`.
+            Topic; Name; Document, its row from 0; Client, if there are several; Share; Text. The
+            index is that of the documents: see `TopicModel.get_document_info`.
         """
         model = self._fitted()
         rows = model.representative_documents(_corpora(self._corpus, documents), topic, n_documents)
@@ -215,22 +199,18 @@ class FittedTopics:
         return data_frame(columns, index)
 
     def document_map(self, documents: Any, **how: Any) -> DocumentMap:
-        """Return a map of one's own documents, which a notebook shows.
-
-        ``to_pandas()`` has it as a DataFrame, ``save("map.html")`` writes it as a page. What it
-        takes is as of `TopicModel.document_map`.
-        """
+        """Return a map of your documents for notebooks: see `TopicModel.document_map`."""
         found = self._fitted().document_map(self._corpus(documents), **how)
         return replace(found, index=index_at(documents, found.documents))
 
     def _fitted(self) -> TopicModel:
-        """The fitted model; scikit-learn's NotFittedError where there is none."""
+        """Return the fitted model, or raise scikit-learn's NotFittedError."""
         check_is_fitted(self)
         return self.model_
 
 
 class SavedEstimator(FittedTopics):
-    """An estimator that is saved and loaded, without pickle."""
+    """An estimator with `save` and `load`, without pickle."""
 
     _fixed: ClassVar[Mapping[str, Any]]
     _get_param_names: Any
@@ -238,9 +218,9 @@ class SavedEstimator(FittedTopics):
     _as_study: Callable[..., Any]
 
     def save(self, path: str | Path) -> Path:
-        """Write the fitted model to a folder, as `TopicModel.save_pretrained`, and its parameters.
+        """Write the fitted model and its parameters to a folder, as `TopicModel.save_pretrained`.
 
-        No document is in it, and no function: give `load` the tokenizer or analyzer again.
+        It contains neither documents nor functions: give `load` the tokenizer or analyzer again.
         """
         folder = self._fitted().save_pretrained(path)
         plain = {k: v for k, v in self.get_params(deep=False).items() if _is_plain(v)}
@@ -254,7 +234,7 @@ class SavedEstimator(FittedTopics):
     def load(cls, path: str | Path, **parameters: Any) -> Self:
         """Read a fitted estimator from the folder of a model, of a run, or of `save`.
 
-        `TopicEstimator.load` takes a model of any kind, and is of the kind that was saved.
+        `TopicEstimator.load` accepts every model and returns the class that was saved.
 
         Parameters
         ----------
@@ -265,7 +245,7 @@ class SavedEstimator(FittedTopics):
         Raises
         ------
         ModelError
-            If there is no model, it is damaged, or of another kind of estimator.
+            If there is no model, it is damaged, or it belongs to a different estimator.
         """
         folder = model_folder(path)
         model = TopicModel.from_pretrained(folder)
@@ -279,14 +259,22 @@ class SavedEstimator(FittedTopics):
         fits = all(made.get(key, value) == value for key, value in kind._fixed.items())
         if not issubclass(kind, cls) or not fits or _needed(kind) - arguments.keys():
             raise ModelError(
-                f"The model in {folder} is none of {cls.__name__}, but one of {made['method']}; "
-                "load it by TopicEstimator.load."
+                f"The model in {folder} is not a {cls.__name__} but uses {made['method']}; load "
+                "it with TopicEstimator.load."
             )
         estimator: Self = kind(**arguments)
         if parameters.keys() - {*kind._get_param_names()}:
-            estimator._as_study(0)  # refuses what is no setting
+            estimator._as_study(0)  # refuses unknown settings
         estimator.model_ = model
         return estimator
+
+
+def _with_fewer(estimator: Any, model: TopicModel) -> Any:
+    """Give an estimator a model with fewer topics, and their number."""
+    estimator.model_ = model
+    for name in {"n_components", "n_clusters"} & {*estimator._get_param_names()}:
+        setattr(estimator, name, model.n_topics)
+    return estimator
 
 
 def _corpora(corpus_of: Callable[..., Corpus], documents: Any) -> Any:
@@ -300,7 +288,7 @@ def _names(model: TopicModel) -> dict[int, str]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Any:
-    """Return a DataFrame of what each row has by the key of a column, also of no rows."""
+    """Return a DataFrame with these columns, also if there are no rows."""
     return data_frame({name: [row[key] for row in rows] for name, key in columns.items()})
 
 
@@ -318,7 +306,7 @@ def _grouped(model: TopicModel, title: str, group: str, found: Grouped) -> Any:
 
 
 def _kind(default: type[SavedEstimator], name: Any) -> Any:
-    """Return the class of a name among ours, or the default."""
+    """Return our class of this name, or the default."""
     ours = import_module(HERE)
     return getattr(ours, name) if name in ours.__all__ and name != default.__name__ else default
 
@@ -341,12 +329,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return numpy's numbers and arrays, and paths, as JSON has them; TypeError for others."""
+    """Convert numpy values and paths for JSON; TypeError for others."""
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else os.fspath(value)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return what is saved beside a model, nothing where the model alone is; refuse what is not."""
+    """Return the saved parameters next to a model, {} if there are none."""
     try:
         content = json.loads(read_text(path))
     except FileNotFoundError:
@@ -355,4 +343,4 @@ def _read(path: Path) -> dict[str, Any]:
         content = None
     if isinstance(content, dict) and isinstance(content.get("parameters"), dict):
         return content
-    raise ModelError(f"{path} is damaged; copy it again, or delete it, which loses parameters.")
+    raise ModelError(f"{path} is damaged; copy it again, or delete it to lose only parameters.")

@@ -1,4 +1,4 @@
-"""What estimators take: documents and clients in any form, the latter by names of a study."""
+"""Inputs of estimators: documents and clients in any form, with client names valid in a study."""
 
 from __future__ import annotations
 
@@ -27,24 +27,21 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns, Table, is_table
 from fedtopics.text.vocabulary import VocabularyLimits
 
-CLIENT_NAMES = ("client", "clients")  # columns that say whose row it is
-LONGEST_COLUMN = 56  # characters of a name that is made here, which a number may follow
+CLIENT_NAMES = ("client", "clients")  # columns that name a row's client
+LONGEST_COLUMN = 56  # characters of a name made here, before a possible number
 
 
 @dataclass(frozen=True)
 class Clients:
-    """Several clients' documents by names that a study can have, and what else they are called."""
+    """Several clients' documents by valid client names, and what people call the clients."""
 
     documents: dict[str, Any]
-    keys: dict[str, Hashable]  # by name: under which they were given
-    text: str | None = None  # the column of the text, of documents that are not read yet
+    keys: dict[str, Hashable]  # original keys by name
+    text: str | None = None  # text column of documents that are not yet read
 
     @classmethod
     def of(cls, clients: Any, column: str | None = None, text: str | None = None) -> Clients:
-        """Take a mapping with any keys, a list, or a table of which a column says whose a row is.
-
-        DataError if there is no such column, or a row is nobody's.
-        """
+        """Take a mapping with any keys, a list, or a table with a column of clients."""
         if column is not None or is_table(clients):
             clients, text = _split(clients, column, text), None
         clients = by_client(clients)
@@ -53,36 +50,33 @@ class Clients:
         return cls(documents, {name: key for key, name in names.items()}, text)
 
     def by_name(self, values: Mapping[Any, Any] | None) -> dict[str, Any]:
-        """Return what is given by key or name of a client, by its name; refuse other keys."""
+        """Return values given by key or name of a client, by its name; refuse other keys."""
         names: dict[Any, str] = {name: name for name in self.keys}
         names |= {key: name for name, key in self.keys.items()}
         check_keys(values or {}, names, "client")
         return {names[key]: each for key, each in (values or {}).items()}
 
     def called(self, names: Mapping[Any, str] | None) -> dict[str, str]:
-        """Return what people call clients: as given, else the key where it is not the name."""
+        """Return what people call clients: the given names, else keys that differ from the name."""
         keys = {name: str(key) for name, key in self.keys.items() if str(key) != name}
         return keys | self.by_name(names)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a training is given."""
+    """The inputs of a training."""
 
     corpora: Mapping[str, Corpus]
     policies: Mapping[str, Policy]
-    columns: Sequence[str] | None  # of counts: their words
-    keys: Mapping[str, Hashable] = field(default_factory=dict)  # as of `Clients`
+    columns: Sequence[str] | None  # the words of counts
+    keys: Mapping[str, Hashable] = field(default_factory=dict)  # see `Clients`
     called: Mapping[str, str] = field(default_factory=dict)  # by name, what people call clients
     out: Path | None = None
-    text: str | None = None  # the column of the text, of tables
+    text: str | None = None  # text column of tables
 
 
 def columns_of(data: Any, words: Sequence[str] | None) -> Sequence[str] | None:
-    """Return the words of counts, and None for anything else than counts.
-
-    Where none are given they are named as scikit-learn names features: x0, x1, ...
-    """
+    """Return the words of counts, by default x0, x1, ...; None if the data are not counts."""
     if words is not None:
         return words
     kind = getattr(getattr(data, "dtype", None), "kind", "")
@@ -95,14 +89,11 @@ def corpus_of(
     data: Any, columns: Sequence[str] | None, analyse: Callable[[str], list[str]] | None,
     text: str | None = None,
 ) -> Corpus:  # fmt: skip
-    """Return documents as a corpus: counts by the words of their columns, texts by an analyser.
-
-    Of a table or a file, `text` is the column of the text; DataError if documents are neither.
-    """
+    """Return documents as a corpus: counts by their words, texts split by `analyse`."""
     if text is not None and not is_table(data) and not isinstance(data, (str, Path)):
         raise DataError(
-            f"text={text!r} names a column, and the documents are no table and no file; leave it "
-            "out, or give them as one."
+            f"text={text!r} names a column, but the documents are neither a table nor a file; "
+            "leave it out, or give them as one."
         )
     if columns is not None:
         return Corpus.of_counts(data, columns)
@@ -111,22 +102,22 @@ def corpus_of(
 
 
 def has_column(data: Any, name: str | None) -> bool:
-    """Whether documents are a table with a column of this name, or a file, which may have it."""
+    """Whether documents are a table with this column, or a file, which may have it."""
     if is_table(data):
         return name in Table.of(data).names
     return name is not None and isinstance(data, (str, Path))
 
 
 def _analysed(corpus: Corpus, analyse: Callable[[str], list[str]]) -> Corpus:
-    """Return texts as lists of words, with the texts beside them."""
+    """Return texts as lists of words, and keep the texts."""
     try:
         return corpus.split_by(lambda text: _words(analyse(text)))
     except InputError:
         raise
-    except Exception as error:  # of somebody else's function: any kind, and it may quote the text
+    except Exception as error:  # a user's function may raise anything, and may quote the text
         raise DataError(
-            f"The tokenizer or analyzer ends in {type(error).__name__} on a document; it takes a "
-            "text and returns its words, a list of str."
+            f"The tokenizer or analyzer raised {type(error).__name__} on a document; it must take "
+            "a text and return its words, a list of str."
         ) from None
 
 
@@ -137,19 +128,19 @@ def _words(found: Iterable[object]) -> list[str]:
 
 
 def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Corpus]:
-    """Return the rows of each client, in the order of their first ones."""
+    """Return the rows of each client, in order of first appearance."""
     if isinstance(data, (str, Path)):
         data = read_table(Path(data))
     if not is_table(data):
         raise DataError(
-            "A column of clients is one of a table: give a DataFrame, an Arrow table or the path "
-            "of a file."
+            "client= names a column, but the data are not a table; give a DataFrame, an Arrow "
+            "table or the path of a file."
         )
     table = Table.of(data)
     name = table.find(column, CLIENT_NAMES)
     if name is None:
         raise DataError(
-            "Which column says whose a row is? Name it with client=...; of the table: "
+            "No column of the table names the clients; name it with client=...; the table: "
             f"{table.listed}."
         )
     rows: dict[Hashable, list[int]] = {}
@@ -159,15 +150,15 @@ def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Co
         rows.setdefault(key, []).append(row)
     if None in rows:
         raise DataError(
-            f"{len(rows[None])} of {table.n_rows} rows are nobody's, the first of them row "
-            f"{rows[None][0] + 1}: {name!r} is empty; fill it, or leave them out."
+            f"{len(rows[None])} of {table.n_rows} rows have no client, the first of them row "
+            f"{rows[None][0] + 1}: {name!r} is empty; fill it in, or leave these rows out."
         )
     documents = Corpus.of(table.without(name), Columns(text=text))
     return {key: documents.take(of_client) for key, of_client in rows.items()}
 
 
 def _names(keys: Sequence[Hashable]) -> dict[Hashable, str]:
-    """Return for each key a name that a client can have: itself, or the nearest that is free."""
+    """Return a valid client name for each key: the key itself, or the nearest free name."""
     names: dict[Hashable, str] = {
         key: key for key in keys if isinstance(key, str) and CLIENT_NAME.fullmatch(key)
     }
@@ -184,7 +175,7 @@ def _names(keys: Sequence[Hashable]) -> dict[Hashable, str]:
 
 
 def stop_word_settings(value: Any, usual: str) -> dict[str, Any]:
-    """Return the settings of texts that stop words stand for: a language, a list, or None."""
+    """Return the text settings for a language, a list of words, or None."""
     if value is None:
         return {"stop_words": "none"}
     if isinstance(value, str):
@@ -201,18 +192,45 @@ def stop_word_settings(value: Any, usual: str) -> dict[str, Any]:
     return {"stop_words": "none", "own_stop_words": words}
 
 
+# What BERTopic or scikit-learn calls by another name, and ours for the same purpose.
+OURS = {
+    "approximate_distribution": "transform",
+    "generate_topic_labels": "suggest_labels",
+    "get_representative_docs": "representative_documents",
+    "get_topic_freq": "get_topic_info",
+    "topic_labels_": "get_topic_info",
+    "update_topics": "topics",
+    "visualize_barchart": "model_.plot_topics",
+    "visualize_document_datamap": "document_map",
+    "visualize_documents": "document_map",
+    "visualize_topics": "model_.plot_map",
+    "visualize_topics_over_time": "model_.plot_over_time",
+    "max_df": "max_document_share",
+    "max_features": "max_words",
+    "max_iter": "max_rounds",
+    "min_df": "min_document_frequency",
+    "ngram_range": "ngrams",
+    "nr_topics": "n_components",
+    "num_topics": "n_components",
+    "seed": "random_state",
+    "seed_topic_list": "seed_topics, with NMF or GuidedLDA",
+}
+
+
 def check_settings(settings: Mapping[str, Any], method: str | None, parameters: list[str]) -> None:
-    """Raise StudyError for a setting that neither an estimator, its method nor its study has."""
+    """Raise StudyError for a setting that neither estimator, method nor study has."""
     method = method or "gfedntm"
     if method in METHODS.names:  # else the study refuses it
         tables = find_method(method).settings, TextRules, VocabularyLimits
         known = [*chain.from_iterable(table.model_fields for table in tables), *parameters]
         known += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
+        if theirs := [key for key in settings if key in OURS and key not in known]:
+            raise StudyError(f"There is no setting {theirs[0]!r}; use {OURS[theirs[0]]}.")
         check_keys(settings, known, "setting")
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed of a study for what scikit-learn takes as random_state."""
+    """Return a study's seed from scikit-learn's random_state."""
     if random_state is None:
         return secrets.randbits(31)
     if isinstance(random_state, (int, np.integer)):

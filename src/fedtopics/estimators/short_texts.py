@@ -19,46 +19,46 @@ from fedtopics.methods.core.settings import filled
 
 
 class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
-    """Clusters of short texts, each in one of them: alone, centralised or federated.
+    """Clusters of short texts, one cluster per text: alone, centralised or federated.
 
-    Short texts have too few words to tell clusters by; embeddings of a language model do, which
-    never leave a client.
+    Short texts have too few words to separate clusters. Embeddings of a language model separate
+    them, and never leave a client.
 
     Parameters
     ----------
     n_clusters : int or sequence of int, optional
         Number of clusters, or numbers to choose from.
     method : {"discriminative", "fstc", "kmeans", "fsccl"}
-        "discriminative" is the default: exact, a few seconds, and what measures best. "fstc" goes
-        on from it with a network a client; "kmeans" and "fsccl" are what they are compared with.
+        "discriminative" (default) is exact, takes seconds and has the best scores. "fstc" starts
+        from it and trains a network per client. "kmeans" and "fsccl" are for comparison.
     preset : str, optional
-        Values of the settings that are not given: for fstc "paper", "rstc" or "stc", for kmeans
-        "fbow", "ftfidf" or "fsbert".
+        Values of the settings not given: for fstc "paper", "rstc" or "stc", for kmeans "fbow",
+        "ftfidf" or "fsbert".
     embedding_model : str, optional
-        sentence-transformers model, by name or path. Documents with embeddings of their own keep
-        them.
+        sentence-transformers model, by name or path. Documents that have embeddings keep them.
     tokenizer, analyzer, verbose, callback
-        As of `TopicEstimator`.
+        As in `TopicEstimator`.
     max_rounds, min_document_frequency, max_words, stop_words, random_state, settings
-        As of `TopicEstimator`; words describe clusters. Among the settings are
-        ``embedding_dimension``, ``relevance`` and groups as ``separation={"sizes": "free"}``.
+        As in `TopicEstimator`; words describe clusters. Settings include
+        ``embedding_dimension``, ``relevance`` and tables such as ``separation={"sizes": "free"}``.
 
     Attributes
     ----------
     model_ : TopicModel
     labels_ : int array of shape (n_documents,), or a map of client name to such arrays
-        Cluster of each document; -1 where the model sees nothing of it. A map after `fit_clients`.
+        Cluster of each document; -1 if it contains nothing the model knows. A map after
+        `fit_clients`.
     n_clusters_ : int
     topics_ : list of list of str
         Ten words that describe each cluster.
     beta_ : float array of shape (n_clusters, n_words)
         The words of each cluster's documents; rows sum to 1.
     sizes_ : mapping of client name to int array of shape (n_clusters,)
-        Documents that are of each cluster with at least half a probability; 0 where they are
-        fewer than the client's policy allows to say.
+        Documents in each cluster with a probability of at least one half; 0 if fewer than the
+        client's policy allows to reveal.
     unclear_ : mapping of client name to float
-        Share of a client's documents of which no cluster has at least half a probability; 0
-        where they are fewer than its policy allows to say.
+        Share of a client's documents whose likeliest cluster is below one half; 0 if fewer than
+        its policy allows to reveal.
     vocabulary_ : tuple of str
 
     Examples
@@ -66,14 +66,14 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     >>> from fedtopics import Corpus
     >>> texts = ["oak and beech", "beech and fir", "a ketch at sea", "a sloop at sea"] * 20
     >>> noise = np.random.default_rng(0).normal(0, 0.1, (80, 2))
-    >>> vectors = noise + [[1, 0], [1, 0], [0, 1], [0, 1]] * 20  # where an encoder's would be
+    >>> vectors = noise + [[1, 0], [1, 0], [0, 1], [0, 1]] * 20  # instead of an encoder's
     >>> corpus = Corpus.of(texts).with_embeddings(vectors)
     >>> found = ShortTextClustering(2, embedding_dimension=2).fit(corpus)
     >>> found.labels_[:2].tolist() == found.labels_[4:6].tolist()
     True
     """
 
-    _found: Any  # clusters of the documents of training, by client or of the one corpus
+    _found: Any  # clusters of the training documents, by client or of the only corpus
 
     def __init__(
         self, n_clusters: int | Sequence[int] | None = None, *,
@@ -90,19 +90,19 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
     def fit(
         self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
     ) -> Self:
-        """Find clusters of one corpus, where it is, as `TopicEstimator.fit` does."""
+        """Find clusters of one corpus, as in `TopicEstimator.fit`."""
         super().fit(documents, words=words, text=text)
         self._found = self._found[SINGLE]
         return self
 
     def predict(self, documents: Any, *, words: Sequence[str] | None = None) -> NDArray[np.int64]:
-        """Return the cluster of each document, -1 where the model sees nothing of it."""
+        """Return the cluster of each document, -1 if it contains nothing the model knows."""
         labels: NDArray[np.int64] = self._fitted().main_topics(self._corpus(documents, words))
         return labels
 
     @property
     def labels_(self) -> Any:
-        """Cluster of each document of training; after `fit_clients` by what clients were given."""
+        """Cluster of each training document; after `fit_clients` by the clients' keys."""
         found, inference = self._found, self.model_.inference
         follow = inference.merged if isinstance(inference, Merged) else np.asarray
         if isinstance(found, Mapping):
@@ -116,13 +116,13 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
 
     @property
     def sizes_(self) -> dict[Any, NDArray[np.int64]]:
-        """Documents of each cluster, by what a client was given under."""
+        """Documents of each cluster, by the clients' keys."""
         sizes = self.model_.info["sizes"].items()
         return self._by_key({name: np.array(each) for name, each in sizes})
 
     @property
     def unclear_(self) -> dict[Any, float]:
-        """Share of documents of no cluster, by what a client was given under."""
+        """Share of documents in no clear cluster, by the clients' keys."""
         documents, unclear = self.model_.documents, self.model_.info["unclear"]
         return self._by_key({name: n / max(documents[name], 1) for name, n in unclear.items()})
 
@@ -130,8 +130,8 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         super()._fit(data, start)
         if same := self.model_.info.get("same", 0):
             warnings.warn(
-                f"{same} of {self.model_.n_topics} clusters are the same as another one: the "
-                "documents have fewer groups. Ask for a smaller n_clusters.",
+                f"{same} of {self.model_.n_topics} clusters equal another one: the documents have "
+                "fewer groups; set a smaller n_clusters.",
                 stacklevel=3,
             )
         self._found = {name: self.predict(corpus) for name, corpus in data.corpora.items()}
@@ -143,8 +143,8 @@ class ShortTextClustering(ClusterMixin, TopicEstimator):  # type: ignore[misc]
         if isinstance(number, (Sequence, np.ndarray)) and not isinstance(number, str):
             if self.method in ("kmeans", "fsccl"):
                 raise StudyError(
-                    f"The method {self.method!r} takes one n_clusters; choose among several with "
-                    "discriminative."
+                    f"The method {self.method!r} takes one n_clusters; to choose among "
+                    'several, set method = "discriminative".'
                 )
             return filled(named, {"separation": {"candidates": [int(each) for each in number]}})
         return named if number is None else {"n_components": number} | named

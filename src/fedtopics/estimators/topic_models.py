@@ -1,4 +1,4 @@
-"""The estimators: networks, LDA, NMF, the mixture, F-LDA and guided LDA."""
+"""The estimators: networks, LDA, NMF, the mixture model, F-LDA and guided LDA."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class ProdLDA(TopicEstimator):
-    """Product-of-experts LDA, alone, centralised or federated; the other networks derive from it.
+    """Product-of-experts LDA, alone, centralised or federated.
 
-    Parameters and attributes are those of `TopicEstimator`. The preset "avitm" drops a part of
-    theta, takes minibatches of 64, more and smaller steps, has no bias per word, learns its prior,
-    sees counts as they are, does not reconstruct embeddings, and reads topics by probability;
-    "paper" is that with each client's own statistics and plain gradient steps (Algorithm 1).
-    "mixtures" begins with anchors, for documents that mix topics with words of their own.
+    Parameters and attributes are those of `TopicEstimator`. The preset "avitm" follows the AVITM
+    paper: it drops part of theta, uses minibatches of 64 and more, smaller steps, has no bias per
+    word, learns its prior, takes raw counts, does not reconstruct embeddings, and reads topics by
+    probability. "paper" adds separate statistics per client and plain gradient steps (Algorithm 1).
+    "mixtures" starts from anchors, for documents that mix topics with words of their own.
 
     Examples
     --------
@@ -41,19 +41,16 @@ class ProdLDA(TopicEstimator):
 
 
 class NeuralLDA(ProdLDA):
-    """LDA with an encoder: each document is a mixture of topics, not a product.
-
-    Parameters and attributes are those of `TopicEstimator`.
-    """
+    """LDA with an encoder: documents are mixtures of topics; parameters as in `TopicEstimator`."""
 
     _fixed: ClassVar = {"method": "gfedntm", "network": "neurallda"}
 
 
 class CombinedTM(ProdLDA):
-    """ProdLDA whose encoder sees the words and an embedding of each document.
+    """ProdLDA whose encoder uses the words and an embedding of each document.
 
-    Parameters and attributes are those of `TopicEstimator`. Embeddings are computed where the
-    documents are, once, and never leave.
+    Parameters and attributes are those of `TopicEstimator`. Embeddings are computed once, where the
+    documents are, and are never sent.
 
     References
     ----------
@@ -64,10 +61,10 @@ class CombinedTM(ProdLDA):
 
 
 class ZeroShotTM(ProdLDA):
-    """ProdLDA whose encoder sees an embedding of each document alone.
+    """ProdLDA whose encoder uses only an embedding of each document.
 
-    Parameters and attributes are those of `TopicEstimator`. With a multilingual model it finds the
-    topics of documents in languages it was not trained on.
+    Parameters and attributes are those of `TopicEstimator`. With a multilingual embedding model it
+    finds topics in languages that were not in the training.
 
     References
     ----------
@@ -83,7 +80,7 @@ class GrowingEstimator(TopicEstimator):
     def partial_fit(
         self, documents: Any, y: Any = None, *, words: Words = None, text: str | None = None
     ) -> Self:
-        """Train on new documents of one corpus, as `partial_fit_clients` does."""
+        """Train further on new documents of one corpus, as in `partial_fit_clients`."""
         return self._fit_further(self._alone(documents, words, text))
 
     def partial_fit_clients(
@@ -91,12 +88,12 @@ class GrowingEstimator(TopicEstimator):
         policies: Mapping[Any, Policy] | None = None, words: Sequence[str] | None = None,
         text: str | None = None,
     ) -> Self:  # fmt: skip
-        """Train on new documents of clients, of the same or of others, each once.
+        """Train further on new documents of the same or other clients, each document once.
 
-        Parameters are those of `fit_clients`, which it is the first time. `LDA` keeps the
-        vocabulary there is: no words leave the clients, and a document counts as much as one of
-        those before. The model's documents, shares and word sums become those of all documents,
-        each by the model that was trained with it; the coherence is of the new ones.
+        Parameters are those of `fit_clients`; the first call is the same as `fit_clients`. `LDA`
+        keeps its vocabulary, so clients send no words, and weighs new documents like earlier ones.
+        The model's documents, shares and word sums then cover all documents, each with the model of
+        its training; coherence covers only the new ones.
         """
         return self._fit_further(self._read_clients(clients, client, names, policies, words, text))
 
@@ -108,11 +105,11 @@ class GrowingEstimator(TopicEstimator):
 class LDA(GrowingEstimator):
     """Latent Dirichlet allocation by variational Bayes, alone, centralised or federated.
 
-    A federation trains exactly the model of the pooled documents (but for words that are rarer at a
-    client than its policy allows).
+    A federation trains exactly the model of the pooled documents, except for words that are rarer
+    at a client than its policy allows.
 
-    Parameters and attributes are those of `TopicEstimator`; beta is the expected one. Among the
-    settings are ``alpha``, ``eta``, ``learning``, ``initialisation``, ``inner_steps``.
+    Parameters and attributes are those of `TopicEstimator`; beta is the expected one. Settings
+    include ``alpha``, ``eta``, ``learning``, ``initialisation``, ``inner_steps``.
 
     References
     ----------
@@ -133,10 +130,10 @@ class LDA(GrowingEstimator):
 class MixtureTM(GrowingEstimator):
     """A mixture of topics by embeddings and words, alone, centralised or federated.
 
-    For titles, questions and other short texts: each document is of one topic, by its embedding and
-    its words together. A federation trains the model of the pooled documents.
+    For titles, questions and other short texts: each document has one topic, found from its
+    embedding and its words together. A federation trains the model of the pooled documents.
 
-    Parameters and attributes are those of `TopicEstimator`. Among the settings are ``kappa``,
+    Parameters and attributes are those of `TopicEstimator`. Settings include ``kappa``,
     ``word_weight``, ``smoothing``, ``starts``.
 
     Examples
@@ -144,7 +141,7 @@ class MixtureTM(GrowingEstimator):
     >>> import numpy as np
     >>> from fedtopics import Corpus
     >>> texts = ["oak and beech", "beech and fir", "a ketch at sea", "a sloop at sea"] * 20
-    >>> vectors = np.array([[1, 0.1], [1, -0.1], [0.1, 1], [-0.1, 1]] * 20)  # an encoder's
+    >>> vectors = np.array([[1, 0.1], [1, -0.1], [0.1, 1], [-0.1, 1]] * 20)  # of an encoder
     >>> corpus = Corpus.of(texts).with_embeddings(vectors)
     >>> model = MixtureTM(2, embedding_dimension=2).fit(corpus)
     >>> model.transform(corpus).argmax(1)[:4].tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
@@ -155,7 +152,7 @@ class MixtureTM(GrowingEstimator):
 
 
 class SeededEstimator(TopicEstimator):
-    """An estimator that takes ``seed_topics``, lists of words or the path of a TOML file."""
+    """An estimator with ``seed_topics``: lists of words, or the path of a TOML file."""
 
     def _named_settings(self) -> dict[str, Any]:
         named = super()._named_settings()
@@ -167,13 +164,13 @@ class SeededEstimator(TopicEstimator):
 class NMF(SeededEstimator):
     """Non-negative matrix factorisation of weighted words, alone, centralised or federated.
 
-    For texts from a paragraph on: topics that are coherent and differ, in seconds. A federation
-    trains exactly the model of the pooled documents (but for words that are rarer at a client than
-    its policy allows).
+    For texts of a paragraph or more: coherent and distinct topics in seconds. A federation trains
+    exactly the model of the pooled documents, except for words that are rarer at a client than its
+    policy allows.
 
-    Parameters and attributes are those of `TopicEstimator`; beta are the topics' weighted words,
-    rows sum to 1. Among the settings are ``seed_topics``, as `GuidedLDA` takes them, to which the
-    first topics are held with their ``strength``; ``term_weight`` and ``rarity``.
+    Parameters and attributes are those of `TopicEstimator`; beta has the topics' weighted words,
+    rows sum to 1. Settings include ``seed_topics`` (as in `GuidedLDA`; they pull the first topics
+    towards these words with their ``strength``), ``term_weight`` and ``rarity``.
 
     References
     ----------
@@ -194,27 +191,26 @@ class NMF(SeededEstimator):
 
 
 class FLDA(SeededEstimator, GrowingEstimator):
-    """Topics of each client's own LDA, merged by similarity, which guide its LDA of what is new.
+    """Topics of each client's own LDA, merged by similarity; they guide its LDA of new documents.
 
-    `fit_clients` does `max_rounds` rounds, `partial_fit_clients` one more on new documents. What
-    leaves a client in a round are the first words of its topics: some kilobytes.
+    `fit_clients` trains `max_rounds` rounds, `partial_fit_clients` one more on new documents. Per
+    round a client sends the first words of its topics, some kilobytes.
 
-    Parameters are those of `TopicEstimator`. Among the settings are ``documents_per_round``
-    (without it a round takes all documents, unless they say of which round they are),
-    ``strength``, ``threshold``, and ``seed_topics`` as `GuidedLDA` takes them. The presets
-    "paper-transitive" and "paper-pairwise" take the algorithms word by word, in two readings;
-    `start` guides the first round.
+    Parameters are those of `TopicEstimator`. Settings include ``documents_per_round`` (without it,
+    a round takes all documents, unless they have a column of rounds), ``strength``, ``threshold``,
+    and ``seed_topics`` as in `GuidedLDA`. The presets "paper-transitive" and "paper-pairwise"
+    follow the paper's algorithms literally, in two readings. `start` guides the first round.
 
     Attributes
     ----------
     model_, topics_, beta_, vocabulary_
-        As of `TopicEstimator`: the global topics, the paper's M.
+        As in `TopicEstimator`: the global topics, the paper's M.
     optimal_topics_ : mapping of client name to list of int
-        Which of the topics are the client's own, the paper's M*.
+        The client's own topics, the paper's M*.
     threshold_ : float
-        That of the last round.
+        Threshold of the last round.
     history_ : list of dict
-        Of each round: documents, topics, which are new, which vanished.
+        By round: documents, topics, new topics, vanished topics.
 
     References
     ----------
@@ -234,17 +230,17 @@ class FLDA(SeededEstimator, GrowingEstimator):
 
     @property
     def optimal_topics_(self) -> dict[Any, list[int]]:
-        """Which of the topics are a client's own, by what it was given under."""
+        """A client's own topics, by the clients' keys."""
         return self._by_key(self._info["optimal"])
 
     @property
     def threshold_(self) -> float:
-        """That of the last round."""
+        """Threshold of the last round."""
         return self._info["threshold"]
 
     @property
     def history_(self) -> list[Any]:
-        """What happened to topics, a row a round."""
+        """New and vanished topics, one row per round."""
         return self._info["history"]
 
     @property
@@ -253,29 +249,28 @@ class FLDA(SeededEstimator, GrowingEstimator):
 
 
 class GuidedLDA(FLDA):
-    """LDA some of whose topics begin with words that are given, alone, centralised or federated.
+    """LDA in which some topics start from given words, alone, centralised or federated.
 
     Parameters
     ----------
     seed_topics : list of lists of words, or path of a TOML file
-        Words of the first topics: topic 0 is the first. The file has
+        Words of the first topics, from topic 0. The file contains
         ``seed_topics = [["fever", "cough"], ["sleep"]]``.
     n_components : int, optional
-        Number of topics; by default as many as have words, and one for the rest.
+        Number of topics; by default one more than topics with words.
     strength : float, optional
-        Pseudo-counts that the words of a topic share, a document; 0.1 by default.
+        Pseudo-counts per document that the words of a topic share; 0.1 by default.
     max_rounds : int, optional
-        1 by default. More than one goes on as F-LDA does.
+        1 by default. Further rounds continue as in F-LDA.
     tokenizer, analyzer, verbose, callback
-        As of `TopicEstimator`.
+        As in `TopicEstimator`.
     min_document_frequency, max_words, stop_words, random_state, settings
-        As of `TopicEstimator`; of the settings, ``n_words`` is 100 by default: alone, nothing
-        leaves.
+        As in `TopicEstimator`; the setting ``n_words`` is 100 by default.
 
     Attributes
     ----------
     model_, topics_, beta_, vocabulary_, optimal_topics_, threshold_, history_
-        As of `FLDA`.
+        As in `FLDA`.
 
     References
     ----------

@@ -1,7 +1,7 @@
 """What a study would show of a client's documents, before it joins: to whom, how many bytes.
 
 A few rounds are rehearsed in this process on some of the client's own documents; nothing is sent.
-What can be learned follows from what attacks have found: docs/threat-model.md.
+What can be learned follows from what attacks have found: docs/concepts/threat-model.md.
 """
 
 from __future__ import annotations

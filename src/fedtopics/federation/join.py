@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtopics.errors import FederationError, IdentityError
+from fedtopics.errors import FederationError, FedTopicsError, IdentityError, PolicyError
 from fedtopics.federation.door import Door
-from fedtopics.federation.participant import Participation
+from fedtopics.federation.participant import DONE, Participation
+from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import finished, program_of
 from fedtopics.federation.relay import hosted
 from fedtopics.federation.run_folder import MemberRun, has_run
 from fedtopics.federation.serve import software_of
 from fedtopics.federation.study import Study
-from fedtopics.files import hold
+from fedtopics.files import hold, write_durably
 from fedtopics.methods.core.events import Allowed, Joined
 from fedtopics.methods.core.plan import fingerprint_of
 from fedtopics.model.topic_model import TopicModel
+from fedtopics.protocol.client_side import REFUSED
 from fedtopics.protocol.clients import SecureClients
-from fedtopics.protocol.exchange import Exchange, Patience
+from fedtopics.protocol.exchange import Exchange, Patience, refuse
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.member import Member
-from fedtopics.protocol.plain import PlainClients
+from fedtopics.protocol.messages import encode
+from fedtopics.protocol.plain import PlainAsk, PlainClients
 from fedtopics.protocol.plain_client import Remote, StateError
 from fedtopics.protocol.record import Folder
 from fedtopics.protocol.roster import Key
@@ -61,7 +64,14 @@ def join(
     """
     key = part.key
     check_key(study, key)
-    part.review(study)
+    if not dry_run and (model := part.finished(study)) is not None:
+        return model
+    try:
+        part.review(study)
+    except PolicyError as error:
+        if link is None and not (dry_run or host):
+            _refuse(study, key, error)
+        raise
     if dry_run:
         part.notify(Allowed(part.exposed(study)))
         return None
@@ -74,6 +84,18 @@ def join(
         if link is None:
             link = plan.link(key)
         return _train(part, study, link, timeout)
+
+
+def _refuse(study: Study, key: Key, error: PolicyError) -> None:
+    """Tell the others at once that this member's policy refuses: its key, and nothing else."""
+    named = [name for name in Policy.model_fields if name in str(error)]
+    reason = f"{REFUSED} ({named[0]})" if named else REFUSED
+    with suppress(FedTopicsError):  # the server is not there; this member's own error is shown
+        link = study.server_plan.link(key)
+        if study.is_secure:
+            refuse(link, reason)
+        else:
+            link.ask(encode(PlainAsk(software_of(study, None), b"", 0, "left", 1, REFUSED)))
 
 
 def check_key(study: Study, key: Key) -> None:
@@ -113,6 +135,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                     model = _confirmed(clients, model)
                 part.receive(model, run.event)
                 clients.done()
+                write_durably(state / DONE, b"")
                 return model
 
 
@@ -122,7 +145,7 @@ def _plain(
 ) -> PlainClients:  # fmt: skip
     """Return the clients of a study with plain aggregation."""
     software, least = software_of(study, part.begun(study)), part.policy.min_clients_in_sum
-    remote = Remote(link, software, least, run.place, patience, run.event)
+    remote = Remote(link, software, least, run.place, patience)
     return PlainClients(remote, list(study.clients), part.name, door, *run.position(), run.event)
 
 
@@ -140,7 +163,7 @@ def _secure(
         os.urandom, disk, record, content,
     )  # fmt: skip
     run.before_checkpoint, run.after_checkpoint = member.save, disk.cut
-    exchange = Exchange(member, link, patience, run.event)
+    exchange = Exchange(member, link, patience)
     # With differential privacy their exact number would tell whether a document is there.
     is_open = part.corpus is not None and study.privacy is None
     documents = len(part.corpus) if part.corpus is not None and is_open else None

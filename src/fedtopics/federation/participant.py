@@ -20,6 +20,7 @@ from fedtopics.federation.study_tables import ClientData
 from fedtopics.files import digest, make_folder, read_text, write_durably
 from fedtopics.harmless import file_name
 from fedtopics.methods.core.events import (
+    AlreadyFinished,
     Embedding,
     Event,
     Languages,
@@ -39,6 +40,7 @@ from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
 
+DONE = "done"  # in the state of a study that is finished
 ROSTERS = "rosters.json"  # in a key's folder: with whom documents were in a study
 SECURE = (
     "Aggregation is secure: the server sees no document, word, number, total or model. All members "
@@ -140,6 +142,15 @@ class Participation:
             study.is_secure,
         )  # fmt: skip
         return Door(self.name, client_of(study, site), policy, self._ledger), state
+
+    def finished(self, study: Study) -> TopicModel | None:
+        """Return the model of a study that this member has finished, None of another."""
+        place = self._place(study)
+        if not (place / "state" / DONE).exists():
+            return None
+        self.out = place
+        self.notify(AlreadyFinished(str(place / "model")))
+        return TopicModel.from_pretrained(place / "model")
 
     def review(self, study: Study) -> None:
         """Show what the study shares, and check it against the policy; nothing leaves."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MINUTE = 60.0
+DAY = 24  # hours
 SHOWN_EVENTS = ("training", "embedding", "round")  # events that say how far a run is
 
 
@@ -26,6 +27,8 @@ def duration(seconds: float) -> str:
     if seconds < 2 * MINUTE:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / MINUTE), 60)
+    if hours >= 2 * DAY:
+        return f"{hours / DAY:,.0f} days"
     return f"{hours:,} h {minutes} min" if hours > 1 else f"{60 * hours + minutes} min"
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ import msgspec
 from fedtopics import errors
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.server_plan import ServerPlan
-from fedtopics.files import make_folder, read_bytes, write_durably
-from fedtopics.methods.core.events import Event, Finished, Listening
+from fedtopics.files import hold, make_folder, open_file, read_bytes, write_durably
+from fedtopics.methods.core.events import Event, Finished, Listening, StatusChange
+from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import Service
 from fedtopics.protocol.relay import Relay, RelayService
 from fedtopics.protocol.roster import Key
@@ -24,6 +28,7 @@ from fedtopics.transport.grpc import GrpcServer
 Notify = Callable[[Event], None]
 Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
 """What serves the members of a service while it is open."""
+EVENTS = "events.jsonl"
 PAUSE = 1.0  # seconds between two looks at who is done
 HOST_STAYS = 600.0  # seconds that a member serves the others after it has the model itself
 
@@ -88,12 +93,32 @@ def lead_relay(
 
     `opened` gets the relay, for a display of whom it waits for.
     """
-    service = relay_of(plan, folder)
-    with listen(service, notify):
+    service, notify = relay_of(plan, folder), _logged(folder / EVENTS, notify)
+    with hold(folder), listen(service, notify):
         opened(service)
+        here: set[str] = set()
+        at, since, patience = None, 0.0, Patience(inf, notify)
         while service.wait_until_done(PAUSE):
-            pass
+            step, waiting = service.waiting()
+            for name in sorted(service.present().keys() - here - service.relay.refused.keys()):
+                here.add(name)
+                notify(StatusChange("joined", name))
+            if at != (at := (step, *waiting)):
+                since = time.monotonic()
+            patience.waits_for(waiting, since)
     notify(Finished(service.names))
+
+
+def _logged(path: Path, notify: Notify) -> Notify:
+    """Also write events to a file, for `fedtopics status`."""
+
+    def both(event: Event) -> None:
+        plain = {"event": event.kind, "time": time.time()} | event.plain()
+        with suppress(OSError), open_file(path, "ab") as file:
+            file.write(json.dumps(plain).encode() + b"\n")
+        notify(event)
+
+    return both
 
 
 @contextmanager

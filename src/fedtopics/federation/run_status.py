@@ -90,6 +90,8 @@ class RunStatus:
         """Take an event in."""
         kind = event["event"]
         self.updated = event.get("time", self.updated)
+        if self.state == "finished" and kind in ("started", "resumed", "listening", "joined"):
+            return  # the last of its processes had nothing to do
         if kind in ("started", "resumed"):
             self.state, self.trouble, self.round, self.rounds = "waiting", "", 0, 0
             for client in self.clients:
@@ -137,6 +139,9 @@ class RunStatus:
                 self._set(name, False, why)
         elif kind == "waits for":
             self.trouble = f"waits for {', '.join(event['clients'])}"
+            for name in self.clients:
+                away = event["clients"].get(name, "")
+                self._set(name, not away, away or "connected")
         elif kind == "stopped":
             self.trouble = f"stopped after round {event['round']}: {reason}"
             self.rounds = event["round"]
@@ -203,7 +208,7 @@ class _Event(TypedDict, total=False):
     done: Count
     bytes_sent: Count
     bytes_received: Count
-    clients: list[str]
+    clients: list[str] | dict[str, str]
     missing: dict[str, str] | list[str]
     topics: list[_Words]
 
@@ -241,8 +246,7 @@ def read_run(folder: Path) -> RunReading:
     path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
     if path is None:
         raise RunError(
-            f"There is no run in {folder}; name the folder of one, of a member, a simulation or a "
-            "server that adds in the clear. A relay has nothing to show."
+            f"There is no run in {folder}; name that of a member, a simulation or a server."
         )
     study, status = None, RunStatus()
     with suppress(FedTopicsError, OSError):  # none, or of a method that is not installed here

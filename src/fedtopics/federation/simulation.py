@@ -59,7 +59,7 @@ def train(
     vocabulary : {"agree", "keep"}
         Of a model to begin with. "keep": it is trained further with its own words, none leave the
         clients, and its rounds count on. "agree": the clients agree on words anew, and its topics
-        are carried over word by word. See docs/models-live-on.md.
+        are carried over word by word. See docs/how-to/continue-compare-merge.md.
     at_once : bool, optional
         Compute sums over all clients' minibatches at once, where the method can: about as fast as
         one process. They are the same up to rounding, and there are no replies that a ledger in

@@ -37,6 +37,7 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus, fingerprint
 
 HELD_OUT = 0.1  # of each client's documents
+SAMPLE = 0.8  # of the others, which each seed but the first draws: stability needs other documents
 DRAW = 3  # of what is drawn, besides the study's seed
 Task = tuple[int, int]  # a training: its number of topics and its seed
 
@@ -65,7 +66,7 @@ class Criterion:
 CRITERIA = (
     Criterion("npmi", "coherence (NPMI)", 1),
     Criterion("held_out", "held-out loss (nats a word)", -1),
-    Criterion("stability", "stability across seeds", 1),
+    Criterion("stability", "stability across samples", 1),
 )
 SHOWN_CRITERIA = (*CRITERIA[:1], Criterion("diversity", "topic diversity", 1), *CRITERIA[1:])
 """Diversity is shown and no criterion: it is highest with few topics."""
@@ -83,7 +84,8 @@ def sweep(
     study : Study
     topics : iterable of int
     seeds : int
-        How many seeds each is trained with, from the study's on.
+        How many times each is trained. Each training but the first has a seed of its own, and a
+        sample of the documents, so that also methods without random choices differ.
     out : path
         Folder of the models and of runs.jsonl; several studies may share it.
     corpora : mapping of client name to whatever `Corpus.of` takes, optional
@@ -131,7 +133,7 @@ def _train_all(
         name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
         for name, corpus in documents.items()
     }
-    identity = digest(json.dumps([VERSION, study.agreed, clients], sort_keys=True))
+    identity = digest(json.dumps([VERSION, SAMPLE, study.agreed, clients], sort_keys=True))
     folder, kept = out / "models" / identity, RowFile(out / "runs.jsonl")
     training, held_out = {}, {}
     for name, corpus in documents.items():
@@ -144,7 +146,13 @@ def _train_all(
     def work(task: Task) -> dict[str, Any]:
         method = study.method.model_copy(update={"n_components": task[0]})
         one = study.model_copy(update={"method": method, "seed": task[1]})
-        model = train(one, training, policies=policies, on_event=on_event)
+        sample = {
+            name: corpus
+            if task[1] == study.seed
+            else corpus.take(_sample(task[1], name, len(corpus)))
+            for name, corpus in training.items()
+        }
+        model = train(one, sample, policies=policies, on_event=on_event)
         model.save_pretrained(folder / _name(task))
         scores = {name: float(np.mean(score)) for name, score in model.coherence.items()}
         scores["diversity"] = unique_words(model.topics(10), 10)
@@ -193,8 +201,11 @@ def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None
     return {name: float(np.mean(scores)), f"{name}_deviation": deviation}
 
 
-def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
-    """Return the numbers of topics that most criteria are content with, and why in words."""
+def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
+    """Return the number of topics that is among the best by most criteria, and why in words.
+
+    Of several, it is the one with the highest mean rank by all criteria, or else the smallest.
+    """
     content = {criterion.title: criterion.best(summary) for criterion in CRITERIA}
     content = {title: numbers for title, numbers in content.items() if numbers}
     tested = [row["topics"] for row in summary]
@@ -204,7 +215,24 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str
         f"{title}: {', '.join(map(str, numbers))} (within a deviation of the best)"
         for title, numbers in content.items()
     ]
-    return [number for number, count in votes.items() if count == most], reasons
+    even = [number for number, count in votes.items() if count == most]
+    best = min(even, key=lambda number: (_mean_rank(number, summary), number))
+    if others := [str(number) for number in even if number != best]:
+        reasons.append(f"{best} ranks higher on average than {', '.join(others)}, or is smaller")
+    return best, reasons
+
+
+def _mean_rank(number: int, summary: Sequence[Mapping[str, Any]]) -> float:
+    """Return the mean place of a number of topics by the criteria that have scores, 0 the best."""
+    places = []
+    for criterion in CRITERIA:
+        scored = {
+            r["topics"]: criterion.sign * r[criterion.name]
+            for r in summary
+            if r.get(criterion.name) is not None
+        }
+        places.append(sum(score > scored.get(number, -np.inf) for score in scored.values()))
+    return float(np.mean(places))
 
 
 def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:
@@ -212,6 +240,11 @@ def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:
     rng = np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW])
     shuffled, n_held = rng.permutation(documents), int(documents * HELD_OUT)
     return np.sort(shuffled[n_held:]), np.sort(shuffled[:n_held])
+
+
+def _sample(seed: int, client: str, documents: int) -> Any:
+    rng = np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW + 2])
+    return np.sort(rng.permutation(documents)[: max(int(documents * SAMPLE), 1)])
 
 
 def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -> float:

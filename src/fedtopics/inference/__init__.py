@@ -1,7 +1,4 @@
-"""How a trained model finds a document's topics or its cluster; LDA of a client's documents.
-
-Every trained model has an `Inference`, by name.
-"""
+"""Inference: how a trained model of any kind finds a document's topics or cluster."""
 
 from __future__ import annotations
 
@@ -18,27 +15,27 @@ from fedtopics.text.embeddings import Encoder, Vectors
 
 Readout = Literal["mean", "root"]
 Weights = dict[str, Any]
-"""Arrays by name; of a network, tensors."""
+"""Arrays by name; tensors for networks."""
 Shared = Mapping[str, Weights]
-"""By stage of a network: what documents share (running statistics). Others have none."""
+"""By stage of a network: values common to all documents (running statistics)."""
 Layout = dict[str, tuple[tuple[int, ...], str]]
 """Shapes and dtypes of weights, by name."""
 READOUTS: tuple[Readout, ...] = ("mean", "root")
 
 
 class Inference(Protocol):
-    """What turns the words and embeddings of documents into theta, and weights into topics.
+    """Finds theta from words and embeddings of documents, and topics from weights.
 
-    Every network is one; others are registered, and derive from this class. It is made of the
-    number of words and its settings.
+    Every network is one. Others derive from this class, are registered, and are constructed with
+    the number of words and their settings.
     """
 
     name: ClassVar[str]
     settings_type: ClassVar[type[BaseModel]]
-    """Shape and prior, with at least n_components; what a model's folder keeps of the settings."""
+    """The settings that a model's folder keeps: shape and prior, with at least n_components."""
     shows: ClassVar[Literal["topics", "clusters"]] = "topics"
     readouts: ClassVar[tuple[Readout, ...]] = ()
-    """How `infer` can read a theta out of a document's posterior; none for an encoder."""
+    """Ways to read theta from a document's posterior; none for an encoder."""
     n_words: int
     settings: Any
     """An instance of `settings_type`, or of a subclass."""
@@ -49,12 +46,12 @@ class Inference(Protocol):
 
     @property
     def precision(self) -> str:
-        """In which it computes: "float32" or "float64"."""
+        """The precision of its numbers: "float32" or "float64"."""
         return "float64"
 
     @property
     def sees_words(self) -> bool:
-        """Whether theta depends on the bag of words."""
+        """Whether theta depends on word counts."""
         return True
 
     @property
@@ -63,18 +60,18 @@ class Inference(Protocol):
         return False
 
     def layout(self) -> Layout:
-        """Return the shapes and dtypes that weights of a model have; no memory is taken."""
+        """Return the shapes and dtypes of a model's weights, without allocating them."""
 
     def beta(self, weights: Weights, shared: Shared) -> Any:
-        """Return the topics, float64 of shape (n_topics, n_words), rows sum to 1."""
+        """Return the topics, float64 of shape (n_topics, n_words); rows sum to 1."""
 
     def infer(
         self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[Any]:
-        """Return theta of documents, shape (n, n_topics); with `readouts`, takes a `readout`."""
+        """Return theta of documents, (n, n_topics); with `readouts`, takes a `readout`."""
 
     def trained_encoder(self, weights: Weights, model: str) -> Encoder | None:
-        """Return the encoder that was trained with the rest, from this model on, if one was."""
+        """Return the encoder that was trained from this model, if any."""
         return None
 
 
@@ -96,12 +93,12 @@ INFERENCES: Registry[type[Inference]] = Registry(
 
 
 def register(inference: type[Inference]) -> type[Inference]:
-    """Make an inference known under its name, as `Registry.register`; a class decorator."""
+    """Register an inference under its name; a class decorator."""
     return INFERENCES.register(inference.name, inference)
 
 
 def find(name: str) -> type[Inference]:
-    """Return the inference or the network of a name; refuse one that is not there."""
+    """Return the inference or network of a name; refuse unknown names."""
     if name in INFERENCES.names:
         return INFERENCES.find(name)
     return find_network(name)

@@ -1,7 +1,4 @@
-"""How a trained model finds the cluster of new documents, one class for each kind of clusters.
-
-A document's theta are its probabilities of the clusters; `beta` is read from their words.
-"""
+"""Inference of clusters: theta are a document's probabilities of the clusters."""
 
 from __future__ import annotations
 
@@ -27,31 +24,31 @@ from fedtopics.inference.points import (
 from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
-SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
-SAME = 1e-6  # embeddings of one text differ by less, whichever computer they are from
+SMOOTHING = 0.01  # occurrences added to each word in each cluster, so that none is impossible
+SAME = 1e-6  # embeddings of one text from different computers differ by less
 
 
 class ClusterShape(BaseModel):
-    """What a document is to clusters, and how many there are."""
+    """The representation of documents, and the number of clusters."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=2, description="number of clusters")
     representation: Representation = Field(
         "embedding",
-        description='what a document is: its "embedding", its bag of words ("bow"), or that '
-        'weighted by how rare words are ("tfidf")',
+        description='representation of a document: its "embedding", its bag of words ("bow"), or '
+        'that weighted by the rarity of words ("tfidf")',
     )
     embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="of documents")
-    temperature: float = Field(0.15, gt=0, description="of the memberships: the lower, the surer")
+    temperature: float = Field(0.15, gt=0, description="lower values give clearer memberships")
 
 
 class ClusterInference(Inference):
-    """Clusters, and what finds the cluster of a document."""
+    """Base of cluster inferences; a subclass provides `prototypes`, `shapes` and `scores`."""
 
     settings_type: ClassVar[type[BaseModel]] = ClusterShape
     shows: ClassVar[Literal["topics", "clusters"]] = "clusters"
-    prototypes: ClassVar[str]  # the weight with a row a cluster
+    prototypes: ClassVar[str]  # the weight with one row per cluster
 
     @property
     def sees_words(self) -> bool:
@@ -63,21 +60,21 @@ class ClusterInference(Inference):
 
     @property
     def n_dimensions(self) -> int:
-        """Length of what represents a document."""
+        """Length of a document's representation."""
         return self.n_words if self.sees_words else int(self.settings.embedding.dimension)
 
     @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by which clusters are found."""
+        """Return the shapes of the weights that find clusters."""
 
     @abstractmethod
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
-        """Return how well points fit each cluster, whose softmax are their probabilities."""
+        """Return scores of points for each cluster; their softmax are probabilities."""
 
     def memberships(
         self, weights: Mapping[str, Any], points: Points
     ) -> Iterator[tuple[slice, Numbers]]:
-        """Yield the probabilities of points, some rows at a time, and which rows they are."""
+        """Yield probabilities of points, a block at a time, and the block's rows."""
         for rows, block in blocks(points):
             yield rows, softmax(self.scores(weights, block))
 
@@ -97,9 +94,9 @@ class ClusterInference(Inference):
     def points(
         self, origin: Numbers, counts: sparse.csr_array | None, embeddings: NDArray[Any] | None
     ) -> Points:
-        """Return what represents documents; `origin` is the mean embedding, or words' weights."""
+        """Return representations of documents; `origin` is the mean embedding or word weights."""
         if self.sees_embedding:
-            assert embeddings is not None  # noqa: S101 - for mypy: who sees them has them
+            assert embeddings is not None  # noqa: S101 - for mypy
             return centred(embeddings, origin)
         assert counts is not None  # noqa: S101
         return weighted(counts, origin, self.settings.representation == "tfidf")
@@ -111,7 +108,7 @@ class ClusterInference(Inference):
 
 
 def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:
-    """Subtract the mean embedding, in which all texts are alike, and bring to unit length."""
+    """Subtract the mean embedding, which all texts share, and scale to unit length."""
     points = np.zeros(embeddings.shape, np.float32)
     for rows, block in blocks(embeddings):
         moved = block - origin
@@ -121,7 +118,7 @@ def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:
 
 
 def weighted(counts: sparse.csr_array, origin: Numbers, alike: bool) -> sparse.csr_array:
-    """Multiply counts by the weights of their words; bring rows to one length if `alike`."""
+    """Multiply counts by the weights of their words; scale rows to unit length if `alike`."""
     values = counts.data * origin[counts.indices]
     narrow = counts.indices.astype(np.int32), counts.indptr.astype(np.int32)  # for scikit-learn
     points = sparse.csr_array((values, *narrow), counts.shape)
@@ -143,7 +140,7 @@ class Centres(ClusterInference):
 
 
 class Discriminants(ClusterInference):
-    """Clusters by their direction in a projection that keeps them apart."""
+    """Clusters by their direction in a projection that separates them."""
 
     name = "discriminants"
     prototypes = "directions"

@@ -1,7 +1,7 @@
-"""Regular and guided latent Dirichlet allocation of one client's documents, by Gibbs sampling.
+"""Regular and guided LDA of one client's documents, by Gibbs sampling with tomotopy.
 
-Guidance are words that a topic begins with, which get pseudo-counts there, as in Jagarlamudi, Daumé
-and Udupa, Incorporating Lexical Priors into Topic Models, EACL 2012. tomotopy samples.
+Guiding words get pseudo-counts in their topic, as in Jagarlamudi, Daumé and Udupa, Incorporating
+Lexical Priors into Topic Models, EACL 2012.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedtopics.metrics.similarity import Topic
 
 
 class GibbsSettings(BaseModel):
-    """Priors of a client's own LDA, and how long it is sampled."""
+    """Priors of a client's own LDA, and the length of sampling."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -30,22 +30,22 @@ class GibbsSettings(BaseModel):
     strength: float = Field(
         0.03,
         ge=0,
-        description="of guidance: pseudo-counts that the words of a topic share, a document",
+        description="strength of guidance: pseudo-counts per document for the words of a topic",
     )
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """Topics of one client's documents: beta (n_topics, n_words), of which rows sum to 1."""
+    """Topics of one client's documents: beta (n_topics, n_words), rows sum to 1."""
 
     words: list[str]
     beta: NDArray[np.float64]
-    main: NDArray[np.int64]  # of how many documents each topic is the largest, shape (n_topics,)
+    main: NDArray[np.int64]  # number of documents with each topic as the largest, (n_topics,)
     occurrences: NDArray[np.float64]
-    """How many words of the documents are of each topic, shape (n_topics,)."""
+    """Number of words from each topic, shape (n_topics,)."""
 
     def topic(self, number: int, n_words: int) -> dict[str, float]:
-        """Return a topic's first words with their weights, of those that it has at all."""
+        """Return a topic's first words with their weights, without words at the minimum weight."""
         weights = self.beta[number]
         order = np.argsort(-weights, kind="stable")[:n_words]
         return {self.words[i]: float(weights[i]) for i in order if weights[i] > weights.min()}
@@ -55,12 +55,7 @@ def sample_topics(
     counts: sparse.csr_array, words: Sequence[str], n_topics: int, settings: GibbsSettings,
     seeds: Sequence[Topic] = (), seed: int = 0,
 ) -> Sampled:  # fmt: skip
-    """Find topics of documents; the first of them begin with the words of `seeds`.
-
-    Counts are CSR, (n_documents, n_words). The weights of a seed sum to 1; words that no document
-    has do not matter. One `seed` gives the same topics on processors with the same vector
-    instructions.
-    """
+    """Find topics of documents, CSR (n_documents, n_words); the first ones start from `seeds`."""
     model = load_tomotopy().LDAModel(k=n_topics, alpha=settings.alpha, eta=settings.eta, seed=seed)
     for row in range(counts.shape[0]):
         place = slice(counts.indptr[row], counts.indptr[row + 1])
@@ -87,7 +82,6 @@ def sample_topics(
 
 
 def load_tomotopy() -> Any:
-    """Return the package of the sampler; refuse where it is not installed."""
     require("F-LDA and guided LDA need", "'fedtopics[flda]'", ("tomotopy", "tomotopy"))
     import tomotopy
 

@@ -1,4 +1,4 @@
-"""How a trained LDA finds the topics of documents: by variational steps."""
+"""Inference of LDA topics, by variational steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.special import digamma
 
 from fedtopics.inference import READOUTS, Inference, Layout, Readout, Shared, Weights
 
-LEAST_WEIGHT = np.exp(-40.0)  # of a word's weight in a topic, so that no word is impossible
+LEAST_WEIGHT = np.exp(-40.0)  # least weight of a word in a topic, so that none is impossible
 REFINEMENT = 20  # steps
 
 
@@ -29,7 +29,7 @@ class LDAPrior(BaseModel):
         None, gt=0, description="Dirichlet prior of the topics; by default 1 / n_components"
     )
     inner_steps: int = Field(
-        20, ge=1, le=10_000, description="steps by which the topics of a document are found"
+        20, ge=1, le=10_000, description="steps to find the topics of a document"
     )
 
     @property
@@ -42,11 +42,7 @@ class LDAPrior(BaseModel):
 
 
 class VariationalLDA(Inference):
-    """Latent Dirichlet allocation, inferred by variational Bayes.
-
-    Its weights are the parameters of the topics' Dirichlet distributions, (n_words, n_topics):
-    lambda in Hoffman, Blei and Bach, NIPS 2010.
-    """
+    """LDA by variational Bayes; weights are lambda in Hoffman, Blei and Bach, NIPS 2010."""
 
     name: ClassVar[str] = "lda"
     settings_type: ClassVar[type[BaseModel]] = LDAPrior
@@ -73,7 +69,7 @@ class VariationalLDA(Inference):
 def topic_weights(
     pseudo_counts: NDArray[np.float64], words: NDArray[np.int64] | slice = slice(None)
 ) -> NDArray[np.float64]:
-    """Return exp(E[log beta]) of Dirichlet distributed topics, (n_words, n_topics), for words."""
+    """Return exp(E[log beta]) of Dirichlet distributed topics, (n_words, n_topics)."""
     expected = digamma(pseudo_counts[words]) - digamma(pseudo_counts.sum(0))
     return np.asarray(np.maximum(np.exp(expected), LEAST_WEIGHT))
 
@@ -82,10 +78,7 @@ def refine(
     counts: sparse.csr_array, beta: NDArray[np.float64], alpha: float,
     theta: NDArray[np.floating[Any]], readout: Readout,
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Move theta (n, n_topics) towards what documents' words say, by variational steps of LDA.
-
-    Counts are CSR, (n, n_words); beta (n_topics, n_words), alpha is the prior of theta.
-    """
+    """Move theta (n, n_topics) towards the documents' words, by variational steps of LDA."""
     from fedtopics.inference.variational import infer
 
     return infer(counts, np.maximum(beta.T, LEAST_WEIGHT), alpha, REFINEMENT, theta).read(readout)

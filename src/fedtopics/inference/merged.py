@@ -1,4 +1,4 @@
-"""Topics that were put together: a topic of the merged model is several of another one."""
+"""Inference of merged topics: each merged topic consists of several topics of another model."""
 
 from __future__ import annotations
 
@@ -15,43 +15,39 @@ from fedtopics.inference import Inference, Layout, Shared, Weights, find
 from fedtopics.networks import NETWORKS
 from fedtopics.text.embeddings import Encoder, Vectors
 
-PARTS = "parts"  # among the weights
+PARTS = "parts"  # name of a weight
 
 
 class MergedShape(BaseModel):
-    """Which topics of which inference each topic is."""
+    """The topics of another inference in each merged topic."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     n_components: int = Field(ge=1, description="number of merged topics")
     groups: tuple[int, ...] = Field(description="merged topic of each topic")
-    inference: str = Field(description="what finds the topics before they are merged")
-    precision: str = Field(description="of its weights")
+    inference: str = Field(description="the inference of the topics before merging")
+    precision: str = Field(description="precision of its weights")
     settings: dict[str, Any] = Field(description="its settings")
 
     @property
     def before(self) -> Any:
-        """The settings before topics were merged."""
+        """Settings before merging."""
         return find(self.inference).settings_type(**self.settings)
 
     @property
     def embedding(self) -> Any:
-        """The model of embeddings, if there is one."""
+        """The embedding model, if there is one."""
         return self.before.embedding
 
     @property
     def theta_prior(self) -> float | None:
-        """The mean of the merged topics' priors, each the sum of its members'."""
+        """The mean of the merged topics' priors, each the sum of its members' priors."""
         prior = getattr(self.before, "theta_prior", None)
         return None if prior is None else prior * len(self.groups) / self.n_components
 
 
 class Merged:
-    """An inference of which topics were put together.
-
-    Its weights are the other's, and the ``parts``, (n_topics before,): p(topic). Theta is the sum
-    of the thetas of a topic's members, beta their mean by parts.
-    """
+    """An inference whose topics were merged: theta are sums, beta means weighted by ``parts``."""
 
     name: ClassVar[str] = "merged"
     settings_type: ClassVar[type[BaseModel]] = MergedShape
@@ -62,7 +58,7 @@ class Merged:
         n_before, groups = self.before.settings.n_components, set(settings.groups)
         whole = len(settings.groups) == n_before and groups == {*range(settings.n_components)}
         if not whole or isinstance(self.before, Merged):
-            raise StudyError("groups name a merged topic for each topic, and each at least once.")
+            raise StudyError("groups must give each topic a merged topic, and use all of these.")
         self._members = np.equal.outer(np.array(settings.groups), range(settings.n_components))
         self.shows, self.readouts = self.before.shows, self.before.readouts
         self.precision = self.before.precision
@@ -70,7 +66,7 @@ class Merged:
 
     @classmethod
     def of(cls, before: Inference, n_words: int, groups: Sequence[int]) -> Merged:
-        """Put topics of an inference together, by the number of the merged topic of each."""
+        """Merge topics of an inference; `groups` has the merged topic of each topic."""
         if isinstance(before, cls):
             groups = [groups[group] for group in before.settings.groups]
             before = before.before
@@ -84,7 +80,7 @@ class Merged:
         return cls(n_words, shape)
 
     def merged(self, topics: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the merged topic of each topic before, -1 where there is none."""
+        """Return the merged topic of each earlier topic; -1 stays -1."""
         return np.where(topics < 0, -1, np.array(self.settings.groups)[topics])
 
     def layout(self) -> Layout:
@@ -107,10 +103,7 @@ class Merged:
 
 
 def make(name: str, n_words: int, settings: Mapping[str, Any], precision: str) -> Inference:
-    """Make an inference of plain values, as a model's folder has them.
-
-    StudyError, ValueError, TypeError or AttributeError if values cannot be used.
-    """
+    """Return an inference from plain values of a model's folder."""
     kind = find(name)
     chosen: Any = kind.settings_type(**settings)
     if name not in NETWORKS.names:
@@ -128,7 +121,7 @@ def make(name: str, n_words: int, settings: Mapping[str, Any], precision: str) -
 
 
 def has_tensors(inference: Inference) -> bool:
-    """Whether weights are tensors: those of networks, also where topics were merged."""
+    """Whether weights are tensors, as those of networks are."""
     before = inference.before if isinstance(inference, Merged) else inference
     return before.name in NETWORKS.names
 

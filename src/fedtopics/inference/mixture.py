@@ -1,7 +1,7 @@
-"""How a mixture finds the topic of documents: by their embeddings and their words together.
+"""Inference of a mixture model: topics from embeddings and words together.
 
-A document is of one topic, and theta says how probable each is. Of a topic an embedding has a von
-Mises-Fisher distribution around its direction, and words have a multinomial one.
+A document has one topic; theta are its probabilities. Embeddings of a topic have a von Mises-Fisher
+distribution around its direction, words a multinomial one.
 
 References
 ----------
@@ -25,26 +25,26 @@ from fedtopics.inference.clusters import centred
 from fedtopics.inference.points import BLOCK, Numbers, Points, softmax, unit_rows
 from fedtopics.text.embeddings import EmbeddingSettings
 
-UNSEEN = 0.01  # occurrences of each word, so that none is impossible
+UNSEEN = 0.01  # occurrences added to each word, so that none is impossible
 
 
 class MixtureShape(BaseModel):
-    """How many topics there are, and what embeddings and words say of them."""
+    """The number of topics, and the weights of embeddings and words."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=2, description="number of topics")
     kappa: float = Field(
         4.0, gt=0, le=20,
-        description="how close embeddings are to their topic: the higher, the more an embedding "
-        "says; with more than 20, sums of two rounds could differ by a single document",
+        description="concentration of embeddings around their topic; higher values give embeddings "
+        "more weight; above 20, sums of two rounds could differ by a single document",
     )  # fmt: skip
     word_weight: float = Field(
         0.25, gt=0, le=1,
-        description="how much an occurrence of a word says: 1 as if it told nothing of the next",
+        description="weight of an occurrence of a word; 1 treats occurrences as independent",
     )  # fmt: skip
     smoothing: float = Field(
-        0.1, ge=0, description="occurrences of an average word that a topic gets from all documents"
+        0.1, ge=0, description="occurrences of an average word that each topic gets in addition"
     )
     embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="of documents")
 
@@ -55,16 +55,16 @@ class MixtureShape(BaseModel):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What embeddings and words say of topics: added up, the logarithm of how probable each is."""
+    """Terms of embeddings and words whose sum is the log probability of each topic."""
 
-    origin: Numbers  # that embeddings are measured from, (n_dimensions,)
+    origin: Numbers  # subtracted from embeddings, (n_dimensions,)
     directions: Numbers  # (n_topics, n_dimensions)
-    words: Numbers  # of an occurrence of each word, (n_topics, n_words)
+    words: Numbers  # for one occurrence of each word, (n_topics, n_words)
     bias: Numbers  # (n_topics,)
 
     @classmethod
     def of(cls, sums: Mapping[str, Numbers], settings: MixtureShape) -> Evidence:
-        """Compute it from the sums over documents that a model keeps as its weights."""
+        """Compute the terms from a model's weights, which are sums over documents."""
         weights = sums["weights"] + 1
         return cls(
             sums["origin"],
@@ -76,7 +76,7 @@ class Evidence:
     def memberships(
         self, points: Points, counts: sparse.csr_array
     ) -> Iterator[tuple[slice, Numbers, float]]:
-        """Yield theta of some thousand documents at a time, where they are, and their evidence."""
+        """Yield blocks of documents: their rows, theta and total evidence."""
         for start in range(0, len(points), BLOCK):
             rows = slice(start, min(start + BLOCK, len(points)))
             scores = points[rows].astype(np.float64) @ self.directions.T
@@ -87,7 +87,7 @@ class Evidence:
 
 
 def topics_of(words: Numbers, smoothing: float) -> Numbers:
-    """Return the topics, whose rows sum to 1, of sums of words, both (n_topics, n_words)."""
+    """Return topics, rows sum to 1, from sums of words; both (n_topics, n_words)."""
     seen = words + UNSEEN / len(words)
     usual = seen.sum(0) / seen.sum()
     smooth = seen + smoothing * words.shape[1] * usual
@@ -95,7 +95,7 @@ def topics_of(words: Numbers, smoothing: float) -> Numbers:
 
 
 def place(embeddings: NDArray[Any] | None, origin: Numbers, n_documents: int) -> Points:
-    """Return the points of documents, zeros without an embedding: it then says nothing."""
+    """Return the points of documents; zeros without an embedding."""
     points = np.zeros((n_documents, len(origin)), np.float32)
     if embeddings is not None:
         there = embeddings.any(1)
@@ -104,10 +104,7 @@ def place(embeddings: NDArray[Any] | None, origin: Numbers, n_documents: int) ->
 
 
 class Mixture(Inference):
-    """A mixture of topics, each with a direction of embeddings and words.
-
-    Its weights are the sums over documents, each by its theta, that all else follows from.
-    """
+    """A mixture of topics; weights are sums over documents, weighted by theta."""
 
     name: ClassVar[str] = "mixture"
     settings_type: ClassVar[type[BaseModel]] = MixtureShape

@@ -1,4 +1,4 @@
-"""How a trained NMF finds the topics of documents: by non-negative least squares."""
+"""Inference of NMF topics, by non-negative least squares."""
 
 from __future__ import annotations
 
@@ -15,38 +15,35 @@ from fedtopics.inference.points import TINY, Numbers, of_unit_length
 
 
 class NMFShape(BaseModel):
-    """Number of topics, and what a word counts in a document."""
+    """Number of topics, and the weight of a word in a document."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=1, description="number of topics")
     term_weight: Literal["log", "binary"] = Field(
         "log",
-        description='what a word counts in a document: log(1 + how often it occurs) ("log"), or 1 '
+        description='weight of a word in a document: log(1 + its occurrences) ("log"), or 1 '
         '("binary")',
     )
     rarity: float = Field(
-        1.5, ge=0, description="times log(documents / documents with the word) to this power"
+        1.5, ge=0, description="power of the factor log(documents / documents with the word)"
     )
 
 
 class Factors(Inference):
-    """Non-negative matrix factorisation of weighted words.
-
-    Its weights are the ``topics``, (n_words, n_topics), each of length 1, and the ``rarity`` of
-    words, (n_words,), by which their occurrences are multiplied.
-    """
+    """Non-negative matrix factorisation of weighted words."""
 
     name: ClassVar[str] = "nmf"
     settings_type: ClassVar[type[BaseModel]] = NMFShape
 
     def layout(self) -> Layout:
+        # Topics have unit length; rarity is a factor of the words' occurrences.
         shapes = {"topics": (self.n_words, self.settings.n_components), "rarity": (self.n_words,)}
         return {name: (shape, self.precision) for name, shape in shapes.items()}
 
     def beta(self, weights: Weights, shared: Shared) -> NDArray[np.float64]:
         topics = weights["topics"]
-        topics = np.where(topics.sum(0) > 0, topics, 1.0)  # one of no word is even
+        topics = np.where(topics.sum(0) > 0, topics, 1.0)  # a topic without words is uniform
         return np.asarray((topics / topics.sum(0)).T)
 
     def infer(
@@ -58,8 +55,8 @@ class Factors(Inference):
 
 
 def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:
-    """Return documents' shares of topics; rows sum to 1, even where a document has no topic."""
-    from fedtopics.inference.variational import solve  # a server need not compile it
+    """Return documents' shares of topics; rows sum to 1, uniform for documents without a topic."""
+    from fedtopics.inference.variational import solve  # late: a server need not compile it
 
     shares = solve(points, topics)
     total = shares.sum(1, keepdims=True)
@@ -69,22 +66,19 @@ def find_theta(points: sparse.csr_array, topics: Numbers) -> Numbers:
 
 
 def rarities(frequency: NDArray[np.int64], documents: int, power: float) -> Numbers:
-    """Return what an occurrence of each word is multiplied by, from how many documents have it.
-
-    Raise StudyError if all words are in all documents.
-    """
+    """Return the factor of each word's occurrences, from its number of documents."""
     times = np.maximum(documents / np.maximum(frequency, 1), 1)
     rare: Numbers = np.asarray(np.log(times) ** power)
     if not rare.any():
         raise StudyError(
-            "Every agreed word is in every document, so that none tells topics apart; set rarity "
-            "to 0, or max_document_share to 1 and give documents that differ."
+            "Every agreed word is in every document, so words cannot distinguish topics; set "
+            "rarity to 0, or max_document_share to 1 and give documents that differ."
         )
     return rare
 
 
 def weigh(counts: sparse.csr_array, rarity: Numbers, term_weight: str) -> sparse.csr_array:
-    """Weigh the words of documents, CSR (n, n_words); bring documents to length 1."""
+    """Weigh the words of documents, CSR (n, n_words), and scale documents to unit length."""
     values = counts.data.astype(np.float64)
     values = np.log1p(values) if term_weight == "log" else np.ones_like(values)
     values *= rarity[counts.indices]

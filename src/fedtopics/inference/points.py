@@ -1,7 +1,4 @@
-"""Clusters of vectors from sums alone: memberships where the vectors are, centres where sums meet.
-
-A sum over documents is the same however they are spread over clients, and so is what follows.
-"""
+"""Clusters of vectors, computed only from sums, which do not depend on the split over clients."""
 
 from __future__ import annotations
 
@@ -14,41 +11,40 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-Points = Any  # A row a document: an array of embeddings, or a sparse bag of words (CSR)
+Points = Any  # one row per document: an array of embeddings, or a sparse bag of words (CSR)
 Numbers = NDArray[np.float64]
-BLOCK = 4096  # rows that are computed with in float64 at a time
+BLOCK = 4096  # rows converted to float64 at a time
 TINY = 1e-12
-DIGITS = 6  # in which one clustering is better than another
+DIGITS = 6  # digits that decide which clustering is better
 
 
 def blocks(points: Points) -> Iterator[tuple[slice, Any]]:
-    """Yield rows in float64, some thousand at a time, and where they are."""
+    """Yield blocks of rows in float64, and their place."""
     for start in range(0, points.shape[0], BLOCK):
         rows = slice(start, min(start + BLOCK, points.shape[0]))
         yield rows, points[rows].astype(np.float64)
 
 
 def unit_rows(rows: Numbers) -> Numbers:
-    """Bring rows to length 1; a row of zeros stays."""
+    """Scale rows to length 1; a row of zeros stays."""
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), TINY))
 
 
 def of_unit_length(points: sparse.csr_array) -> sparse.csr_array:
-    """Bring the rows of a sparse matrix to length 1, in place; a row of zeros stays."""
+    """Scale the rows of a sparse matrix to length 1, in place; a row of zeros stays."""
     length = np.sqrt(np.asarray(points.multiply(points).sum(1)).ravel())
     points.data /= np.repeat(np.where(length > 0, length, 1), np.diff(points.indptr))
     return points
 
 
 def softmax(scores: Numbers) -> Numbers:
-    """Turn rows of scores into rows that sum to 1."""
     exponential = np.exp(scores - scores.max(1, keepdims=True))
     return np.asarray(exponential / exponential.sum(1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The number of vectors, their mean (n_dimensions,) and their covariance matrix."""
+    """The number of vectors, their mean (n_dimensions,) and covariance matrix."""
 
     count: int
     mean: Numbers
@@ -56,29 +52,29 @@ class Moments:
 
     @classmethod
     def of(cls, count: int, total: Numbers, products: Numbers) -> Moments:
-        """Make them of the vectors' sum and the sum of their outer products."""
+        """Return moments from the vectors' sum and the sum of their outer products."""
         mean = total / count
         return cls(count, mean, products / count - np.outer(mean, mean))
 
     @property
     def length(self) -> float:
-        """Root of the mean square of the vectors' lengths."""
+        """Root mean square of the vectors' lengths."""
         return float(np.sqrt(np.trace(self.scatter) + self.mean @ self.mean))
 
     def draw(self, n: int, rng: np.random.Generator) -> Numbers:
-        """Draw vectors from the normal distribution with these moments, shape (n, n_dimensions)."""
+        """Draw vectors, (n, n_dimensions), from the normal distribution with these moments."""
         values, vectors = np.linalg.eigh(self.scatter)
         spread = vectors * np.sqrt(np.maximum(values, 0))
         return np.asarray(self.mean + rng.standard_normal((n, len(self.mean))) @ spread.T)
 
 
 def closeness(points: Any, centres: Numbers) -> Numbers:
-    """Return -|x - c|^2 / 2 of points and centres, but for what is the same for all centres."""
+    """Return -|x - c|^2 / 2 of points and centres, without the term equal for all centres."""
     return np.asarray(points @ centres.T - (centres**2).sum(1) / 2)
 
 
 def nearest(points: Points, centres: Numbers) -> tuple[NDArray[np.int64], Numbers]:
-    """Return the nearest centre of each point, and the squared distance to it."""
+    """Return each point's nearest centre, and its squared distance."""
     labels = np.zeros(points.shape[0], np.int64)
     distances = np.zeros(points.shape[0])
     for rows, block in blocks(points):
@@ -89,7 +85,7 @@ def nearest(points: Points, centres: Numbers) -> tuple[NDArray[np.int64], Number
 
 
 def sums_by_label(points: Points, labels: NDArray[np.int64], n: int) -> tuple[Numbers, Numbers]:
-    """Sum the points of each label, shape (n, n_dimensions), and count them, shape (n,)."""
+    """Sum the points of each label, (n, n_dimensions), and count them, (n,)."""
     total = np.zeros((n, points.shape[1]))
     for rows, block in blocks(points):
         chosen = labels[rows]
@@ -101,24 +97,20 @@ def sums_by_label(points: Points, labels: NDArray[np.int64], n: int) -> tuple[Nu
 
 
 def ranked(values: Numbers) -> NDArray[np.int64]:
-    """Return the order from the smallest on; the first of a draw, but for rounding, comes first.
-
-    Starts that arrived at the same clusters differ in last digits, by where the documents are.
-    """
+    """Return the order of values, smallest first; values equal up to rounding keep their order."""
+    # Equal clusterings differ in last digits, depending on where the documents are.
     largest = max(np.abs(values).max(initial=0), TINY)
     return np.asarray(np.argsort(np.round(values / largest, DIGITS), kind="stable"))
 
 
 def flows(before: NDArray[np.int64], now: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Count the points by the cluster that they come from and where they go, shape (n, n)."""
+    """Count points by their earlier and present cluster, (n, n)."""
     return np.bincount(before * n + now, minlength=n * n).reshape(n, n)
 
 
 def may_move(counts: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
-    """Return from where to where points of these `flows` move, if `least` join or leave a cluster.
-
-    What is put back leaves fewer moves elsewhere.
-    """
+    """Return which of these `flows` may happen: at least `least` must join or leave a cluster."""
+    # Undone moves reduce the moves of other clusters, so this repeats.
     moves = counts * ~np.eye(len(counts), dtype=bool)
     may = np.ones(counts.shape, bool)
     while True:
@@ -133,7 +125,7 @@ def may_move(counts: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
 def weighted_sums(
     points: Points, memberships: Iterator[tuple[slice, Numbers]], n: int
 ) -> tuple[Numbers, Numbers]:
-    """Sum the points by their membership of each of n clusters, and the memberships."""
+    """Sum points weighted by their membership of each of n clusters, and the memberships."""
     total, weights = np.zeros((n, points.shape[1])), np.zeros(n)
     for rows, share in memberships:
         total += share.T @ points[rows].astype(np.float64)
@@ -143,20 +135,20 @@ def weighted_sums(
 
 @dataclass(frozen=True)
 class Discriminant:
-    """A projection in which clusters are far apart for their width, and their directions in it."""
+    """A projection that separates clusters, and their directions in it."""
 
     projection: Numbers  # (n_dimensions, n_directions)
     directions: Numbers  # of unit length, (n_clusters, n_directions)
-    bias: Numbers  # makes clusters larger or smaller, (n_clusters,)
+    bias: Numbers  # adjusts the sizes of clusters, (n_clusters,)
     temperature: float
 
     def memberships(self, points: Points) -> Iterator[tuple[slice, Numbers]]:
-        """Yield the points' probabilities of each cluster, rows that sum to 1."""
+        """Yield the points' probabilities of each cluster; rows sum to 1."""
         for rows, block in blocks(points):
             yield rows, softmax(self.scores(block))
 
     def scores(self, points: Any) -> Numbers:
-        """Return how near each direction is to points."""
+        """Return the scores of points for each direction."""
         projected = unit_rows(points @ self.projection)
         return projected @ self.directions.T / self.temperature + self.bias
 
@@ -164,21 +156,18 @@ class Discriminant:
 def discriminate(
     sums: Numbers, weights: Numbers, moments: Moments, shrinkage: float
 ) -> tuple[Numbers, Numbers, float]:
-    """Find the projection in which clusters are furthest apart for their width (Fisher's).
+    """Find the projection with the largest distance of clusters relative to their width (Fisher's).
 
-    Sums (n_clusters, n_dimensions) are of the points by their membership, weights (n_clusters,) of
-    the memberships, moments of all points. `shrinkage` times the mean variance of all points is
-    added to the variances within clusters; it may exceed 1.
-
-    Returns the projection (n_dimensions, n_directions): the leading solutions of S_B a = l S_W a,
-    n_clusters - 1 or n_dimensions, scaled to variance 1 within clusters, zeros where clusters do
-    not differ; the clusters' means in it, of unit length; and how far clusters are apart for their
-    width, the trace of S_W^-1 S_B.
+    `sums` (n_clusters, n_dimensions) and `weights` (n_clusters,) are of points and memberships,
+    `moments` of all points. `shrinkage` times their mean variance is added to variances within
+    clusters. Returns the projection (n_dimensions, n_directions), the leading solutions of
+    S_B a = l S_W a with variance 1 within clusters; the clusters' mean directions in it; and the
+    trace of S_W^-1 S_B.
     """
     n_clusters, n_dimensions = sums.shape
     means = sums / np.maximum(weights, TINY)[:, None]
-    # S_B = H H': of a rank below the number of clusters, so that a matrix of that size is enough.
-    shares = weights / max(weights.sum(), TINY)  # the sums may be of a part of the points
+    # S_B = H H' has a rank below the number of clusters, so a matrix of that size suffices.
+    shares = weights / max(weights.sum(), TINY)  # sums may cover only some of the points
     between = ((means - moments.mean) * np.sqrt(shares)[:, None]).T
     within = moments.scatter - between @ between.T
     ball = shrinkage * np.trace(moments.scatter) / n_dimensions
@@ -192,7 +181,7 @@ def discriminate(
 
 
 def _solve(within: Numbers, between: Numbers, least: float) -> Numbers:
-    """Return S_W^-1 H; variances below the least, of clients that came later, are raised to it."""
+    """Return S_W^-1 H; variances below `least`, from clients that joined later, are raised."""
     try:
         solved: Numbers = cho_solve(cho_factor(within), between)
     except LinAlgError:

@@ -1,12 +1,9 @@
-"""What finds a document's topics, compiled: variational inference for LDA, least squares for NMF.
+"""Compiled inference of topics: variational inference for LDA, least squares for NMF.
 
-A document's posterior is a Dirichlet distribution, found by a fixed number of steps: where a loop
-ended by a tolerance, the last bit of a sum could decide how long it is, and a federation would no
-longer be the training of one process. See Blei, Ng and Jordan, JMLR 2003, section 5, and Hoffman,
-Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010, algorithm 1.
-
-In least squares, documents are rows of unit length. Their shares follow from their own words and
-the topics alone, after a fixed number of steps: neither other documents nor threads change a bit.
+Both take a fixed number of steps: with a tolerance, the last bit of a sum could decide the number
+of steps, and a federation would differ from training in one process. See Blei, Ng and Jordan,
+JMLR 2003, section 5, and Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation,
+NIPS 2010, algorithm 1. Documents are independent: neither others nor threads change a bit.
 """
 
 from __future__ import annotations
@@ -32,30 +29,23 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the words of n documents say of their topics."""
+    """The posterior of n documents' topics, given their words."""
 
     gamma: Floats  # parameters of each document's Dirichlet distribution, (n, n_topics)
     topics: Floats  # exp(psi(gamma) - scale)
-    scale: Floats  # of each document; keeps `topics` from underflow
+    scale: Floats  # by document; prevents underflow of `topics`
     ratios: sparse.csr_array
-    """Each count, divided by the document's weight of the word; (n, n_words)."""
+    """Each count divided by the document's weight of the word; (n, n_words)."""
 
     def read(self, readout: Readout) -> Floats:
-        """Return a theta for each document, shape (n, n_topics): the mean of its posterior.
-
-        Or ("root") the one that is closest to it in Hellinger's distance: the squared expectation
-        of the roots of theta, normalised.
-        """
+        """Return theta, (n, n_topics): the mean, or ("root") the closest in Hellinger's sense."""
         theta = self.gamma
-        if readout == "root":
+        if readout == "root":  # the squared expectation of the roots of theta
             theta = np.exp(2 * (gammaln(self.gamma + 0.5) - gammaln(self.gamma)))
         return np.asarray(theta / theta.sum(1, keepdims=True))
 
     def word_counts(self, weights: Floats) -> Floats:
-        """Return how often each topic is expected of each word that occurs, in words' order.
-
-        Float64, (n_present, n_topics); weights are those that `infer` had.
-        """
+        """Return expected counts by word that occurs and topic, (n_present, n_topics)."""
         ratios = self.ratios
         words, columns = occurring(ratios)
         shape = ratios.shape[0], len(words)
@@ -75,7 +65,7 @@ class Posterior:
 
 
 def occurring(counts: sparse.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the words that occur in documents, ascending, and each entry's place among them."""
+    """Return the words in documents, ascending, and each entry's place among them."""
     places = np.zeros(counts.shape[1], np.int64)
     places[counts.indices] = 1
     words = np.flatnonzero(places)
@@ -87,12 +77,7 @@ def infer(
     counts: sparse.csr_array, weights: Floats, alpha: float, steps: int,
     start: NDArray[np.floating[Any]] | None = None,
 ) -> Posterior:  # fmt: skip
-    """Find the topics of documents, counts CSR of shape (n, n_words).
-
-    Weights (n_words, n_topics) are exp(E[log beta]), or beta itself; not 0. Alpha is the prior of
-    theta; `start` is a theta (n, n_topics) to begin with, by default an even one. Documents are
-    independent, so that neither their order nor the number of threads changes a bit.
-    """
+    """Find topics of documents, CSR (n, n_words); weights (n_words, n_topics) are never 0."""
     (n, n_words), k = counts.shape, weights.shape[1]
     if len(weights) != n_words:
         raise ValueError(f"{n_words} words have {len(weights)} weights")
@@ -116,7 +101,7 @@ def infer(
 
 
 def in_chunks(n: int, work: Callable[[int, int], None]) -> None:
-    """Work on documents first to last - 1, some at a time, in as many threads as there are."""
+    """Work on documents first to last - 1, in chunks and threads."""
     chunks = range(0, n, CHUNK)
     ends = [min(first + CHUNK, n) for first in chunks]
     threads = min(available(), len(chunks))
@@ -129,10 +114,8 @@ def in_chunks(n: int, work: Callable[[int, int], None]) -> None:
 
 @compiled
 def _exp_digamma(gamma: Any, topics: Any) -> float:
-    """Write exp(psi(gamma) - scale) into topics; return the scale. This is a third of all work.
-
-    psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5), and the asymptotic series, without a branch.
-    """
+    """Write exp(psi(gamma) - scale) into topics and return the scale; a third of all work."""
+    # psi(x) = psi(x + 6) - 1 / x - ... - 1 / (x + 5), and the asymptotic series, without a branch.
     scale = -math.inf
     for topic in range(len(gamma)):
         x = gamma[topic]
@@ -170,21 +153,18 @@ def _settle(
                 ratios[place] = ratio
                 for topic in range(k):
                     sums[topic] += ratio * row[topic]
-            if step == steps:  # the last look only finds the ratios
+            if step == steps:  # the last pass only computes the ratios
                 break
             for topic in range(k):
                 gamma[document, topic] = alpha + expected[topic] * sums[topic]
             scale[document] = _exp_digamma(gamma[document], expected)
 
 
-SWEEPS = 20  # over a document's topics; each starts from the one before
+SWEEPS = 20  # most passes over a document's topics
 
 
 def solve(points: sparse.csr_array, topics: Floats) -> Floats:
-    """Fit documents by topics, (n_words, n_topics); return their shares, (n, n_topics).
-
-    Shares are not negative; as the documents and the topics are of length 1, so are they at most.
-    """
+    """Fit documents by topics, (n_words, n_topics); return shares, (n, n_topics), from 0 to 1."""
     shares = np.zeros((points.shape[0], topics.shape[1]))
     gram = topics.T @ topics
 
@@ -196,7 +176,7 @@ def solve(points: sparse.csr_array, topics: Floats) -> Floats:
 
 
 def add_products(points: sparse.csr_array, rows: Floats, total: Floats) -> None:
-    """Add X' R in place: of each word the rows (n, width) of its documents, by their weights."""
+    """Add X' R in place: for each word, the rows (n, width) of its documents, weighted."""
     _add_products(points.indptr, points.indices, points.data, rows, total)
 
 
@@ -206,21 +186,26 @@ def _solve(
 ) -> None:
     """Descend along one topic after the other (HALS), documents first to last - 1, in place."""
     k = topics.shape[1]
-    fits = np.empty(k)
+    left = np.empty(k)  # the gradient: a topic whose share stays 0 costs one comparison
     for document in range(first, last):
         own = shares[document]
-        fits[:] = 0
+        left[:] = 0
         for place in range(ends[document], ends[document + 1]):
             row = topics[words[place]]
             for topic in range(k):
-                fits[topic] += values[place] * row[topic]
+                left[topic] += values[place] * row[topic]
         for _ in range(SWEEPS):
+            moved = False
             for topic in range(k):
                 if gram[topic, topic] > 0:
-                    left = fits[topic]
-                    for other in range(k):
-                        left -= gram[topic, other] * own[other]
-                    own[topic] = max(0.0, own[topic] + left / gram[topic, topic])
+                    step = max(own[topic] + left[topic] / gram[topic, topic], 0.0) - own[topic]
+                    if step != 0:
+                        moved = True
+                        own[topic] += step
+                        for other in range(k):
+                            left[other] -= step * gram[topic, other]
+            if not moved:
+                break
         length = 0.0
         for topic in range(k):
             length += own[topic] * own[topic]

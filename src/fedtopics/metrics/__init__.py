@@ -1,4 +1,4 @@
-"""Scores of topic models: topics as words, as groups of documents, and beside other topics."""
+"""Scores of topic models: of topics as words, as groups of documents, and compared with others."""
 
 from fedtopics.metrics.clustering import clustering_accuracy, normalised_mutual_information, purity
 from fedtopics.metrics.coherence import (

@@ -1,8 +1,4 @@
-"""Scores of topics as groups of documents, against their true labels: the higher the better.
-
-Each takes the label and the main topic (or cluster) of n_documents documents. scikit-learn and
-SciPy's matching are imported when something is scored: the server does without them.
-"""
+"""Agreement of topics (or clusters) with true labels; higher is better."""
 
 from __future__ import annotations
 
@@ -15,10 +11,10 @@ from fedtopics.errors import DataError
 
 
 def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
-    """Return the share of documents that carry the commonest label of their topic.
+    """Return the share of documents with the most frequent label of their topic.
 
-    It is above 0 and at most 1, and grows with the number of topics: a topic for each document is
-    pure. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation
+    It is above 0 and at most 1, and grows with the number of topics: with one topic per document it
+    is 1. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, equation
     16.1.
 
     Examples
@@ -36,11 +32,11 @@ def purity(labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any]) -> float:
 def clustering_accuracy(
     labels: Sequence[Any] | NDArray[Any], clusters: Sequence[Any] | NDArray[Any]
 ) -> float:
-    """Return the share of documents whose label is the one that their cluster stands for.
+    """Return the share of documents whose cluster is matched with their label.
 
-    Each cluster stands for at most one label and each label for at most one cluster, matched so
-    that the share is largest; all documents of a cluster without a label are wrong. It is above 0
-    and at most 1. See Hu et al., Federated Learning for Short Text Clustering, equation 19.
+    Clusters and labels are matched one to one so that the share is largest; documents of an
+    unmatched cluster count as wrong. It is above 0 and at most 1. See Hu et al., Federated Learning
+    for Short Text Clustering, equation 19.
 
     Examples
     --------
@@ -54,8 +50,8 @@ def clustering_accuracy(
 
     if len(labels) != len(clusters) or not len(labels):
         raise DataError(
-            f"There are {len(labels):,} labels and {len(clusters):,} clusters of documents; give "
-            "one of each for each document."
+            f"There are {len(labels):,} labels but {len(clusters):,} clusters of documents; give "
+            "one of each per document."
         )
     table = contingency_matrix(labels, clusters)
     return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
@@ -65,12 +61,11 @@ def normalised_mutual_information(
     labels: Sequence[Any] | NDArray[Any], topics: NDArray[Any], *,
     average: Literal["arithmetic", "geometric"] = "arithmetic",
 ) -> float:  # fmt: skip
-    """Return the mutual information of labels and topics over the mean of their entropies, 0 to 1.
+    """Return the mutual information of labels and topics over their mean entropy, from 0 to 1.
 
-    The geometric mean of the two entropies is never larger than the arithmetic one, so its score is
-    never lower. See Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval,
-    equation 16.2: arithmetic. Hu et al., Federated Learning for Short Text Clustering, equation 20:
-    geometric.
+    With the geometric mean, the score is never lower than with the arithmetic one. See Manning,
+    Raghavan and Schütze (2008), Introduction to Information Retrieval, equation 16.2 (arithmetic),
+    and Hu et al., Federated Learning for Short Text Clustering, equation 20 (geometric).
 
     Examples
     --------

@@ -1,14 +1,12 @@
-"""Coherence of topics, from counts of words that occur together.
+"""Coherence of topics, from counts of words that occur together, as in gensim 4.
 
-The scores are those of gensim 4, so that they compare with published figures: Röder, Both and
-Hinneburg (2015), Exploring the Space of Topic Coherence Measures, sections 3.3 and 3.4; u_mass:
-Mimno et al. (2011), Optimizing Semantic Coherence in Topic Models, equation 1, with probabilities
-and gensim's epsilon in place of counts and 1.
+Scores: Röder, Both and Hinneburg (2015), Exploring the Space of Topic Coherence Measures, sections
+3.3 and 3.4; u_mass: Mimno et al. (2011), Optimizing Semantic Coherence in Topic Models, equation 1,
+with probabilities and gensim's epsilon instead of counts and 1.
 
-Counts are sums over documents, so those of clients add up. They are those of Röder et al., section
-3.2, and of gensim 4.4, WordOccurrenceAccumulator in topic_coherence/text_analysis.py. When a token
-leaves its window, its word counts as absent from there on, although it may stand in the window a
-second time, until it enters again. Repeated words are counted too seldom. We count the same.
+Counts: Röder et al., section 3.2, and gensim 4.4, WordOccurrenceAccumulator in
+topic_coherence/text_analysis.py. When a token leaves the window, its word counts as absent until it
+enters again, even if the window contains it a second time. We count in the same way.
 """
 
 from __future__ import annotations
@@ -25,14 +23,14 @@ from fedtopics.errors import DataError, StudyError
 Measure = Literal["c_v", "npmi", "u_mass"]
 
 WINDOWS: dict[Measure, int | None] = {"c_v": 110, "npmi": 10, "u_mass": None}
-EPSILON = 1e-12  # added to the probability of a pair, so that its logarithm exists
-TOKENS = 1 << 15  # tokens counted at once; memory grows with it and with the window
+EPSILON = 1e-12  # keeps the logarithm of a pair's probability finite
+TOKENS = 1 << 15  # tokens counted at once; memory grows with this and the window
 
 
 class Cooccurrences(TypedDict):
-    """Sums over documents: how many windows hold a word, and two words together."""
+    """Sums over documents: numbers of windows with a word, and with two words."""
 
-    windows: int  # all of them, those without any word of interest as well
+    windows: int  # all windows, also those without a word of interest
     occurrences: NDArray[np.int64]  # shape (n_words,)
     together: NDArray[np.int64]
     """Shape (n_words, n_words), symmetric, with the occurrences on its diagonal."""
@@ -41,24 +39,24 @@ class Cooccurrences(TypedDict):
 def count_cooccurrences(
     documents: Iterable[Sequence[str]], words: Sequence[str], window: int | None
 ) -> Cooccurrences:
-    """Count the windows that hold each word, and each pair of words, as gensim does.
+    """Count the windows with each word, and with each pair of words, as gensim does.
 
-    The fields of several clients, added, are those of the pooled text, exactly.
+    The sums of several clients' fields equal those of the pooled texts.
 
     Parameters
     ----------
     documents : iterable of token lists
-        With their words in order, and with the words that are not of interest.
+        All words in order, also those that are not of interest.
     words : sequence of str, length n_words
-        The distinct words of interest; the order gives rows and columns.
+        The distinct words of interest; their order gives rows and columns.
     window : int or None
-        Tokens in a window, which moves by one token; ``None`` takes a document as one window. A
-        document no longer than the window is one window, an empty one too.
+        Tokens in a window, which moves by one token; ``None`` means a whole document. A document
+        no longer than the window, even an empty one, is one window.
 
     Raises
     ------
     DataError, StudyError
-        If a word of interest is there twice, or the window is shorter than one token.
+        If a word of interest is repeated, or the window is shorter than one token.
 
     Examples
     --------
@@ -70,7 +68,7 @@ def count_cooccurrences(
     if len(index) != len(words):
         raise DataError("A word of interest is given twice; give each word once.")
     if window is not None and window < 1:
-        raise StudyError(f"A window of {window} tokens holds nothing; give 1 or more, or None.")
+        raise StudyError(f"A window of {window} tokens is too small; give 1 or more, or None.")
     n_windows = 0
     together = np.zeros((len(words), len(words)), np.int64)
     for codes, lengths in _batches(documents, index):
@@ -83,7 +81,7 @@ def count_cooccurrences(
 def _batches(
     documents: Iterable[Sequence[str]], index: dict[str, int]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the words' numbers, -1 for others, and the documents' lengths, in parts."""
+    """Yield the words' numbers (-1 for others) and the documents' lengths, in parts."""
     codes: list[int] = []
     lengths: list[int] = []
     for document in documents:
@@ -98,10 +96,7 @@ def _batches(
 def _count_together(
     codes: NDArray[np.int64], lengths: NDArray[np.int64], size: int, n_words: int
 ) -> NDArray[np.int64]:
-    """Count the windows that hold two words; all windows are on one axis, one after another.
-
-    Between two breakpoints no word enters or leaves: those windows are one weighted matrix row.
-    """
+    """Count the windows with two words; windows between two breakpoints are one weighted row."""
     word, entry, leave = _stays(codes, lengths, size, n_words)
     breaks = np.unique(np.concatenate([entry, leave]))
     first = np.searchsorted(breaks, entry)
@@ -111,7 +106,7 @@ def _count_together(
     columns = np.repeat(word, n_rows)
     shape = (max(len(breaks) - 1, 0), n_words)
     held = sparse.csr_array((np.ones(len(rows), np.int64), (rows, columns)), shape)
-    held.data[:] = 1  # a word stands in a window or not
+    held.data[:] = 1  # a word is in a window or not
     weighted = held.copy()
     weighted.data = np.repeat(np.diff(breaks), np.diff(held.indptr))
     counts: NDArray[np.int64] = (held.T @ weighted).toarray()
@@ -121,11 +116,8 @@ def _count_together(
 def _stays(
     codes: NDArray[np.int64], lengths: NDArray[np.int64], size: int, n_words: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return each token's word, the first window it stands in, and the first it does not.
-
-    It enters as the last token of a window, and leaves when the earliest token of its word in
-    that window leaves: gensim forgets the word then.
-    """
+    """Return each token's word, its first window, and the first window without it."""
+    # A word leaves with the earliest of its tokens in the window: gensim then forgets the word.
     at = np.flatnonzero(codes >= 0)
     word = codes[at]
     document = np.repeat(np.arange(len(lengths)), lengths)[at]
@@ -144,9 +136,9 @@ def _stays(
 def npmi_of_pairs(
     together: NDArray[np.int64], n_windows: int, absent: float = -1.0
 ) -> NDArray[np.float64]:
-    """Return the NPMI of all pairs of words, `absent` where a word occurs nowhere.
+    """Return the NPMI of all pairs of words, `absent` for a word that occurs nowhere.
 
-    Counts are int64, (n, n), as of `score_pairs`; the diagonal is 1 where a word occurs.
+    Counts are int64, (n, n), as in `score_pairs`; the diagonal is 1 where a word occurs.
     """
     single = together.diagonal() / n_windows
     joint = together / n_windows + EPSILON
@@ -156,7 +148,6 @@ def npmi_of_pairs(
 
 
 def _npmi(together: NDArray[np.int64], n_windows: int) -> float:
-    """Return the mean NPMI of a topic's pairs of words."""
     pairs = ~np.eye(len(together), dtype=bool)
     if not pairs.any():
         return np.nan
@@ -164,7 +155,7 @@ def _npmi(together: NDArray[np.int64], n_windows: int) -> float:
 
 
 def _c_v(together: NDArray[np.int64], n_windows: int) -> float:
-    """Return the mean cosine of each word's NPMI with the topic's words, and their sum."""
+    """Return the mean cosine of each word's NPMI vector with the sum of the topic's."""
     if not len(together):
         return np.nan
     contexts = npmi_of_pairs(together, n_windows, 0.0)
@@ -198,7 +189,7 @@ def coherence(
     topics : list of n_topics lists of distinct words, the most important first
         All words of a topic are scored; gensim's default is the first 20.
     counts : dict
-        From `count_cooccurrences` of these words, or the sum of several clients'.
+        From `count_cooccurrences` of these words, or the sum over several clients.
     words : sequence of str, length n_words
     measure : {"c_v", "npmi", "u_mass"}
         gensim's c_v, c_npmi, u_mass, with the window used for counting.
@@ -206,10 +197,10 @@ def coherence(
     Returns
     -------
     float64 array of shape (n_topics,)
-        Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. A topic of
-        fewer than two words (for c_v, of none) is nan. For a word that occurs nowhere, gensim's
-        npmi is infinite and its c_v nan; here its pairs have the lowest NPMI, -1, and in c_v it
-        scores 0. u_mass is as in gensim: 0 for a pair whose more important word occurs nowhere.
+        Higher is better: c_v from -1 to 1, npmi from -1 to 1, u_mass at most about 0. A topic with
+        fewer than two words (for c_v, with none) is nan. Pairs with a word that occurs nowhere have
+        NPMI -1 and score 0 in c_v, where gensim returns infinity and nan. u_mass is 0 for a pair
+        whose more important word occurs nowhere, as in gensim.
 
     Examples
     --------
@@ -223,7 +214,7 @@ def coherence(
     pairs = []
     for number, topic in enumerate(topics):
         if not index.keys() >= set(topic):
-            raise DataError(f"Topic {number} holds a word that was not counted; count all words.")
+            raise DataError(f"Topic {number} has a word that was not counted; count all words.")
         chosen = np.array([index[word] for word in topic], np.int64)
         pairs.append(counts["together"][np.ix_(chosen, chosen)])
     return score_pairs(pairs, counts["windows"], measure)
@@ -232,10 +223,10 @@ def coherence(
 def score_pairs(
     pairs: Iterable[NDArray[np.int64]], n_windows: int, measure: Measure
 ) -> NDArray[np.float64]:
-    """Score topics as `coherence` does, from the counts of the pairs of words of each topic alone.
+    """Score topics as in `coherence`, only from the counts of each topic's pairs of words.
 
-    Pairs are int64, (n, n) for a topic of n words: the windows that hold both words, and on the
-    diagonal those that hold the word.
+    Pairs are int64, (n, n) for a topic of n words: windows with both words, and on the diagonal
+    windows with the word.
     """
     _check_measure(measure)
     return np.array([_MEASURES[measure](counted, max(n_windows, 1)) for counted in pairs])
@@ -245,9 +236,9 @@ def coherence_of(
     topics: Sequence[Sequence[str]], documents: Iterable[Sequence[str]], measure: Measure,
     window: int | Literal["usual"] | None = "usual",
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Count and score in one step, for documents (token lists) that are in one place.
+    """Count and score in one step, for documents (token lists) in one place.
 
-    The window is one of `count_cooccurrences`, or the "usual" one of the measure, see `WINDOWS`.
+    The window is that of `count_cooccurrences`, or the measure's "usual" one, see `WINDOWS`.
 
     Examples
     --------

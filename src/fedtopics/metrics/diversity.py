@@ -1,7 +1,4 @@
-"""Diversity of topics: how little they share, from 0 to 1.
-
-Topics are lists of words, the most important first, or a matrix whose rows sum to 1.
-"""
+"""Diversity of topics, from 0 to 1; topics are lists of words or rows of a matrix."""
 
 from __future__ import annotations
 
@@ -17,8 +14,9 @@ from fedtopics.errors import DataError, StudyError
 def unique_words(topics: Sequence[Sequence[str]], n_words: int = 25) -> float:
     """Return the share of distinct words among the top words of all topics.
 
-    A topic of fewer than `n_words` counts with all it has. It is nan if there is no word. See
-    Dieng, Ruiz and Blei (2020), Topic Modeling in Embedding Spaces, section 6: topic diversity.
+    A topic with fewer than `n_words` words counts with all of them; without any word, the score is
+    nan. See Dieng, Ruiz and Blei (2020), Topic Modeling in Embedding Spaces, section 6: topic
+    diversity.
 
     Examples
     --------
@@ -32,7 +30,7 @@ def unique_words(topics: Sequence[Sequence[str]], n_words: int = 25) -> float:
 def mean_cosine_dissimilarity(beta: NDArray[np.floating]) -> float:
     """Return the mean over pairs of topics of 1 - the cosine of their rows.
 
-    It is nan for fewer than two topics. See The F-LDA paper (federated topic modelling with guided
+    It is nan for fewer than two topics. See the F-LDA paper (federated topic modelling with guided
     LDA), section Experiments: diversity.
 
     Examples
@@ -51,14 +49,14 @@ def inverted_rank_biased_overlap(
 ) -> float:
     """Return 1 - the mean over pairs of topics of their extrapolated rank-biased overlap.
 
-    See Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 32,
-    for lists of one length without ties equation 30. The closer `weight`, the paper's p, is to 1,
-    the more the lower ranks count. It is nan for fewer than two topics.
+    See Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 32;
+    equation 30 for lists of one length without ties. The closer `weight` (the paper's p) is to 1,
+    the more lower ranks count. It is nan for fewer than two topics.
 
     Raises
     ------
     DataError
-        If the topics do not all have as many words.
+        If topics have different numbers of words.
     StudyError
         If the weight is out of range.
 
@@ -68,7 +66,7 @@ def inverted_rank_biased_overlap(
     1.0
     """
     if not 0 < weight < 1:
-        raise StudyError(f"The weight {weight} is out of range; choose it above 0 and below 1.")
+        raise StudyError(f"weight={weight} is out of range; give a number between 0 and 1.")
     lists = [topic[:n_words] for topic in topics]
     if len({len(words) for words in lists}) > 1 or not all(lists):
         raise DataError("The topics differ in length, or are empty; ask for fewer words of each.")
@@ -79,7 +77,7 @@ def inverted_rank_biased_overlap(
 
 
 def _rank_biased_overlap(one: Sequence[str], other: Sequence[str], weight: float) -> float:
-    """Extrapolate the overlap of two lists, as if they went on agreeing as they do at the end."""
+    """Extrapolate the overlap of two lists, assuming that the final agreement continues."""
     place = {word: depth for depth, word in enumerate(other)}
     shared_from = [max(depth, place[word]) for depth, word in enumerate(one) if word in place]
     depths = np.arange(1, len(one) + 1)

@@ -25,20 +25,20 @@ AGREEMENT = "Agreement with the labels, from 0 to 1"
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that says how good a model is on documents.
+    """A score of a model on documents.
 
-    It can take, of the model, "words" (lists of the first 25 words shown of each topic) and "beta"
-    (n_topics, n_words). Of the model on documents: "coherence" (mapping of measure to array of
-    shape (n_topics,)), "counts" (CSR array of shape (n_documents, n_words)), "theta" (n_documents,
-    n_topics), "main_topics" and "labels" (n_documents,). A metric that takes labels sees those
-    documents alone that have a label and a topic; without labels it is left out.
+    Inputs from the model: "words" (lists of the first 25 words shown of each topic) and "beta"
+    (n_topics, n_words). From the documents: "coherence" (by measure, arrays of shape (n_topics,)),
+    "counts" (CSR, (n_documents, n_words)), "theta" (n_documents, n_topics), "main_topics" and
+    "labels" (n_documents,). A metric with labels only gets documents that have a label and a topic;
+    without labels it is skipped.
     """
 
-    name: str  # its key in what `evaluate` returns
+    name: str  # key in the result of `evaluate`
     title: str
     group: str  # heading in the table for people
     function: Callable[..., float]
-    takes: tuple[Part, ...]  # what the function takes, in that order
+    takes: tuple[Part, ...]  # arguments of the function, in order
 
 
 METRICS: Registry[Metric] = Registry(
@@ -47,7 +47,7 @@ METRICS: Registry[Metric] = Registry(
 
 
 def register(metric: Metric) -> Metric:
-    """Make a metric known under its name, as `Registry.register`."""
+    """Register a metric under its name."""
     return METRICS.register(metric.name, metric)
 
 

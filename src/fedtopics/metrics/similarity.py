@@ -1,4 +1,4 @@
-"""Similarity of the topics of two models, and of what they say of documents."""
+"""Similarity of two models, by their topics and by their topics of documents."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fedtopics.errors import DataError
 
 BLOCK = 1000  # documents whose similarities to all others are in memory at once
 Topic = Mapping[str, float]  # words with their weights
-USUAL_THRESHOLD = 0.99  # quantile of how alike two topics of one client are
-THRESHOLDS = 0.1, 0.9  # least and largest
+USUAL_THRESHOLD = 0.99  # quantile of the similarities of two topics of one client
+THRESHOLDS = 0.1, 0.9  # least and largest threshold
 
 
 def topic_similarity(
@@ -22,17 +22,17 @@ def topic_similarity(
 ) -> float:  # fmt: skip
     """Return the topic similarity score, TSS: from 0 to the number of true topics, the best.
 
-    For each true topic, the similarity of the closest inferred one, 1 - H^2 with Hellinger's
-    distance H; summed. See Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models,
+    It sums, over true topics, the similarity of the closest inferred topic, 1 - H^2 with
+    Hellinger's distance H. See Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models,
     equation 6; the authors' script compares columns shifted by one word, hence the words here.
 
     Parameters
     ----------
     true, inferred : float arrays of shape (n_topics, n_words)
-        Rows sum to 1. The models may have different numbers of topics.
+        Rows sum to 1. The numbers of topics may differ.
     true_words, inferred_words : sequences of str, optional
-        The words of the columns; one that a model lacks has no probability there. Without them, the
-        columns are the same words in the same order.
+        The words of the columns; a word that a model lacks has probability 0 there. Without them,
+        columns must be the same words in the same order.
 
     Raises
     ------
@@ -60,29 +60,26 @@ def topic_similarity(
 def align_words(
     beta: NDArray[np.float64], words: Sequence[str], wanted: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Return topics of shape (n_topics, n_words) with columns of the wanted words, in their order.
-
-    A wanted word that is none of `words`, those of the columns as they are, is zero.
-    """
+    """Return topics (n_topics, n_words) with the wanted words as columns; missing ones are 0."""
     if beta.shape[1] != len(words):
-        raise DataError(f"There are {len(words):,} words for {beta.shape[1]:,} columns of topics.")
+        raise DataError(f"There are {len(words):,} words but {beta.shape[1]:,} columns of topics.")
     place = {word: column for column, word in enumerate(words)}
     columns = np.array([place.get(word, -1) for word in wanted])
     return np.where(columns >= 0, beta[:, columns], 0)
 
 
 def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
-    """Return the document similarity-based score, DSS: lower is better.
+    """Return the document similarity-based score, DSS; lower is better.
 
-    For each document, how much its similarities to all others (1 - H^2 of their thetas) differ
-    between the two models; summed, and divided by the number of documents once (equations 4 and 5
-    of the paper of `topic_similarity`). It is at most n_documents - 1, so only scores of as many
-    documents can be compared.
+    It sums, over documents, the differences between the two models in the similarities to all other
+    documents (1 - H^2 of thetas), and divides by the number of documents (equations 4 and 5 of the
+    paper of `topic_similarity`). It is at most n_documents - 1, so only scores for equal numbers of
+    documents are comparable.
 
     Parameters
     ----------
     true, inferred : float arrays of shape (n_documents, n_topics)
-        Rows sum to 1 and are the same documents. The numbers of topics may differ.
+        Rows sum to 1 and are for the same documents. The numbers of topics may differ.
 
     Raises
     ------
@@ -98,8 +95,8 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
     roots = [np.sqrt(np.asarray(theta, np.float64)) for theta in (true, inferred)]
     if len(roots[0]) != len(roots[1]):
         raise DataError(
-            f"There are thetas of {len(roots[0]):,} and of {len(roots[1]):,} documents; give those "
-            "of the same documents."
+            f"There are thetas of {len(roots[0]):,} and {len(roots[1]):,} documents; give both for "
+            "the same documents."
         )
     total = 0.0
     for start in range(0, len(roots[0]), BLOCK):
@@ -110,7 +107,7 @@ def document_similarity(true: NDArray[Any], inferred: NDArray[Any]) -> float:
 
 
 def cosines(rows: Sequence[Topic], columns: Sequence[Topic]) -> NDArray[np.float64]:
-    """Return how alike topics are, shape (n_rows, n_columns), from 0 to 1."""
+    """Return the cosines of topics, (n_rows, n_columns), from 0 to 1."""
     places: dict[str, int] = {}
     for topic in (*rows, *columns):
         for word in topic:
@@ -129,8 +126,7 @@ def cosines(rows: Sequence[Topic], columns: Sequence[Topic]) -> NDArray[np.float
 def usual_threshold(local: Mapping[str, Sequence[Topic]]) -> float:
     """Return the cosine that one in a hundred pairs of topics of the same client reaches.
 
-    Topics of one client are different topics: what makes two of them alike is chance and common
-    words.
+    Topics of one client are distinct: if two are similar, the cause is chance and common words.
     """
     alike = [
         cosines(topics, topics)[np.triu_indices(len(topics), 1)]

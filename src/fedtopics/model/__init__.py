@@ -1,4 +1,4 @@
-"""The topic model: its folder, its card, its exports, and how good its topics are."""
+"""The topic model: its folder, card and exports, and the quality of its topics."""
 
 from __future__ import annotations
 

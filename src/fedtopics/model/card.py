@@ -1,4 +1,4 @@
-"""What a model is, for people: its card in Markdown, and what a notebook shows of it."""
+"""The card of a model in Markdown, and what a notebook shows of the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedtopics.networks import NETWORKS
 
 
 def card(model: Topics) -> str:
-    """Describe a model for people, in Markdown."""
+    """Return the card of a model, in Markdown."""
     name = model.inference.name
     counted = "Documents with a known word"
     if model.shows_clusters:
@@ -31,43 +31,43 @@ def card(model: Topics) -> str:
 
 
 def merger(model: Topics) -> str:
-    """Say how a model was merged, or nothing."""
+    """Describe how a model was merged; "" if it was not."""
     if not (parts := model.info.get("merged")):
         return ""
     return (
-        f"Merged from {len(parts)} models that were trained apart, by how similar their "
-        f"{sum(part['topics'] for part in parts)} topics are, without a document: each told its "
-        "words, and their sums by topic. Topics are found by words alone."
+        f"Merged from {len(parts)} separately trained models, by the similarity of their "
+        f"{sum(part['topics'] for part in parts)} topics and without documents: each model gave "
+        "its words and their sums by topic. Topics are found only by words."
     )
 
 
 def promise(model: Topics) -> str:
-    """Say what is promised for each document, or nothing."""
+    """Describe the privacy guarantee for each document; "" if there is none."""
     bound = model.info.get("privacy")
     if bound is None:
         return ""
     numbers = f"epsilon {bound['epsilon']:g}, delta {bound['delta']:g}"
     if bound["seeded"]:
         return (
-            f"Noise as for {numbers}, which follows from the study's seed: for trying alone, as it "
-            "hides nothing from who knows the seed"
+            f"Noise as for {numbers}, but drawn from the study's seed: only for experiments, "
+            "because it hides nothing from anybody who knows the seed"
         )
     most = bound.get("most_documents")
-    whose = f" of a client, of whose documents {most:,} count at most" if most else ""
+    whose = f" of a client, of whose documents at most {most:,} count" if most else ""
     return (
-        f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, of all "
-        "that the study released. Settings, words and encoder are public; what these give without "
-        "a document is the control in docs/privacy.md"
+        f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for all "
+        "that the study released. Settings, words and encoder are public; the control in "
+        "docs/concepts/differential-privacy.md shows what they yield without any document"
     )
 
 
 def counted_units(model: Topics) -> str:
-    """Return what a private model counts, and others as well: documents, or authors."""
+    """Return what a private model counts: documents or authors."""
     return "authors" if model.info.get("privacy", {}).get("unit") == "author" else "documents"
 
 
 def summary(model: Topics) -> str:
-    """Return one line: the method, and how many topics, words and clients there are."""
+    """Return one line: the method and the numbers of topics, words and clients."""
     method = visible(str(model.info.get("method", "unknown method")))
     sizes = {"topics": model.n_topics, "words": len(model.vocabulary)}
     sizes["clients"] = len(model.documents)
@@ -76,7 +76,7 @@ def summary(model: Topics) -> str:
 
 
 def table(model: Topics) -> str:
-    """Return the topics as an HTML table: share of all documents, label, ten words; all escaped."""
+    """Return the topics as an escaped HTML table: share of all documents, label, ten words."""
     head = "".join(f"<th>{name}</th>" for name in ("topic", "label", "share", "words"))
     wraps = 'style="overflow-wrap: anywhere"'  # however long a word is
     body = "".join(

@@ -1,4 +1,4 @@
-"""Coherence of a federation's topics: exactly the score of the pooled text, from sums."""
+"""Coherence of a federation's topics: exactly the score of the pooled texts, computed from sums."""
 
 from __future__ import annotations
 
@@ -21,15 +21,8 @@ def federated_coherence(
     ask: Ask, topics: Sequence[Sequence[str]], within: Literal["windows", "documents"],
     known_alone: bool = False,
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-    """Score topics, n_topics lists of n words, by what the clients count.
-
-    Words count as occurring together in each measure's usual window, or in a document where the
-    order of words is lost. `ask` takes what `count_pairs` takes, and returns the sum of its
-    replies. Returned is, by measure, a float64 array of shape (n_topics,).
-
-    Words that no document has count as the least coherent; with `known_alone`, where they are too
-    rare to be counted at any client, they are left out of topics that have two others.
-    """
+    """Return (n_topics,) scores by measure; `known_alone` leaves out words in no document."""
+    # `ask` takes the arguments of `count_pairs` and returns the sum of all clients' counts.
     sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
     counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
     scores: dict[str, NDArray[np.float64]] = {}
@@ -48,10 +41,7 @@ def _known(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
 def federated_npmi(
     ask: Ask, topics: Sequence[Sequence[str]], within: Literal["windows", "documents"]
 ) -> NDArray[np.float64] | None:
-    """Return the NPMI of the pairs of each topic's words, of shape (n_topics, n, n).
-
-    Arguments are those of `federated_coherence`. It is None where there was no document to count.
-    """
+    """Return the NPMI of word pairs, (n_topics, n, n), or None where no document was counted."""
     size = WINDOWS["npmi"] or 0 if within == "windows" else 0
     pairs, n_windows = _count(ask, topics, [size])[size]
     return np.array([npmi_of_pairs(one, n_windows) for one in pairs]) if n_windows else None
@@ -60,12 +50,12 @@ def federated_npmi(
 def _count(
     ask: Ask, topics: Sequence[Sequence[str]], windows: list[int]
 ) -> dict[int, tuple[NDArray[np.int64], int]]:
-    """Return, by size of windows, how many hold both words of a topic's pairs, and how many are."""
+    """Return, by window size, the number of windows that contain each pair, and of all windows."""
     words = list(dict.fromkeys(word for topic in topics for word in topic))
     place = {word: number for number, word in enumerate(words)}
     numbers = np.array([[place[word] for word in topic] for topic in topics], np.int64)
     both = np.sort(np.stack(np.broadcast_arrays(numbers[:, :, None], numbers[:, None]), -1), -1)
-    # Topics and readings share words: each pair is asked for once.
+    # Topics and readings share words: each pair is requested once.
     codes, inverse = np.unique(both @ [len(words), 1], return_inverse=True)
     pairs = np.stack(np.divmod(codes, len(words)), 1)
     counts = ask(words=words, pairs=pairs, windows=windows)
@@ -79,13 +69,12 @@ def _count(
 def count_pairs(
     corpus: Corpus, text: TextRules, words: list[str], pairs: NDArray[np.int64], windows: list[int]
 ) -> dict[str, Any]:
-    """Count in how many windows two words occur together, for pairs of words.
+    """Count the windows in which two words occur together, for pairs (n_pairs, 2) of word numbers.
 
-    The pairs, int64 of shape (n_pairs, 2), have the words by their number; one of a word and itself
-    counts the word. Of the sizes of windows, 0 takes a document as one window.
+    A pair of a word and itself counts the word. A window size of 0 means a whole document.
 
     Leaves the client
-        For each pair of words, the number of windows that hold both.
+        For each pair of words, the number of windows that contain both.
     """
     n_windows = dict.fromkeys(windows, 0)
     together = {size: np.zeros((len(words), len(words)), np.int64) for size in windows}

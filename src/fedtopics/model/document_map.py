@@ -1,4 +1,4 @@
-"""A map of one's own documents by t-SNE: near each other are those of similar topics."""
+"""A t-SNE map of one's own documents, in which documents with similar topics are close together."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from fedtopics.model.figures import Figure, environment, positions
 from fedtopics.model.finding import Finder
 from fedtopics.text.corpus import Corpus
 
-FEWEST_FOR_TSNE, MOST_SHOWN = 10, 1500  # documents: t-SNE of fewer is no use, of more too slow
-PERPLEXITY = 30  # neighbours of a document, about
+FEWEST_FOR_TSNE, MOST_SHOWN = 10, 1500  # documents: t-SNE is useless below, too slow above
+PERPLEXITY = 30  # roughly the number of a document's neighbours
 STEPS = 500
 WIDTH, HEIGHT = 800, 600
 LONGEST_TEXT = 160  # characters
-GOLDEN = (5**0.5 - 1) / 2  # of which multiples are spread evenly: hues
+GOLDEN = (5**0.5 - 1) / 2  # its multiples spread hues evenly
 
 
 @dataclass(frozen=True, repr=False)  # its own repr would print documents
 class DocumentMap:
-    """Where documents lie, and a description of each. It stays with who has the documents.
+    """The places of documents in a map, with a description of each. Keep it with the documents.
 
     Attributes
     ----------
     documents : int array of shape (n_shown,)
-        Rows of the documents that are shown, counted from 0.
+        Row numbers of the documents shown, from 0.
     places : float array of shape (n_shown, 2)
-        From the upper left, in a map of 800 by 600.
+        Pixels from the upper left corner, in a map of 800 by 600.
     theta : float array of shape (n_shown, n_topics)
     names : tuple of str
-        Of the topics: labels, or three words.
+        Labels of the topics, or three words each.
     suggested : frozenset of int
         Topics whose label nobody has confirmed.
     of : int
         Number of all documents.
     unknown : int
-        Those of which the model sees nothing, of the ones that were looked at; they are not shown.
+        Number of documents left out because they contain nothing that the model knows.
     texts : tuple of str, optional
-        Beginnings of the documents, if they were asked for.
+        Beginnings of the documents, if requested.
     """
 
     documents: NDArray[np.int64]
@@ -58,18 +58,18 @@ class DocumentMap:
     of: int
     unknown: int
     texts: tuple[str, ...] | None = None
-    index: Any = None  # of the documents, as `exports.index_at`
+    index: Any = None  # of the documents, see `exports.index_at`
 
     def __repr__(self) -> str:
         return f"DocumentMap({len(self.documents):,} of {self.of:,} documents)"
 
     @property
     def topics(self) -> NDArray[np.int64]:
-        """The largest topic of each document."""
+        """Largest topic of each document."""
         return np.asarray(self.theta.argmax(1))
 
     def to_pandas(self) -> Any:
-        """Return a DataFrame: Document, its row; x, y; Topic; Name; Probability; Text, if asked."""
+        """Return a DataFrame: Document (its row), x, y, Topic, Name, Probability, perhaps Text."""
         topics = self.topics
         columns = {
             "Document": self.documents,
@@ -83,10 +83,7 @@ class DocumentMap:
         return data_frame(columns, self.documents if self.index is None else self.index)
 
     def svg(self, in_report: bool = False) -> str:
-        """Return the map as SVG: a circle a document, with a description.
-
-        In a report, labels of topics link to these.
-        """
+        """Return the map as SVG; in a report, its labels link to the topics there."""
         made = environment(visible, in_report=in_report)
         return made.get_template("document_map.svg.j2").render(
             width=WIDTH, height=HEIGHT, documents=len(self.documents), topics=[*self._drawn()]
@@ -94,30 +91,30 @@ class DocumentMap:
 
     @property
     def sentence(self) -> str:
-        """What the map shows."""
+        """A caption of the map."""
         unknown = f" {self.unknown:,} with nothing that the model knows are not shown."
         return (
-            f"{len(self.documents):,} of {self.of:,} documents: near each other are those of "
-            "similar topics; a colour is the largest topic."
+            f"{len(self.documents):,} of {self.of:,} documents. Those with similar topics are "
+            "close together; the colour shows the largest topic."
             + (unknown if self.unknown else "")
             + (" Labels in italics are suggested." if self.suggested else "")
-            + (" Not to be shared: it has beginnings of documents." if self.texts else "")
+            + (" Do not share it: it contains beginnings of documents." if self.texts else "")
         )
 
     def figure(self) -> Figure:
-        """Return the map with its sentence."""
+        """Return the map with its caption."""
         content = f'<p>{for_html(self.sentence)}</p><div class="scroll">{self.svg()}</div>'
         return Figure("map of documents", content)
 
     def save(self, path: str | Path) -> Path:
-        """Write the map to a page, for its owner alone."""
+        """Write the map to an HTML page, for the owner of the documents only."""
         return self.figure().save(path)
 
     def _repr_html_(self) -> str:
         return self.figure()._repr_html_()
 
     def _drawn(self) -> Iterator[dict[str, Any]]:
-        """Yield topics that documents are of, those of most documents first, as they are drawn."""
+        """Yield topics as they are drawn, those with most documents first."""
         topics = self.topics
         sizes = np.bincount(topics, minlength=len(self.names))
         order = [topic for topic in np.argsort(-sizes, kind="stable").tolist() if sizes[topic]]
@@ -133,7 +130,6 @@ class DocumentMap:
             }
 
     def _described(self, row: int) -> str:
-        """Return a document's number and topics, and its beginning if asked for."""
         theta = self.theta[row]
         largest = [topic for topic in np.argsort(-theta, kind="stable")[:3] if theta[topic] >= 0.05]
         shares = ", ".join(f"{self.names[topic]} {theta[topic]:.0%}" for topic in largest)
@@ -144,18 +140,18 @@ class DocumentMap:
 def document_map(
     model: Finder, documents: Any, *, with_text: bool = False, most: int = MOST_SHOWN
 ) -> DocumentMap:
-    """Return a map of one's own documents, by a model of any method.
+    """Return a map of one's own documents; works with models of every method.
 
     Leaves the client
-        Nothing: it is made where the documents are, and stays with who asks for it.
+        Nothing: the map is made where the documents are, and stays there.
 
     Parameters
     ----------
     documents : whatever `Corpus.of` takes
     with_text : bool
-        Whether descriptions have the documents' beginnings; such a map is not to be shared.
+        Whether descriptions contain the documents' beginnings; do not share such a map.
     most : int
-        Of more documents so many are shown, from all over them.
+        Most documents shown; of more, this many are taken at even distances.
 
     Raises
     ------
@@ -167,7 +163,7 @@ def document_map(
     van der Maaten and Hinton, Visualizing Data using t-SNE, JMLR 2008.
     """
     if most < 1:
-        raise StudyError(f"most={most} cannot be used; show one document or more.")
+        raise StudyError(f"most={most} is too small; give 1 or more.")
     corpus = Corpus.of(documents)
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(most, len(corpus))).round().astype(int))
     shown = corpus.take(rows)
@@ -188,7 +184,6 @@ def document_map(
 
 
 def _places(theta: Numbers, seed: int) -> Numbers:
-    """Return where documents lie in the map, shape (n_documents, 2)."""
     if not len(theta):
         return np.zeros((0, 2))
     places = positions(theta)

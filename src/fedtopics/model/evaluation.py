@@ -1,4 +1,4 @@
-"""How good topics are on documents: coherence, diversity, and agreement with labels."""
+"""Quality of topics on documents: coherence, diversity and agreement with labels."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.columns import Column
 from fedtopics.text.corpus import Corpus
 
-METRIC_WORDS = 25  # of a topic that metrics of words look at, at most
-ROWS = {"counts", "theta", "main_topics", "labels"}  # what has a row a document
+METRIC_WORDS = 25  # most words of a topic that metrics see
+ROWS = {"counts", "theta", "main_topics", "labels"}  # have one row per document
 
 
 def evaluate(
@@ -27,27 +27,27 @@ def evaluate(
     lambda_: float | None = None, embedding_model: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Score a model's topics on documents, which may be others than it was trained on.
+    """Score a model's topics on documents, not necessarily those of the training.
 
     Parameters
     ----------
     documents : whatever `Corpus.of` takes, with labels or without
     by : {"windows", "documents"}
-        Where words occur together: in the measures' usual windows, or in a document.
+        Where words occur together: in each measure's usual windows, or in a document.
     lambda_ : float in [0, 1], optional
-        How topics are read: 1 by probability, 0 by lift. By default as the model says.
+        How topics are read: 1 by probability, 0 by lift. By default the model's reading.
     embedding_model, on_progress
-        As of `document_embeddings`: the model's name or folder; called with how many are done.
+        As in `document_embeddings`: the model's name or folder; called with the number done.
 
     Returns
     -------
     dict
         ``topics``, ``documents``, ``by``, ``lambda``: what was scored, and how.
-        Each of `METRICS` by its name, ours and registered ones: ``c_v``, ``npmi``, ``u_mass``,
+        Every metric of `METRICS` by name, registered ones included: ``c_v``, ``npmi``, ``u_mass``,
         ``unique_words``, ``cosine_dissimilarity``, ``inverted_rbo``.
-        With labels also ``purity``, ``accuracy``, ``nmi`` (all None if ``labelled`` is 0), and the
-        number of documents they are of (``labelled``), without a label (``without_label``: missing
-        or blank), and with one of which the model sees nothing (``unseen``).
+        With labels also ``purity``, ``accuracy``, ``nmi`` (None if ``labelled`` is 0), and numbers
+        of documents: scored (``labelled``), with a missing or blank label (``without_label``), and
+        with a label but nothing that the model knows (``unseen``).
 
     Raises
     ------
@@ -58,8 +58,8 @@ def evaluate(
     parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
     if not parts.counts.nnz:
         raise DataError(
-            "No document has a word that the model knows, so there is nothing to score its topics "
-            "by; give documents of the same language and kind as those it was trained on."
+            "No document has a word that the model knows, so its topics cannot be scored; give "
+            "documents of the same language and kind as those of its training."
         )
     metrics = [METRICS.find(name) for name in METRICS.names]
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
@@ -72,7 +72,7 @@ def evaluate(
 
 @dataclass
 class _Parts:
-    """What metrics take, see `Metric`; each is computed when it is first asked for."""
+    """The inputs of metrics (see `Metric`), each computed at first use."""
 
     _model: TopicModel
     _corpus: Corpus
@@ -90,12 +90,12 @@ class _Parts:
 
     @cached_property
     def coherence(self) -> dict[str, NDArray[np.float64]]:
-        """Of the words shown, counted as in training."""
+        """Coherence of the words shown, counted as in training."""
         if self._by not in ("windows", "documents"):
             raise StudyError(f"by={self._by!r} is unknown; choose from windows, documents.")
         if self._by == "windows" and self._model.text.ngrams[1] > 1:
             raise StudyError(
-                "With n-grams, words of a document are not in its order; score by documents."
+                "With n-grams, the order of a document's words is lost; score by documents."
             )
 
         def ask(**payload: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class _Parts:
 
 
 def _agreement(parts: _Parts, metrics: Sequence[Metric]) -> dict[str, Any]:
-    """Score what takes labels, on documents that have a label and a topic; count them."""
+    """Score metrics that take labels, on documents that have a label and a topic."""
     labelled = parts.labels != ""
     used = labelled & (parts.main_topics >= 0)
     scores: dict[str, Any] = {}

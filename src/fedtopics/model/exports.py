@@ -1,11 +1,4 @@
-"""Models in the forms that other libraries and programs take.
-
-Functions that take a model are methods of `TopicModel`. Of the libraries, none is imported here but
-pandas, where a DataFrame is asked for.
-
-The papers are Sievert and Shirley 2014 (LDAvis), Terragni and others, EACL 2021 (OCTIS), Řehůřek
-and Sojka, LREC 2010 (gensim), and Grootendorst 2022 (BERTopic).
-"""
+"""Models in the formats of other libraries and programs; only pandas is ever imported."""
 
 from __future__ import annotations
 
@@ -29,19 +22,19 @@ from fedtopics.model.shown_words import WORDS_SHOWN
 from fedtopics.model.topics import Topics
 from fedtopics.text.corpus import Corpus
 
-TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text, missing where there is none
+TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text
 
 
 def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> Any:
-    """Return a DataFrame like that of BERTopic's ``get_topic_info``; takes what `topics` takes.
+    """Return a DataFrame like that of BERTopic's ``get_topic_info``; arguments as in `topics`.
 
     Returns
     -------
     pandas.DataFrame
-        A row a topic, largest first. As in BERTopic: Topic, its number; Count, its share of all
-        documents, in documents; Name, the number and four words; CustomName, the label, missing
-        where there is none; Representation, a list of words. Besides: Share; for each measure of
-        coherence Coherence_MEASURE, if the words are those it is of; for each client Share_CLIENT.
+        One row per topic, largest first. As in BERTopic: Topic, its number; Count, its share of all
+        documents, in documents; Name, the number and four words; CustomName, the label or missing;
+        Representation, a list of words. In addition: Share; Share_CLIENT for each client;
+        Coherence_MEASURE for each measure, if it was computed for these words.
     """
     rows = model.get_topic_info(n_words, lambda_)
     labels = [shown_label(row) or None for row in rows]
@@ -61,41 +54,44 @@ def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None =
 def get_topics(
     model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None = None
 ) -> dict[int, list[tuple[str, float]]]:
-    """Return the words of each topic with their p(word | topic), by its number, as BERTopic does.
+    """Return, by topic number, the words of each topic with p(word | topic), as BERTopic does.
 
-    How topics are read is as in `topics`; with `lambda_` 1, by probability. The p(word | topic) is
-    of what they are read from: beta, or the words of documents.
+    Words are chosen as in `topics`. Their probabilities come from beta, or from the documents'
+    words if topics are read from these.
     """
     shares, column = model.word_shares, model.vocabulary.index
     return {
-        topic: [(word, float(shares[topic, column[word]])) for word in words]
+        topic: sorted(((word, float(shares[topic, column[word]])) for word in words), key=_share)
         for topic, words in enumerate(model.topics(n_words, lambda_))
     }
+
+
+def _share(entry: tuple[str, float]) -> float:
+    return -entry[1]
 
 
 def get_topic(
     model: Topics, topic: int, n_words: int = WORDS_SHOWN, lambda_: float | None = None
 ) -> list[tuple[str, float]]:
-    """Return the words of a topic, as `get_topics` has them; StudyError if there is none such."""
+    """Return the words of one topic as in `get_topics`; StudyError if there is no such topic."""
     check_number(topic, "topic", 0, model.n_topics - 1)
     return get_topics(model, n_words, lambda_)[topic]
 
 
 def document_info(model: Finder, documents: Any, n_words: int = WORDS_SHOWN) -> Any:
-    """Return a DataFrame like that of BERTopic's ``get_document_info``: it holds the documents.
+    """Return a DataFrame like that of BERTopic's ``get_document_info``; it contains the documents.
 
     Leaves the client
-        Nothing: it is made where the documents are, and stays with who asks for it.
+        Nothing: the table is made where the documents are, and stays there.
 
     Returns
     -------
     pandas.DataFrame
-        A row a document, in their order, with the index of a Series or DataFrame, as all tables of
-        documents have it; of others, their rows counted from 0. As in BERTopic:
-        Document; Topic, its largest, -1 where the model sees nothing of it; Name, CustomName,
-        Representation and Top_n_words, which say what the topic is; Probability, its share of the
-        document; Representative_document, whether it is one of the three with most of the topic.
-        What is of a topic is missing where there is none.
+        One row per document, in order, with the index of a Series or DataFrame if documents are
+        one, else row numbers from 0. As in BERTopic: Document; Topic, the largest, or -1 if the
+        document contains nothing that the model knows; Name, CustomName, Representation and
+        Top_n_words of that topic; Probability, its share of the document; Representative_document,
+        whether the document is one of the topic's three best. Missing where there is no topic.
     """
     corpus = Corpus.of(documents)
     theta, seen = model.theta_and_seen(corpus)
@@ -122,15 +118,12 @@ def document_info(model: Finder, documents: Any, n_words: int = WORDS_SHOWN) -> 
 
 
 def index_at(documents: Any, rows: Any) -> Any:
-    """Return the index of these rows: that of a Series or DataFrame, of other documents the rows.
-
-    Each DataFrame with a row a document has it.
-    """
+    """Return the index of these rows: that of a Series or DataFrame, else the rows themselves."""
     return documents.index[rows] if hasattr(documents, "iloc") else rows
 
 
 def data_frame(content: Any, index: Any = None) -> Any:
-    """Return columns by name, or rows, as pandas' DataFrame; text that is not there is missing."""
+    """Return columns by name, or rows, as a DataFrame."""
     require("DataFrames need", "pandas", ("pandas", "pandas"))
     import pandas
 
@@ -141,24 +134,20 @@ def data_frame(content: Any, index: Any = None) -> Any:
 
 
 def to_pyldavis(model: Topics) -> dict[str, Any]:
-    """Return the arguments of ``pyLDAvis.prepare``, without a look at any document.
+    """Return the arguments of ``pyLDAvis.prepare`` (Sievert and Shirley 2014), without documents.
 
-    The clients stand for documents, since pyLDAvis sums over documents whatever it takes of them:
-    a client's mean theta, and its part of all words, by its number of documents. So a topic's size
-    is its share of all documents. Lengths are words, since pyLDAvis makes counts of words of them,
-    and leaves out those below a half. A client without documents is left out; what is zero is a
-    little more, since pyLDAvis divides by it.
-
-    pyLDAvis numbers topics from 1, by their size; with ``sort_topics=False, start_index=0`` they
-    have the numbers that they have here. It cannot draw a single topic. It writes words into its
-    page as they are, so a "<" of theirs is another character that looks so.
+    Clients take the place of documents, because pyLDAvis only sums over documents. A client's
+    length is in words, in proportion to its documents, so a topic's size is its share of all
+    documents. Zeros become tiny values and "<" a similar character, because pyLDAvis divides by
+    zero and does not escape words. It cannot draw a single topic, and numbers topics by size from 1
+    unless called with ``sort_topics=False, start_index=0``.
 
     Returns
     -------
     dict
-        topic_term_dists, (n_topics, n_words): beta; of clusters, the words of their documents.
+        topic_term_dists, (n_topics, n_words): beta; for clusters, the words of their documents.
         doc_topic_dists, (n_clients, n_topics). doc_lengths, (n_clients,): they sum to the number
-        of the vocabulary's words in all documents. vocab, list of str. term_frequency, (n_words,).
+        of occurrences of vocabulary words. vocab, list of str. term_frequency, (n_words,).
 
     Raises
     ------
@@ -176,7 +165,7 @@ def to_pyldavis(model: Topics) -> dict[str, Any]:
     """
     clients = [name for name, n in model.documents.items() if n > 0]
     if not clients:
-        raise ModelError("No client of the model has a document, so topics have no sizes to show.")
+        raise ModelError("No client of the model has a document, so topics have no sizes.")
     documents = np.array([model.documents[name] for name in clients], np.float64)
     occurrences = np.maximum(model.vocabulary.occurrences.astype(np.float64), 1)
     return {
@@ -197,18 +186,12 @@ def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
 def to_gensim(
     model: Topics, num_words: int = 10, lambda_: float | None = None
 ) -> list[tuple[int, list[tuple[str, float]]]]:
-    """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does.
-
-    How topics are read is as in `get_topics`; with `lambda_` 1, by probability as gensim does.
-    """
+    """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does."""
     return [*get_topics(model, num_words, lambda_).items()]
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as of `get_topic_info` as CSV; a score or share that is not there is empty.
-
-    Text is written so that a spreadsheet computes nothing of it, see `for_csv`.
-    """
+    """Return rows of `get_topic_info` as CSV; missing scores and shares are empty."""
     measures = list(dict.fromkeys(name for row in rows for name in row["coherence"]))
     clients = list(rows[0]["clients"])
     file = io.StringIO()
@@ -230,7 +213,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows of `get_topic_info` as a table for people, in Markdown."""
+    """Return rows of `get_topic_info` as a Markdown table."""
     made = environment(for_markdown, escaped=False)
     made.filters["isnan"] = math.isnan
     shown = [{**row, "shown": shown_label(row)} for row in rows]

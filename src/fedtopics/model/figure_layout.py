@@ -1,4 +1,4 @@
-"""Where things stand in figures, in pixels; templates write them as SVG. Amounts begin at zero."""
+"""Positions in figures, in pixels, which templates write as SVG. Amounts begin at zero."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 Shape = dict[str, Any]
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 SIZES = {"wide": (640, 540), "narrow": (340, 400)}  # of the map, on screens and on phones
-COLOURED = 8  # clients with a colour of their own, the largest
-COVERED = 0.17  # of the map, by circles
+COLOURED = 8  # the largest clients, each with its own colour
+COVERED = 0.17  # part of the map that circles cover
 SMALLEST_RADIUS, GAP, EDGE = 4.0, 4.0, 6.0
-STEPS = 300  # that circles are moved apart in
+STEPS = 300  # most steps to move circles apart
 LETTER, LINE = 8.0, 18.0  # width and height of a letter
 NAME_LENGTH = 24  # letters of a name in the map
-NUMBERED = 6.0, 4.0  # radius from which a circle has its number: so much, and for each digit
+NUMBERED = 6.0, 4.0  # least radius for a number: base, and more for each digit
 ROW = 30  # height of a leaf
 MOST_POINTS = 200  # of a curve: more are averaged
-GROUPS = 6  # at most, of topics in the tree
+GROUPS = 6  # most groups of topics in the tree
 
 
 def colours(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the colour of each client by its name; the smallest of many have one together."""
+    """Return each client's colour by name; small clients beyond the first eight share one."""
     largest = sorted(clients, key=lambda client: -client["documents"])
     return {
         client["name"]: f"c{place}" if place < COLOURED else "cx"
@@ -34,10 +34,7 @@ def colours(clients: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def strip(topic: Mapping[str, Any], colour: Mapping[str, str]) -> list[Shape]:
-    """Return which part of a topic's documents is of which client, of 100, of those shown.
-
-    Where none is shown all is of the colour of small clients.
-    """
+    """Return each client's part of a topic's documents, in percent of those shown, by colour."""
     total = sum(topic["parts"].values()) or 1.0
     by_colour: dict[str, float] = {}
     for client, part in sorted(topic["parts"].items(), key=lambda item: colour[item[0]]):
@@ -53,11 +50,7 @@ def strip(topic: Mapping[str, Any], colour: Mapping[str, str]) -> list[Shape]:
 def topic_map(
     topics: Sequence[Mapping[str, Any]], positions: NDArray[np.float64], size: str
 ) -> Shape:
-    """Return circles, as large as a topic's share, near those with similar words.
-
-    Circles are moved apart until none covers another; the largest ones have their name beside
-    them, where there is room.
-    """
+    """Return circles with area by share, near topics with similar words, named where names fit."""
     width, height = SIZES[size]
     share = np.array([topic["share"] for topic in topics])
     radii = np.sqrt(COVERED * width * height * share / max(share.sum(), 1e-12) / np.pi)
@@ -75,8 +68,8 @@ def topic_map(
 
 
 def scaled(points: NDArray[np.float64], width: int, height: int, part: float) -> Any:
-    """Return points within a part of a box; one scale for both directions shows distances."""
-    points = points[:, ::-1] if height > width else points  # what differs most has most room
+    """Fit points into a part of a box, with one scale for both directions to keep distances."""
+    points = points[:, ::-1] if height > width else points  # longest axis for largest spread
     low, high = points.min(0), points.max(0)
     inner = np.array([width, height]) * part
     with np.errstate(divide="ignore"):
@@ -86,8 +79,8 @@ def scaled(points: NDArray[np.float64], width: int, height: int, part: float) ->
 
 
 def _apart(places: NDArray[np.float64], radii: NDArray[np.float64], size: str) -> Any:
-    """Move circles apart, a little at a time, until none covers another."""
-    # Those at one point part in directions of their own.
+    """Move circles apart, a little at a time, until no two overlap."""
+    # Circles at the same point need different directions to move apart.
     turn = np.arange(len(places)) * 2.4
     places = places + 0.01 * np.column_stack([np.cos(turn), np.sin(turn)])
     least = radii[:, None] + radii + GAP
@@ -105,7 +98,7 @@ def _apart(places: NDArray[np.float64], radii: NDArray[np.float64], size: str) -
 
 
 def _name(circles: list[Shape], width: int, height: int) -> None:
-    """Give circles their names, the largest first, where nothing is in the way."""
+    """Name circles, the largest first, where nothing is in the way."""
     taken: list[Box] = [
         (c["x"] - c["r"], c["y"] - c["r"], c["x"] + c["r"], c["y"] + c["r"]) for c in circles
     ]
@@ -139,7 +132,7 @@ def _places_around(circle: Shape, long: float) -> Iterator[tuple[float, float, s
 def free_places(
     middles: Sequence[tuple[float, float]], texts: Sequence[str], width: int, height: int
 ) -> list[tuple[float, float] | None]:
-    """Return where each text can stand at its middle, or above or below; None without room."""
+    """Return a free place for each text, at its middle or above or below; None without room."""
     taken: list[Box] = []
     found: list[tuple[float, float] | None] = []
     for (x, y), text in zip(middles, texts, strict=True):
@@ -162,7 +155,7 @@ def _meet(one: Box, other: Box) -> bool:
 
 
 def short(text: str) -> str:
-    """Return a name that fits beside a circle."""
+    """Shorten a name for the map."""
     return text if len(text) <= NAME_LENGTH else text[: NAME_LENGTH - 1].rstrip(" ,") + "…"
 
 
@@ -209,17 +202,13 @@ def _leaves(top: int, sides: Mapping[int, tuple[int, int]]) -> list[int]:
 
 
 def line(points: Sequence[tuple[float, float]], most: float | None = None) -> str:
-    """Return a path of points from 0 to 1 across, and from zero up, in a box of 100 by 30."""
+    """Return a path of points (x from 0 to 1, y from zero up) in a box of 100 by 30."""
     top = (max(y for _, y in points) if most is None else most) or 1.0
     return "M" + "L".join(f"{100 * x:.1f} {29 - 28 * y / top:.1f}" for x, y in points)
 
 
 def curve(rows: Sequence[Mapping[str, Any]], value: str) -> Shape | None:
-    """Return how a value changed with the rounds; None where it did not, or is no number.
-
-    A long curve is of means of neighbouring rounds. What may be below zero, such as a loss, is
-    drawn above its lowest value, which is said.
-    """
+    """Return a value's curve over the rounds; None where it is constant or not finite."""
     found = [(row["round"], float(row[value])) for row in rows if value in row]
     if len({y for _, y in found}) < 2 or not all(math.isfinite(y) for _, y in found):
         return None

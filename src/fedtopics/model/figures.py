@@ -1,7 +1,4 @@
-"""Figures of a model's topics: parts of a report, which a notebook shows and `save` writes.
-
-The report draws them by the same templates; where things stand in them is `figure_layout`'s.
-"""
+"""Figures of a model's topics, for reports, notebooks and files."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ from fedtopics.model import figure_layout as layout
 from fedtopics.model.over_time import changes, grown
 from fedtopics.model.topics import Topics
 
-OWN_SHARE = 0.9  # of a topic's documents, from which it is one client's alone
-SPECIFIC = 3  # topics that a client is named with
-MORE = 1.05  # times its share overall, from which a topic is specific for a client
-PANEL = (  # in a notebook, whose colours need not be those that the browser prefers
+OWN_SHARE = 0.9  # least share of a topic's documents to be its only owner
+SPECIFIC = 3  # most specific topics listed for a client
+MORE = 1.05  # a client's specific topics have at least so many times their overall share
+PANEL = (  # a notebook's colours may differ from those that the browser prefers
     "background:var(--page);color:var(--text);padding:1rem;border-radius:.5rem;"
     "overflow-wrap:anywhere;"
     "font:1rem/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',sans-serif;"
@@ -39,14 +36,7 @@ COLUMNS = 2
 
 @dataclass(frozen=True, repr=False)
 class Figure:
-    """A part of a report: a notebook shows it, and `save` writes it as a page of its own.
-
-    Attributes
-    ----------
-    title : str
-    content : str
-        HTML, in which whatever others wrote is escaped.
-    """
+    """A figure (`content` is HTML): a notebook shows it, and `save` writes it as a page."""
 
     title: str
     content: str
@@ -55,24 +45,24 @@ class Figure:
         return f"Figure({self.title!r})"
 
     def _repr_html_(self) -> str:
-        """Return the figure with its styles, which hold within it alone."""
+        """Return the figure with its styles, which apply only within it."""
         rules = resource(environment(visible), "figures.css").replace(":root", "&")
         return f'<div class="figure"><style>.figure {{{PANEL}{rules}}}</style>{self.content}</div>'
 
     def save(self, path: str | Path) -> Path:
-        """Write the figure as an HTML page that asks no host for anything."""
+        """Write the figure as an HTML page that loads nothing from other hosts."""
         page = environment(visible).get_template("figure_page.html.j2").render(figure=self)
         return write_output(path, page.encode(), [".html"])
 
 
 def plot_topics(model: Topics) -> Figure:
-    """Draw the share of each topic in all documents, and whose documents these mostly are."""
+    """Draw the share of each topic in all documents, and which clients these belong to."""
     return _figure(model, "topics by share", "legend.html.j2", "topic_shares.html.j2")
 
 
 def plot_clients(model: Topics) -> Figure:
     """Draw the share of each topic in each client's documents."""
-    return _figure(model, "clients beside each other", "clients_by_topics.html.j2")
+    return _figure(model, "clients compared", "clients_by_topics.html.j2")
 
 
 def plot_map(model: Topics) -> Figure:
@@ -81,17 +71,11 @@ def plot_map(model: Topics) -> Figure:
 
 
 def change_over_time(model: Topics, rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw what grew and what shrank, of rows by period as `topics_over_time` has them.
-
-    Raises
-    ------
-    DataError
-        If there are fewer than two periods.
-    """
+    """Draw which topics grew or shrank, from rows of `topics_over_time`."""
     change = changes(rows)
     if change is None:
         raise DataError(
-            "Fewer than two periods have as many documents as min_documents; give longer ones."
+            "Fewer than two periods have min_documents documents; choose longer periods."
         )
     return _figure(model, "what grew, what shrank", "topic_change.html.j2", change=change)
 
@@ -104,17 +88,7 @@ def _figure(model: Topics, title: str, *templates: str, change: Any = None) -> F
 
 
 def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
-    """Return what figures show of a model, as plain data.
-
-    A client's share of a topic is None where it stands for fewer than `min_documents`.
-
-    Returns
-    -------
-    dict
-        ``kind``, "topic" or "cluster"; ``min_documents``; ``topics``, rows of `get_topic_info` with
-        the ``parts`` of clients and a single ``owner``; ``clients``, their ``name``, ``documents``,
-        and ``specific`` topics, of which they have more than all together.
-    """
+    """Return what figures show of a model; shares below `min_documents` documents are None."""
     rows = model.get_topic_info()
     documents = {model.called(name): model.documents[name] for name in sorted(model.documents)}
     for row in rows:
@@ -126,7 +100,7 @@ def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
         "kind": "cluster" if model.shows_clusters else "topic",
         "min_documents": min_documents,
         "topics": [
-            {**row, "suggested": bool(row["suggested"])}  # by a program: nobody has confirmed it
+            {**row, "suggested": bool(row["suggested"])}
             | {"parts": parts(row, documents), "owner": owner(row, documents)}
             for row in rows
         ],
@@ -138,7 +112,7 @@ def facts(model: Topics, min_documents: int = 0) -> dict[str, Any]:
 
 
 def drawn(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what templates draw figures by, of the facts about a model with topics' positions."""
+    """Return what templates need to draw figures."""
     topics, places = summary["topics"], np.asarray(summary["positions"])
     colour = layout.colours(summary["clients"])
     return {
@@ -152,7 +126,7 @@ def drawn(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _specific(client: str, rows: Sequence[Topic]) -> list[dict[str, Any]]:
-    """Return the topics that a client has most more of than all clients together."""
+    """Return topics whose share at a client most exceeds that over all clients."""
     shown = [row for row in rows if row["clients"][client] is not None]
     ratio = {row["topic"]: row["clients"][client] / max(row["share"], 1e-12) for row in shown}
     most = sorted(ratio, key=lambda topic: -ratio[topic])[:SPECIFIC]
@@ -160,9 +134,9 @@ def _specific(client: str, rows: Sequence[Topic]) -> list[dict[str, Any]]:
 
 
 def positions(distributions: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return places, shape (n_rows, 2), with about the rows' distances (Hellinger)."""
-    # Hellinger's distance is the Euclidean one of square roots: its classical scaling is their
-    # principal components. What rounding errors leave of rows that are equal is nothing.
+    """Return places, (n_rows, 2), whose distances approximate the rows' Hellinger distances."""
+    # Hellinger's distance is the Euclidean one of square roots, so classical scaling gives their
+    # principal components. Rounding removes numerical noise between equal rows.
     roots = np.sqrt(np.asarray(distributions, np.float64) / 2)
     left, sizes, _ = np.linalg.svd(roots - roots.mean(0), full_matrices=False)
     places = (left * sizes)[:, :2].round(9)
@@ -172,19 +146,19 @@ def positions(distributions: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def name_of(topic: Topic) -> str:
-    """Return what a topic is called: its label, or its first words."""
+    """Return a topic's label, or its first words."""
     return topic["label"] or ", ".join(topic["words"][:3])
 
 
 def parts(topic: Topic, documents: Mapping[str, int]) -> dict[str, float]:
-    """Return how much of a topic's documents each client has, where its share is shown."""
+    """Return each client's part of a topic's documents, where its share is shown."""
     counts = {n: s * documents[n] for n, s in topic["clients"].items() if s is not None}
     total = max(topic["share"] * sum(documents.values()), 1e-12)
     return {name: min(count / total, 1.0) for name, count in counts.items()}
 
 
 def owner(topic: Topic, documents: Mapping[str, int]) -> str | None:
-    """Return the client that has a topic alone: nine in ten of its documents; or None."""
+    """Return the client with nine in ten of a topic's documents, or None."""
     held = parts(topic, documents)
     return next((n for n, part in held.items() if part >= OWN_SHARE), None)
 
@@ -193,10 +167,7 @@ def environment(
     show: Callable[[str], str], *templates: BaseLoader, in_report: bool = False,
     escaped: bool = True,
 ) -> Environment:  # fmt: skip
-    """Return an environment in which each text that a template shows is made harmless.
-
-    In a report, figures link to the topics below them and can be saved by its script.
-    """
+    """Return an environment that escapes all text; `in_report`, figures link to the topics."""
     made = Environment(
         loader=ChoiceLoader([PackageLoader("fedtopics.model"), *templates]),
         autoescape=escaped,  # noqa: S701 - Markdown has marks of its own to escape
@@ -210,31 +181,31 @@ def environment(
 
 
 def resource(made: Environment, name: str) -> str:
-    """Return a file that is beside the templates."""
+    """Return a file next to the templates."""
     assert made.loader is not None  # noqa: S101 - for mypy: it was given above
     return made.loader.get_source(made, name)[0]
 
 
 def _points(change: float) -> str:
-    """Write a change of a share in points of a hundred: up or down."""
+    """Write a change of a share in percentage points, up or down."""
     points = round(100 * change, 1)
     return f"{'▲' if points > 0 else '▼'} {abs(points):.1f}" if points else "0.0"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A line and what belongs to it, on axes of its own."""
+    """A line with its axes."""
 
-    title: str  # of what is upwards
+    title: str  # of the vertical axis
     across: str
     line: Sequence[Point]
     deviations: Sequence[float] = ()  # of the line's points: a band
     dots: Sequence[Point] = ()
-    mark: tuple[float, str] | None = None  # a place across, and its name
+    mark: tuple[float, str] | None = None  # horizontal position and name
 
 
 def chart(panels: Sequence[Panel]) -> str:
-    """Return panels as an SVG file, two side by side."""
+    """Return panels as SVG, two side by side."""
     columns, rows = min(COLUMNS, len(panels)), ceil(len(panels) / COLUMNS)
     placed = [
         (WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS), _drawn(panel))
@@ -248,7 +219,7 @@ def chart(panels: Sequence[Panel]) -> str:
 
 
 def _drawn(panel: Panel) -> dict[str, Any]:
-    """Return the pixels of a panel: those of its line, band, dots, mark and ticks."""
+    """Return the pixels of a panel's line, band, dots, mark and ticks."""
     spread = panel.deviations or [0.0] * len(panel.line)
     upper = [(x, y + d) for (x, y), d in zip(panel.line, spread, strict=True)]
     lower = [(x, y - d) for (x, y), d in zip(panel.line, spread, strict=True)]
@@ -281,13 +252,7 @@ def _drawn(panel: Panel) -> dict[str, Any]:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return at most six round numbers between two, one where they are equal.
-
-    Examples
-    --------
-    >>> ticks(0.0, 1.0), ticks(5, 50)
-    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [10.0, 20.0, 30.0, 40.0, 50.0])
-    """
+    """Return at most six round numbers between two; one if they are equal."""
     if not high > low:
         return [low]
     power = 10.0 ** floor(log10((high - low) / 5))

@@ -1,4 +1,4 @@
-"""Topics of documents: theta, by the words and embeddings that a model sees."""
+"""Topics of documents (theta), found from their words and embeddings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fedtopics.text.embeddings import document_embeddings
 from fedtopics.text.vocabulary import count_words
 
 BATCH = 1024
-BEST = 3  # documents of a topic that stand for it
+BEST = 3  # representative documents of a topic
 
 
 class Finder(Topics):
-    """Topics, and what finds them in documents."""
+    """Topics, and methods that find them in documents."""
 
     def transform(
         self, documents: Any, *, refine: bool = False, readout: Readout | None = None
@@ -40,31 +40,30 @@ class Finder(Topics):
         ----------
         documents : whatever `Corpus.of` takes
         refine : bool
-            Let each document's own words correct what an encoder said of it, by twenty variational
-            steps of LDA with these topics and the model's prior of theta. It takes longer, and is
-            closer for documents that are mixtures; the words alone count, not embeddings. What LDA
-            says of a document is of that kind already, and stays.
+            Correct an encoder's result by each document's own words, with twenty variational steps
+            of LDA. Slower, and more accurate for documents with several topics. Embeddings are
+            ignored. LDA's own results do not change.
         readout : {"mean", "root"}, optional
-            Of a refined theta, or one of LDA: the mean of the posterior, which is the default, or
-            the theta that is closest to it in Hellinger's distance.
+            For a refined theta, or one of LDA: the posterior mean (default), or the theta closest
+            to the posterior in Hellinger's distance.
 
         Returns
         -------
         theta : float32 array of shape (n_documents, n_topics)
-            Rows sum to 1 and follow the documents' order. A document of which the model sees
-            nothing, no known word and no embedding, has 1 / n_topics everywhere.
+            Rows sum to 1, in the documents' order. A document without a known word or embedding
+            has 1 / n_topics everywhere.
 
         Raises
         ------
         StudyError
-            If `readout` is unknown, or there is no posterior to read out: a network's, without
-            `refine`.
+            If `readout` is unknown, or a network has no posterior to read out because `refine` is
+            not set.
         """
         if readout not in (None, *READOUTS):
             raise StudyError(f"readout={readout!r} is unknown; choose from {', '.join(READOUTS)}.")
         if (refine or readout) and self.shows_clusters:
             raise StudyError(
-                "Clusters are no topics of words, so there is nothing to refine or to read out; "
+                "This model has clusters of documents, which cannot be refined or read out; "
                 "leave out refine and readout."
             )
         corpus = self.embedded(Corpus.of(documents))
@@ -77,27 +76,27 @@ class Finder(Topics):
             how = theta[rows], readout or "mean"
             theta[rows] = refined(counts[rows], self.beta, self._prior, *how)
         elif readout is not None:
-            raise StudyError("An encoder gives no posterior to read out; give refine=True as well.")
+            raise StudyError("An encoder has no posterior to read out; give refine=True as well.")
         return theta
 
     @property
     def _prior(self) -> float:
-        """The prior of theta; StudyError if beta is not of documents drawn from topics."""
+        """The prior of theta; StudyError if the model has none."""
         prior: float | None = getattr(self.inference.settings, "theta_prior", None)
         if prior is None:
             raise StudyError(
-                "The topics of this model are no probabilities of words, by which a theta could "
-                "be refined; leave out refine."
+                "The topics of this model are not word probabilities, which refine needs; leave "
+                "out refine."
             )
         return prior
 
     def main_topics(self, documents: Any) -> NDArray[np.int64]:
-        """Return each document's largest topic, -1 where the model sees nothing of it."""
+        """Return each document's largest topic, -1 where it contains nothing the model knows."""
         theta, seen = self.theta_and_seen(documents)
         return np.where(seen, theta.argmax(1), -1)
 
     def theta_and_seen(self, documents: Any) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return theta as `transform`, and of which documents the model sees something."""
+        """Return theta as in `transform`, and which documents contain something the model knows."""
         corpus = self.embedded(Corpus.of(documents))
         return self._theta(self.count(corpus), corpus.embeddings)
 
@@ -105,18 +104,17 @@ class Finder(Topics):
         self, corpus: Corpus, embedding_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Corpus:  # fmt: skip
-        """Return a corpus with embeddings, if the network sees them; see `document_embeddings`.
+        """Return a corpus with embeddings, if the network uses them; see `document_embeddings`.
 
-        Where the encoder was trained as well, texts are embedded anew, whatever embeddings they
-        come with; the model that training began with is needed for it, under the name in
-        ``inference.settings.embedding`` or as `embedding_model`.
+        If the encoder was trained as well, texts are always embedded again. That needs the model
+        from which training started, ``inference.settings.embedding`` or `embedding_model`.
 
         Raises
         ------
         StudyError
-            If the model of the embeddings is another one, or cannot be loaded.
+            If the embeddings' model is a different one, or cannot be loaded.
         DataError
-            If embeddings do not fit; if the encoder was trained and there are no texts.
+            If embeddings do not fit, or the encoder was trained and there are no texts.
         """
         if not self.inference.sees_embedding:
             return corpus.with_embeddings(None)
@@ -127,8 +125,8 @@ class Finder(Topics):
                 return corpus
             if not any(text.strip() for batch in corpus.texts() for text in batch):
                 raise DataError(
-                    "The documents have embeddings and no texts, which the trained encoder of "
-                    "this model embeds itself; give the texts."
+                    "The documents have embeddings but no texts, and this model must embed texts "
+                    "with its own trained encoder; give the texts."
                 )
             corpus = corpus.with_embeddings(None)
         embeddings = document_embeddings(
@@ -138,22 +136,21 @@ class Finder(Topics):
         return corpus.with_embeddings(embeddings, "" if encoder is None else encoder.fingerprint)
 
     def count(self, documents: Any) -> Any:
-        """Return the bag of words of documents, a CSR array of shape (n_documents, n_words)."""
+        """Return word counts of documents, a CSR array of shape (n_documents, n_words)."""
         counts = count_words(Corpus.of(documents), self.text, self.vocabulary.index).counts
         return counts.astype(np.float32)
 
     def write_theta(self, documents: Any, path: str | Path) -> int:
-        """Write the topics of documents as a table, a row a document, in their order.
+        """Write the topics of documents as a table, one row per document, in order.
 
-        The file is Parquet, CSV or JSON lines, as its name ends: .parquet, .csv or .jsonl. Columns
-        are id, known_words, topic and theta_0, theta_1, ...; topic is null, and theta even, where
-        the model sees nothing of a document. Returned is how many such documents there are.
+        The name's ending sets the format: .parquet, .csv or .jsonl. Columns are id, known_words,
+        topic, theta_0, theta_1, ... A document that contains nothing the model knows has a null
+        topic and uniform theta; the number of such documents is returned.
 
         Raises
         ------
         InputError
-            If the name ends otherwise, or the file is that of the documents, or is there already
-            and is no such table.
+            If the ending is unknown, or the file is one of the inputs or is not such a table.
         """
         inputs = [documents] if isinstance(documents, (str, Path)) else []
         check_output(path, THETA_FILES, inputs, THETA)
@@ -171,7 +168,7 @@ class Finder(Topics):
     def _theta(
         self, counts: Any, embeddings: NDArray[Any] | None, **how: Any
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return theta, and of which documents the network sees something."""
+        """Return theta, and which documents the network can use."""
         theta = np.full((counts.shape[0], self.n_topics), 1 / self.n_topics, np.float32)
         seen = np.zeros(counts.shape[0], bool)
         if self.inference.sees_words:
@@ -188,28 +185,28 @@ class Finder(Topics):
     def representative_documents(
         self, documents: Any, topic: int | None = None, n_documents: int = BEST
     ) -> list[dict[str, Any]]:
-        """Return the documents that are most of each topic, or of one.
+        """Return the documents with the largest shares of each topic, or of one topic.
 
-        A document stands for its largest topic only.
+        A document represents only its largest topic.
 
         Leaves the client
-            Nothing: it is made where the documents are, and stays with who asks for it.
+            Nothing: the list is made where the documents are, and stays there.
 
         Parameters
         ----------
         documents : whatever `Corpus.of` takes, or a mapping of client to that
-            One's own: those of the training, or others.
+            Your own documents, from the training or others.
         topic : int, optional
-            By default all.
+            By default all topics.
         n_documents : int
-            The most of a topic.
+            Most documents per topic.
 
         Returns
         -------
         list of dict
-            ``topic``; ``document``, its row among those given, counted from 0; ``client``, its key
-            in the mapping; ``share``, that of the topic in the document; ``text``. By topic, in
-            each the largest share first; a topic that is the largest of no document has none.
+            ``topic``; ``document``, its row in the given documents, from 0; ``client``, its key in
+            the mapping; ``share`` of the topic in the document; ``text``. Sorted by topic, then by
+            falling share.
 
         Raises
         ------
@@ -240,7 +237,7 @@ def _as_parquet(table: pa.Table) -> bytes:
 
 
 def _as_csv(table: pa.Table) -> bytes:
-    """Return a table of which a spreadsheet computes nothing."""
+    """Return CSV in which no text is a formula for a spreadsheet."""
     safe = pa.array(map(for_csv, table["id"].to_pylist()), pa.large_string())
     file = io.BytesIO()
     pa.csv.write_csv(table.set_column(0, "id", safe), file)
@@ -258,7 +255,7 @@ THETA_FILES = {".parquet": _as_parquet, ".csv": _as_csv, ".jsonl": _as_json_line
 def representatives(
     theta: NDArray[np.floating], seen: NDArray[np.bool_], n_documents: int = BEST
 ) -> list[list[int]]:
-    """Return for each topic the rows with most of it, of those whose largest it is."""
+    """Return, for each topic, the rows with most of it among those whose largest topic it is."""
     main = np.where(seen, theta.argmax(1), -1)
     of_topics = (np.flatnonzero(main == topic) for topic in range(theta.shape[1]))
     return [

@@ -1,7 +1,4 @@
-"""A model's folder: what is written to it, what is read from it, and the labels people put there.
-
-Labels are what people edit in ``topics.json``; all else there and in ``README.md`` is for reading.
-"""
+"""A model's folder: its files, and the labels that people edit in ``topics.json``."""
 
 from __future__ import annotations
 
@@ -34,9 +31,9 @@ from fedtopics.text.times import Unit
 from fedtopics.text.vocabulary import Vocabulary
 
 FORMAT = 3
-UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # of its files
+UNEDITED = "config.json", "model.safetensors", "vocabulary.json"  # people do not edit these
 UNFIT = (
-    "The numbers in {} are not those of the model that its config.json describes; copy the whole "
+    "The numbers in {} do not fit the model that its config.json describes; copy the whole "
     "folder again."
 )
 Share = Annotated[float, Field(ge=0, le=1.001)]  # with rounding
@@ -51,11 +48,11 @@ class _Periods(TypedDict):
 
 
 class _Config(TypedDict):
-    """The fields of a model's ``config.json``: a new one is `NotRequired`, or `FORMAT` grows."""
+    """The fields of a ``config.json``: new ones are `NotRequired`, or `FORMAT` increases."""
 
     inference: str
     precision: str
-    settings: dict[str, Any]  # which a class of their own checks, as the next
+    settings: dict[str, Any]  # checked by its own class, like text
     text: dict[str, Any]
     vocabulary: str
     sha256: str
@@ -70,7 +67,7 @@ class _Config(TypedDict):
 
 _CONFIG, _HISTORY = TypeAdapter(_Config), TypeAdapter(list[PastRound])
 
-# What reading another folder than `write_model` wrote can raise; RuntimeError is torch's.
+# What a folder that `write_model` did not write can raise when read; RuntimeError is torch's.
 _DAMAGES = (
     LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError,
     SafetensorError, OSError,
@@ -78,12 +75,12 @@ _DAMAGES = (
 
 
 def write_model(model: Topics, folder: Path) -> None:
-    """Write a model's files into a folder; ModelError if one is there that is of no model."""
+    """Write a model's files into a folder; ModelError if other files would be overwritten."""
     found = [
         name for name in ("vocabulary.json", "topics.json", "README.md") if (folder / name).exists()
     ]
     if found and not (folder / "config.json").exists():
-        raise ModelError(f"There is a {found[0]} of no model in {folder}; name another folder.")
+        raise ModelError(f"The {found[0]} in {folder} is not a model's; choose another folder.")
     make_folder(folder)
     arrays = {f"weights/{name}": array for name, array in model.weights.items()}
     for stage, values in model.shared.items():
@@ -117,13 +114,13 @@ def write_model(model: Topics, folder: Path) -> None:
 
 
 def write_labels(model: Topics, folder: Path) -> None:
-    """Write the files of a model that people read and edit, labels among them."""
+    """Write the files of a model that people read and edit."""
     _write(folder / "topics.json", model.get_topic_info())
     write_durably(folder / "README.md", card(model).encode())
 
 
 def model_folder(place: str | Path) -> Path:
-    """Return a model's folder, given that or its run's; ModelError if there is no model."""
+    """Return the model folder of a model or run; ModelError if there is none."""
     home = Path(place).expanduser()
     for folder in (home, home / "model"):
         if (folder / "config.json").is_file():
@@ -135,15 +132,14 @@ def model_folder(place: str | Path) -> Path:
 
 def read_model(folder: Path) -> dict[str, Any]:
     """Return the fields of the `TopicModel` in a folder; see `TopicModel.from_pretrained`."""
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"There is no model in {folder}: it has no config.json.")
+    folder = model_folder(folder)
     config = _read(folder / "config.json")
     if config.get("format") != FORMAT:
         has, by = (sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics"))
         raise ModelError(
-            f"The model in {folder} has format {has} (written by fedtopics {by}), this is "
-            f"fedtopics {VERSION} with format {FORMAT}; train it again, or install the version "
-            "that wrote it."
+            f"The model in {folder} has format {has} (written by fedtopics {by}), but fedtopics "
+            f"{VERSION} reads format {FORMAT}; train it again, or install the version that wrote "
+            "it."
         )
     try:
         fields = _fields(config, _read(folder / "vocabulary.json"), folder)
@@ -170,8 +166,8 @@ def _fields(config: Any, words: Any, folder: Path) -> dict[str, Any]:
         raise ModelError(f"The model in {folder} cannot be used: {error}") from None
     if vocabulary.fingerprint != config["vocabulary"]:
         raise ModelError(
-            f"The model in {folder} was trained with the vocabulary {config['vocabulary']}, "
-            f"its vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
+            f"The model in {folder} needs the vocabulary {config['vocabulary']}, but its "
+            f"vocabulary.json is {vocabulary.fingerprint}; copy the whole folder again."
         )
     if digest != content_digest(config, words):
         raise ValueError
@@ -215,7 +211,7 @@ def _fit(
     inference: Inference, weights: Weights, shared: Any, shares: Any, documents: Any,
     word_sums: Any, coherence: Any, reading: Reading, info: TrainingInfo, **_: Any,
 ) -> bool:  # fmt: skip
-    """Whether the numbers of a model are of the kinds and sizes that its settings say."""
+    """Whether the numbers of a model have the types and sizes that its settings require."""
     by_topic = [*shares.values(), *coherence.values()]
     lists = [*info.get("sizes", {}).values(), info.get("ids", range(len(word_sums)))]
     if (
@@ -233,14 +229,14 @@ def _fit(
 
 
 def _check_texts(config: Mapping[str, Any]) -> None:
-    """Refuse names of clients that are none, and texts that are no words or short lines."""
+    """Refuse invalid client names, and texts that are not short printable lines."""
     for client in config["shares"].keys() | config["documents"].keys():
         check_client_name(client)
     for text in _texts([config["coherence"], config["info"]]):
         if len(text) > LONGEST_LABEL or visible(text) != text or is_flooded(text):
             raise StudyError(
-                f'its config.json says "{sentence(text)}", which does not print, or has more than '
-                f"{LONGEST_LABEL} characters."
+                f'its config.json contains "{sentence(text)}", which is not printable or has more '
+                f"than {LONGEST_LABEL} characters."
             )
 
 
@@ -261,14 +257,13 @@ def _layout(weights: Weights) -> Layout:
 
 
 def _tensors(arrays: Weights) -> Weights:
-    """Return arrays as networks take them."""
     import torch
 
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
 def _read_arrays(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the arrays by what they belong to, and below that by name."""
+    """Return the arrays by owner, and below that by name."""
     data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != digest:
         raise ModelError(f"{path} is damaged or incomplete; copy it again.")
@@ -280,7 +275,7 @@ def _read_arrays(path: Path, digest: str) -> dict[str, dict[str, NDArray[Any]]]:
 
 
 def content_digest(config: Any, words: Any) -> str:
-    """Return the digest of a config, without its own digest, and of the words."""
+    """Return the digest of a config (without its own digest) and of the words."""
     return hashlib.sha256(json.dumps([config, words], sort_keys=True).encode()).hexdigest()
 
 

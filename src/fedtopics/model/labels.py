@@ -1,8 +1,4 @@
-"""Labels that rules suggest, of a topic's own words and phrases; people decide.
-
-A suggestion is marked wherever it is shown, until somebody confirms or changes it, and never takes
-the place of a label that somebody gave.
-"""
+"""Labels that rules suggest from a topic's words and phrases, and checks of people's labels."""
 
 from __future__ import annotations
 
@@ -25,34 +21,33 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import WITHIN, composed, normal
 
-LABEL_WORDS, LABEL_PARTS = 10, 3  # of a topic that are looked at; of a label
+LABEL_WORDS, LABEL_PARTS = 10, 3  # first words of a topic considered; parts of a label
 LONGEST_LABEL = 100  # characters
-PHRASES, LONGEST_PHRASE = 2, 3  # of a label; words
-PHRASE_DOCUMENTS = 5  # documents of a topic that have a phrase, as of a word in the usual policy
-OWN = 0.5  # share of a phrase's documents that have to be the topic's
-CLOSE = 0.7  # share of the documents with a phrase's words that have to have it as a phrase
+PHRASES, LONGEST_PHRASE = 2, 3  # phrases per label; words per phrase
+PHRASE_DOCUMENTS = 5  # least documents of a topic with a phrase, as for words in default policies
+OWN = 0.5  # least share of a phrase's documents that belong to the topic
+CLOSE = 0.7  # least share of the documents with a phrase's words that have it as a phrase
 Phrase = tuple[str, ...]
 
 
 def suggest_labels(
     model: Finder, documents: Any = None, *, min_documents: int = PHRASE_DOCUMENTS
 ) -> dict[int, str]:
-    """Return a label for each topic that people have given none, by rules.
+    """Return a rule-based label for each topic that has no label from a person.
 
-    It is three of the topic's first words, none a form of another, n-grams before single words.
-    With documents of one's own it begins with a phrase of theirs.
+    A label is three of the topic's first words, n-grams first, without two forms of one word. With
+    documents it begins with a phrase from them.
 
     Leaves the client
-        Nothing. A phrase of one's own documents may say more than words that were agreed on: look
-        at it before a model that has it is shared.
+        Nothing. A phrase from your documents may reveal more than the agreed words: check it before
+        you share a model with such labels.
 
     Parameters
     ----------
     documents : whatever `Corpus.of` takes, optional
-        Of which phrases of two or three agreed words are taken, one of them among the topic's
-        first.
+        Source of phrases of two or three agreed words, one at least among the topic's first.
     min_documents : int
-        A phrase is in so many of the topic's documents at least, and in no more of others.
+        A phrase must be in at least this many documents of the topic, and in no more of others.
 
     Returns
     -------
@@ -71,13 +66,13 @@ def suggest_labels(
 
 
 def shown_label(row: Mapping[str, Any]) -> str:
-    """Return the label of a row of `get_topic_info`, marked where it is a suggestion."""
+    """Return the label of a row of `get_topic_info`, with a mark if it is a suggestion."""
     label = str(row["label"])
     return f"{label} (suggested)" if row.get("suggested") else label
 
 
 def _label(parts: Iterable[str]) -> str:
-    """Put the first parts together that are no form, and no part, of each other."""
+    """Join the first parts that share no word form with each other."""
     kept: list[str] = []
     for part in parts:
         used = [word for each in kept for word in each.split()]
@@ -104,7 +99,7 @@ def _phrases(model: Finder, documents: Any, least: int) -> list[list[str]]:
     bag = (model.count(corpus) > 0).tocsc()
 
     def is_one(phrase: Phrase) -> bool:
-        """Whether documents with these words mostly have them as this phrase."""
+        """Whether documents with these words mostly contain them as this phrase."""
         columns = [model.vocabulary.index[word] for word in phrase]
         together = np.ones(len(corpus), bool)
         for column in columns:
@@ -122,14 +117,14 @@ def _phrases(model: Finder, documents: Any, least: int) -> list[list[str]]:
 
 
 def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
-    """Yield each document as lists of words that follow each other: texts end at punctuation."""
+    """Yield each document as lists of consecutive words, split at punctuation."""
     changes: dict[str, Any] = {"stop_words": "none", "own_stop_words": (), "ngrams": (1, 1)}
-    changes["languages"] = rules.languages or (rules.stop_words,)  # of texts, stop words or not
+    changes["languages"] = rules.languages or (rules.stop_words,)  # needed to split texts
     as_written = rules.model_copy(update=changes)
     if corpus.is_tokenised:
         yield from ([words] for batch in tokens(corpus, as_written) for words in batch)
         return
-    import regex  # to which marks are parts of words; here, as in `compile_pattern`
+    import regex  # which treats marks as parts of words; imported late as in `compile_pattern`
 
     punctuation = regex.compile(rf"[^\w\s{WITHIN}]+|\n+")
     for batch in corpus.texts():
@@ -140,7 +135,7 @@ def _segments(corpus: Corpus, rules: TextRules) -> Iterator[list[list[str]]]:
 
 
 def _of_segment(words: Sequence[str], known: Collection[str]) -> Iterator[Phrase]:
-    """Yield the phrases of different words that are known, each once or oftener."""
+    """Yield phrases of known, different words; a phrase may come more than once."""
     for start in range(len(words)):
         for length in range(2, LONGEST_PHRASE + 1):
             phrase = tuple(words[start : start + length])
@@ -149,32 +144,29 @@ def _of_segment(words: Sequence[str], known: Collection[str]) -> Iterator[Phrase
 
 
 def _ranked(counts: Counter[Phrase]) -> list[Phrase]:
-    """Return phrases by their count; three words before two that have 1.4 times as many."""
+    """Return phrases by count; a third word outweighs a 1.4 times higher count."""
     weight = {phrase: count * 2 ** (len(phrase) / 2) for phrase, count in counts.items()}
     return sorted(counts, key=lambda phrase: (-weight[phrase], phrase))
 
 
 def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[int]]:
-    """Return the labels in a ``topics.json``, which people edit; none if there is no such file.
-
-    With them, of which topics they are as they were suggested.
-    """
+    """Return the labels in a ``topics.json``, and the topics whose label is only suggested."""
     try:
-        rows = json.loads(read_text(path, "utf-8-sig"))  # editors may write the mark
+        rows = json.loads(read_text(path, "utf-8-sig"))  # editors may write a byte order mark
     except FileNotFoundError:
         return {}, frozenset()
     except json.JSONDecodeError as error:
         raise ModelError(
-            f"{path} is no JSON from line {error.lineno} on; mend it, or delete it, which loses "
-            "the labels of topics and nothing else."
+            f"{path} is not valid JSON at line {error.lineno}; correct it, or delete it, which "
+            "removes only the labels of topics."
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         refuse_closed(error, path)
         rows = None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ModelError(
-            f"{path} cannot be read as a list of topics; mend it, or delete it, which loses the "
-            "labels of topics and nothing else."
+            f"{path} is not a list of topics; correct it, or delete it, which removes only the "
+            "labels of topics."
         )
     labels: dict[int, str] = {}
     suggested: set[int] = set()
@@ -186,11 +178,11 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
         topic = row.get("topic")
         if not is_number(topic, 0, n_topics - 1):
             raise ModelError(
-                f"Row {place} of {path} is of no topic of the model; give its topic a number from "
-                f"0 to {n_topics - 1}, or delete the row."
+                f"Row {place} of {path} names no topic of the model; set its topic to a number "
+                f"from 0 to {n_topics - 1}, or delete the row."
             )
         if topic in labels:
-            raise ModelError(f"{path} has two rows of topic {topic}; delete one of them.")
+            raise ModelError(f"{path} has two rows for topic {topic}; delete one of them.")
         try:
             labels[topic] = _line(row.get("label", ""), f"label of topic {topic}")
         except StudyError as error:
@@ -200,11 +192,21 @@ def read_labels(path: Path, n_topics: int) -> tuple[dict[int, str], frozenset[in
     return _tidy(labels), frozenset(suggested)
 
 
+def labels_by_topic(labels: Mapping[Any, Any] | Sequence[Any], n_topics: int) -> dict[int, Any]:
+    """Return labels by topic; a list has one for each topic."""
+    if isinstance(labels, Mapping):
+        return dict(labels)
+    if not isinstance(labels, Sequence) or isinstance(labels, str) or len(labels) != n_topics:
+        raise StudyError(
+            f"Give a list of {n_topics} labels, one for each topic, or a mapping of topic to label."
+        )
+    return dict(enumerate(labels))
+
+
 def checked_labels(
     before: Mapping[int, str], labels: Mapping[Any, Any], n_topics: int
 ) -> dict[int, str]:
-    """Return labels by topic, in the order of topics, without empty ones; refuse unfit ones."""
-    check_keys(labels, labels, "topic")
+    """Return valid, non-empty labels by topic, in order of topics; refuse invalid ones."""
     for topic in labels:
         if not is_number(topic, 0, n_topics - 1):
             raise StudyError(
@@ -215,20 +217,20 @@ def checked_labels(
 
 
 def checked_names(names: Mapping[str, Any], clients: Collection[str]) -> dict[str, str]:
-    """Return what people call a model's clients, without empty names; refuse unfit ones."""
+    """Return what people call a model's clients, without empty names; refuse invalid ones."""
     check_keys(names, clients, "client")
     named = {client: _line(name, f"name of client {client}") for client, name in names.items()}
     named = {client: name for client, name in named.items() if name not in ("", client)}
     called = [named.get(client, client) for client in clients]
     if len(set(called)) < len(called):
-        raise StudyError("Two clients have the same name; give each one of its own.")
+        raise StudyError("Two clients have the same name; give each its own.")
     return named
 
 
 def _line(value: Any, what: str) -> str:
-    """Return a short line that prints; StudyError if it is none."""
+    """Return a short printable line; StudyError if the value is not one."""
     if not isinstance(value, str):
-        raise StudyError(f'The {what} is no text; put it in quotes, or give "" for none.')
+        raise StudyError(f'The {what} is not a text; put it in quotes, or give "" for none.')
     text = str(value).strip()
     if len(text) > LONGEST_LABEL:
         raise StudyError(
@@ -237,11 +239,11 @@ def _line(value: Any, what: str) -> str:
     for character in text:
         if not is_seen(character):
             raise StudyError(
-                f"The {what} holds a control character (U+{ord(character):04X}); write it in one "
-                "line, without tabs."
+                f"The {what} contains a control character (U+{ord(character):04X}); write it in "
+                "one line, without tabs."
             )
     if is_flooded(text):
-        raise StudyError(f"The {what} has marks on no letter, or too many on one; take them out.")
+        raise StudyError(f"The {what} has accents without a letter or too many; remove them.")
     return composed(text)
 
 
@@ -250,6 +252,6 @@ def _tidy(labels: Mapping[int, str]) -> dict[int, str]:
 
 
 def refuse_closed(error: Exception, path: Path) -> None:
-    """Say that what cannot be opened is so: it need not be damaged."""
+    """Report a file that cannot be opened as such: it need not be damaged."""
     if isinstance(error, OSError) and error.strerror and not isinstance(error, FileNotFoundError):
         raise ModelError(f"{error.filename or path} cannot be opened: {error.strerror}.") from None

@@ -1,9 +1,9 @@
-"""Topics of topics: which are the nearest, merged into fewer, by sums that the model has.
+"""A hierarchy of topics, and models with fewer topics, from the model's own sums.
 
 References
 ----------
-Slonim and Tishby, Agglomerative Information Bottleneck, NIPS 1999: of all pairs, those are merged
-that tell least of the words apart, by the loss of the mutual information of topics and words.
+Slonim and Tishby, Agglomerative Information Bottleneck, NIPS 1999: each step merges the pair that
+loses least mutual information of topics and words.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ Model = TypeVar("Model", bound=Topics)
 
 
 def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]:
-    """Return how topics become fewer, a row a merger, the nearest two first, until one is left.
+    """Return the steps that merge the two nearest topics until one remains, one row per step.
 
     Returns
     -------
     list of dict
-        ``parent``, a new number from n_topics on; ``left`` and ``right``, numbers of topics or of
-        earlier parents; ``topics``, those that are in it; ``distance``, the mutual information of
-        topics and words that is lost with it, in nats a word, and ``share`` of all documents;
-        ``name``, its number and four words, and ``words``, by lift and probability as `topics` has
-        them for topics.
+        ``parent``, a new number, at least n_topics; ``left`` and ``right``, topics or earlier
+        parents; ``topics``, all topics in it; ``distance``, the mutual information of topics and
+        words that the step loses, in nats per word; ``share`` of all documents; ``name``, its
+        number and four words; ``words``, read by relevance as in `topics`.
     """
     masses = np.maximum(model.share, TINY)[:, None] * model.beta
     added = _information(masses)
@@ -51,7 +50,7 @@ def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]
     for parent in range(model.n_topics, 2 * model.n_topics - 1):
         left, right = map(int, np.unravel_index(lost.argmin(), lost.shape))
         distance, pair = max(float(lost[left, right]), 0.0), (numbers[left], numbers[right])
-        # The parent has the place of its left part; that of the right one stays empty.
+        # The parent takes the place of its left part; the right one's place stays empty.
         masses[left] += masses[right]
         added[left] = _information(masses[left])
         numbers[left], members[left] = parent, sorted(members[left] + members[right])
@@ -72,7 +71,7 @@ def hierarchy(model: Topics, n_words: int = WORDS_SHOWN) -> list[dict[str, Any]]
 
 
 def _information(masses: NDArray[np.float64]) -> Any:
-    """Return what rows of p(topic, word) add to the mutual information, but for the words' own."""
+    """Return what rows of p(topic, word) add to the mutual information, without the words' part."""
     total = masses.sum(-1)
     return xlogy(masses, masses).sum(-1) - xlogy(total, total)
 
@@ -85,23 +84,23 @@ def _words(model: Topics, mass: NDArray[np.float64], n_words: int) -> list[str]:
 
 
 def merge_topics(model: Model, topics_to_merge: Sequence[int] | Sequence[Sequence[int]]) -> Model:
-    """Return the model with topics put together, of whatever method it is.
+    """Return the model with some topics merged; works with models of every method.
 
-    A document's share of the new topic is the sum of its shares of the topics in it. Topics keep
-    their order, the new one has the place of its first. What was measured on documents, such as
-    coherence, is left out. A merged model is not trained further; its topics can begin a training.
-    Of the labels that people gave, the new topic has that of its largest part with one; a warning
-    names those that are lost. Suggested ones are left out.
+    A document's share of the new topic is the sum of its shares of the merged topics. The new topic
+    takes the place of its first part. Measured values such as coherence are dropped. A merged model
+    cannot be trained further, but its topics can start a training. The new topic keeps a person's
+    label of its largest labelled part; a warning lists lost labels. Suggested labels of merged
+    topics are dropped.
 
     Parameters
     ----------
     topics_to_merge : list of int, or list of such lists
-        Numbers of topics that become one, or several lists of these.
+        Numbers of topics that become one, or several such lists.
 
     Raises
     ------
     StudyError
-        If a topic is not there, or is to be in two.
+        If a topic does not exist or is listed twice.
     """
     try:
         one = all(isinstance(each, Integral) for each in topics_to_merge)
@@ -109,14 +108,14 @@ def merge_topics(model: Model, topics_to_merge: Sequence[int] | Sequence[Sequenc
         return _grouped(model, [[*map(index, group)] for group in groups])
     except TypeError:
         raise StudyError(
-            "Topics to merge are a list of their numbers, or a list of such lists."
+            "topics_to_merge cannot be read; give a list of topic numbers, or a list of such lists."
         ) from None
 
 
 def reduce_topics(model: Model, n_topics: int) -> Model:
-    """Return the model with so many topics: the nearest are put together, as `hierarchy` says.
+    """Return the model with `n_topics` topics, merging the nearest ones as in `hierarchy`.
 
-    StudyError if that is none, or more than there are.
+    StudyError if that is less than 1, or more than the model has.
     """
     check_number(n_topics, "n_topics", 1, model.n_topics)
     rows = hierarchy(model)[: model.n_topics - n_topics]
@@ -132,7 +131,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
                 f"There is no topic {unfit[0]}; the model has topics 0 to {len(first) - 1}."
             )
         if twice := [k for k in group if first[k] != k or (first == k).sum() > 1]:
-            raise StudyError(f"Topic {twice[0]} is to be in two topics; name it once.")
+            raise StudyError(f"Topic {twice[0]} is listed twice; list it once.")
         first[list(group)] = min(group, default=0)
     kept, places = np.unique(first, return_inverse=True)
     if len(kept) == model.n_topics:
@@ -143,7 +142,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
 
     inference: Any = Merged.of(model.inference, len(model.vocabulary), places.tolist())
     parts = {PARTS: np.maximum(model.share, TINY)}
-    # Where topics were merged before, the parts are there, of the topics before that.
+    # A model that was merged before already has the parts of its original topics.
     weights = model.weights if isinstance(model.inference, Merged) else {**model.weights, **parts}
     members = [np.flatnonzero(places == place) for place in range(len(kept))]
     largest_first = [sorted(map(int, topics), key=lambda k: -model.share[k]) for topics in members]
@@ -154,7 +153,7 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
     suggested = {alone[k]: model.labels[k] for k in model.suggested if k in alone}
     if lost := sorted({*manual.values()} - {*found}):
         warnings.warn(
-            f"Topics have one label each, and these are lost in merging: {', '.join(lost)}.",
+            f"Merging drops these labels, because a topic has one: {', '.join(lost)}.",
             stacklevel=3,
         )
     return replace(
@@ -169,12 +168,12 @@ def _grouped(model: Model, groups: Iterable[Sequence[int]]) -> Model:
 
 
 def manual_labels(model: Topics) -> dict[int, str]:
-    """Return the labels that people gave, without those that rules suggested."""
+    """Return labels that people gave, without suggested ones."""
     return {k: label for k, label in model.labels.items() if k not in model.suggested}
 
 
 def _info(model: Topics, places: NDArray[np.int64], sums: Any) -> Any:
-    """Return what is said of a training, without what is of single topics before."""
+    """Return training information, without entries about single topics before the merger."""
     info: dict[str, Any] = {k: v for k, v in model.info.items() if k not in ("ids", "same")}
     if "sizes" in info:
         info["sizes"] = {name: sums(np.array(n)).tolist() for name, n in info["sizes"].items()}

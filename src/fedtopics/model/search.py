@@ -1,8 +1,6 @@
-"""Which topics a word or a sentence is about, and which terms of an ontology topics are near to.
+"""Topics for a word or sentence, and terms of an ontology for topics.
 
-The second way is that of Grootendorst, BERTopic, 2022, with embeddings of topics' first words. The
-F-LDA paper, section on interpretation, names terms as a way to read topics: by the classes of
-ICD-10, say. Functions that take a model are methods of `TopicModel`.
+Search by meaning: Grootendorst, BERTopic, 2022. Terms: the F-LDA paper, section on interpretation.
 """
 
 from __future__ import annotations
@@ -28,28 +26,27 @@ from fedtopics.text.vocabulary import tokens
 from fedtopics.text.words import LISTS
 
 Terms = Mapping[str, Sequence[str]]
-ENDINGS = {3: 1, 4: 4}  # most letters by which words differ that share so many, or more than 4
+ENDINGS = {3: 1, 4: 4}  # shared letters (4: or more): most letters of a different ending
 
 
 def find_topics(
     model: Topics, query: str | Sequence[str], top_n: int = 5, *,
     by: Literal["words", "meaning"] = "words", embedding_model: str | None = None,
 ) -> tuple[list[int], list[float]]:  # fmt: skip
-    """Return the topics that a word or a sentence is about, the nearest first.
+    """Return the topics nearest to a word or a sentence.
 
     Parameters
     ----------
     query : str or list of str
         A text, or its words.
     top_n : int
-        How many topics.
+        Number of topics.
     by : {"words", "meaning"}
-        "words": of the occurrences of each word in the documents, the share in a topic; the mean
-        over the query's words. A word that the model does not know stands for those that differ
-        from it by an ending. "meaning": the cosine of the query's embedding and that of the topic's
-        ten words, which needs no word in common.
+        "words": the share of a word's occurrences that are in the topic, averaged over the query's
+        words. For an unknown word, words with a different ending count. "meaning": the cosine of
+        the embeddings of the query and of the topic's ten words; no common word is needed.
     embedding_model : str, optional
-        Of "meaning": by default the model's, or that of studies.
+        For "meaning": by default the model's, or that of studies.
 
     Returns
     -------
@@ -64,7 +61,7 @@ def find_topics(
     _check(by)
     check_number(top_n, "top_n")
     if not query or not all(isinstance(word, str) for word in query):
-        raise StudyError("A query is a text, or a list of words.")
+        raise StudyError("The query cannot be read; give a text, or a list of words.")
     texts = [query if isinstance(query, str) else " ".join(query)]
     near = _by_words(model, query) if by == "words" else nearness(model, texts, embedding_model)[0]
     order = np.argsort(-near, kind="stable")[:top_n]
@@ -81,7 +78,7 @@ def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
     known = [columns for word in words if (columns := columns_of(word, model))]
     if not known:
         raise StudyError(
-            "The model knows no word of what is looked for; take words of its vocabulary, or look "
+            "The model knows no word of the query; use words of its vocabulary, or search with "
             'by="meaning".'
         )
     counts = occurrences(model)
@@ -90,7 +87,7 @@ def _by_words(model: Topics, query: str | Sequence[str]) -> NDArray[np.float64]:
 
 
 def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[str]]:
-    """Split texts as the model's documents were; words of lists are brought into that form."""
+    """Split texts as the model's documents were split; words of lists are normalised likewise."""
     rules = TextRules() if model.text.token_pattern == LISTS else model.text
     corpus, known = Corpus.of(texts), model.vocabulary.index
     found = [words for batch in tokens(corpus, rules) for words in batch]
@@ -105,20 +102,18 @@ def words_of(model: Topics, texts: Sequence[str | Sequence[str]]) -> list[list[s
 def occurrences(model: Topics) -> NDArray[np.float64]:
     """Return how often words occur in topics, (n_topics, n_words)."""
     counts = model.word_sums.astype(np.float64)
-    unseen = ~counts.any(0)  # words that documents of every client have too rarely
+    unseen = ~counts.any(0)  # words too rare at every client to be counted
     expected = model.share[:, None] * model.beta[:, unseen]
     counts[:, unseen] = expected * max(counts.sum(), 1)
     return counts
 
 
 def columns_of(word: str, model: Topics) -> list[int]:
-    """Return the column of a word, or those of words that differ from it by an ending.
-
-    Not all words are looked at: an ontology has tens of thousands that a model does not know.
-    """
+    """Return the column of a word, or those of words with a different ending."""
     index, words = model.vocabulary.index, model.vocabulary.alphabetical
     if word in index:
         return [index[word]]
+    # Looks only at neighbours: an ontology has tens of thousands of words unknown to the model.
     behind = islice(words, bisect_left(words, word), None)
     longer = takewhile(lambda other: other.startswith(word), behind)
     shorter = (word[:-n] for n in range(1, max(ENDINGS.values()) + 1))
@@ -127,13 +122,7 @@ def columns_of(word: str, model: Topics) -> list[int]:
 
 
 def is_form(word: str, other: str) -> bool:
-    """Whether two words differ by an ending alone, or not at all.
-
-    Examples
-    --------
-    >>> is_form("forest", "forests"), is_form("fir", "firm"), is_form("fir", "first")
-    (True, True, False)
-    """
+    """Whether two words are equal or differ only by an ending."""
     short, long = sorted((word, other), key=len)
     ending = ENDINGS.get(min(len(short), max(ENDINGS)), 0)
     return long.startswith(short) and len(long) - len(short) <= ending
@@ -142,7 +131,7 @@ def is_form(word: str, other: str) -> bool:
 def nearness(
     model: Topics, texts: Sequence[str], embedding_model: str | None
 ) -> NDArray[np.float64]:
-    """Return the cosines of texts and of topics' ten words, shape (n_texts, n_topics)."""
+    """Return the cosines of texts with topics' ten words, shape (n_texts, n_topics)."""
     usual = getattr(model.inference.settings, "embedding", None) or EmbeddingSettings()
     encode = sentence_encoder(embedding_model or usual.model)
     vectors = np.asarray(encode([*texts, *map(" ".join, model.topics())]), np.float64)
@@ -159,21 +148,22 @@ def match_terms(
     Parameters
     ----------
     terms : mapping of str to list of str
-        Words or texts by term, ``{"J45": ["asthma", "wheezing"]}``, of which the nearest counts.
+        Synonyms (words or texts) by term, ``{"J45": ["asthma", "wheezing"]}``; the nearest counts.
     top_n : int
-        How many terms of a topic, at most.
+        Most terms per topic.
     by : {"words", "meaning"}
-        "words": the geometric mean of two shares: how much of a word is in the topic, and how often
-        the topic has it beside its most frequent one; the mean over a synonym's words, an unknown
-        one as zero. "meaning": the cosine of the embeddings of synonym and topic's ten words.
+        "words": the geometric mean of two shares, averaged over a synonym's words: the part of the
+        word's occurrences that are in the topic, and its frequency there relative to the topic's
+        most frequent word. Unknown words count as zero. "meaning": the cosine of the embeddings of
+        the synonym and of the topic's ten words.
     embedding_model : str, optional
-        Of "meaning": by default the model's, or that of studies.
+        For "meaning": by default the model's, or that of studies.
 
     Returns
     -------
     list of dict
-        A row a topic, in order: ``topic``, ``label``, ``words``, and ``terms``, a list of (name,
-        similarity), the nearest first; without those that have nothing in common with it.
+        One row per topic, in order: ``topic``, ``label``, ``words``, and ``terms``, a list of
+        (name, similarity) with positive similarity, nearest first.
 
     Raises
     ------
@@ -182,7 +172,7 @@ def match_terms(
     """
     _check(by)
     if not terms or not all(terms.values()):
-        raise StudyError("There is no term, or one without a synonym; give each a word at least.")
+        raise StudyError("There are no terms, or one has no synonym; give each at least one word.")
     near = _nearest_synonyms(model, terms, by, embedding_model)
 
     def first(number: int) -> list[tuple[str, float]]:
@@ -199,7 +189,7 @@ def match_terms(
 def _nearest_synonyms(
     model: Topics, terms: Terms, by: str, encoder: str | None
 ) -> NDArray[np.float64]:
-    """Return how near the nearest synonym of each term is to topics, (n_terms, n_topics)."""
+    """Return the nearness of each term's nearest synonym to topics, (n_terms, n_topics)."""
     texts = [synonym for each in terms.values() for synonym in each]
     near = _synonyms_by_words(model, texts) if by == "words" else nearness(model, texts, encoder)
     ends = np.cumsum([len(each) for each in terms.values()])
@@ -207,7 +197,7 @@ def _nearest_synonyms(
 
 
 def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.float64]:
-    """Return how near synonyms are to topics, (n_synonyms, n_topics)."""
+    """Return the nearness of synonyms to topics, (n_synonyms, n_topics)."""
     counts = occurrences(model)
     inside = counts / counts.sum(0)
     relative = counts / np.maximum(counts.max(1, keepdims=True), np.finfo(float).tiny)
@@ -221,10 +211,7 @@ def _synonyms_by_words(model: Topics, synonyms: Sequence[str]) -> NDArray[np.flo
 
 
 def read_terms(path: str | Path) -> dict[str, list[str]]:
-    """Read terms: TOML of lists by name, or CSV with the columns term and synonym, a row a pair.
-
-    StudyError if the file is none of these.
-    """
+    """Read terms from TOML (lists by name) or CSV (columns term and synonym, one pair per row)."""
     path = Path(path)
     found: dict[str, Any] = {}
     if path.suffix.lower() == ".csv":
@@ -238,8 +225,8 @@ def read_terms(path: str | Path) -> dict[str, list[str]]:
     )
     if not found or not fits:
         raise StudyError(
-            f'{path} has no terms; write TOML, a line a term as in J45 = ["asthma"], or a .csv '
-            "with the columns term and synonym."
+            f'{path} has no terms; write TOML with one line per term, as in J45 = ["asthma"], or a '
+            ".csv with the columns term and synonym."
         )
     return dict(found)
 

@@ -1,8 +1,8 @@
-"""The result of a study: a topic model that can be read, applied, saved and loaded."""
+"""The topic model that a study yields: read, apply, save and load it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,47 +13,48 @@ from fedtopics.model import card, document_map, exports, figures, labels, mergin
 from fedtopics.model.figures import Figure
 from fedtopics.model.finding import Finder
 from fedtopics.model.folder import read_model, write_model
-from fedtopics.model.labels import checked_labels, checked_names
+from fedtopics.model.labels import checked_labels, checked_names, labels_by_topic
 from fedtopics.model.shown_words import WORDS_SHOWN
 
 
 class TopicModel(Finder):
-    """Topics, and what finds them in documents; its fields are those of `Topics`."""
+    """Topics, and methods that find them in documents; its fields are those of `Topics`."""
 
-    def with_labels(self, labels: Mapping[int, str]) -> Self:
-        """Return the model with labels of these topics; the others keep theirs, "" takes one away.
+    def with_labels(self, labels: Mapping[int, str] | Sequence[str]) -> Self:
+        """Return the model with labels for these topics; others keep theirs, "" removes one.
 
         Raises
         ------
         StudyError
-            If there is no such topic, or a label is no text of at most 100 characters in one line.
+            If there is no such topic, or a label is not one line of at most 100 characters.
         """
-        kept = checked_labels(self.labels, labels, self.n_topics)
-        return replace(self, labels=kept, suggested=self.suggested - labels.keys())
+        new = labels_by_topic(labels, self.n_topics)
+        kept = checked_labels(self.labels, new, self.n_topics)
+        return replace(self, labels=kept, suggested=self.suggested - new.keys())
 
     def with_suggested_labels(self, documents: Any = None, **how: Any) -> Self:
-        """Return the model with labels that rules suggest for topics without one.
+        """Return the model with rule-based labels for unlabelled topics; see `suggest_labels`.
 
-        They are marked as suggested wherever they are shown, until a label is given with
-        `with_labels` or in ``topics.json``. What it takes is as of `suggest_labels`.
+        They are marked as suggested until a label is given with `with_labels` or in
+        ``topics.json``.
         """
         found = self.suggest_labels(documents, **how)
         return replace(self.with_labels(found), suggested=frozenset(found))
 
     def with_client_names(self, names: Mapping[str, str]) -> Self:
-        """Return the model with names for people of these clients, "" takes one away.
+        """Return the model with names for these clients as people call them; "" removes one.
 
         Raises
         ------
         StudyError
-            If there is no such client, two would have one name, or a name is no text of at most 100
-            characters in one line.
+            If there is no such client, two have the same name, or a name is not one line of at most
+            100 characters.
         """
         return replace(
             self, client_names=checked_names({**self.client_names, **names}, self.documents)
         )
 
-    # Methods, whose docstrings are there.
+    # Methods with docstrings in their own modules.
     __repr__ = card.summary
     _repr_html_ = card.table
     find_topics = search.find_topics
@@ -78,10 +79,10 @@ class TopicModel(Finder):
     def to_octis(
         self, documents: Any = None, n_words: int = WORDS_SHOWN, lambda_: float | None = None
     ) -> dict[str, Any]:
-        """Return what OCTIS' metrics take as a model's output; some look at documents' topics.
+        """Return a dict as OCTIS' metrics expect a model's output.
 
-        These are ``topics``, lists of `n_words` words; ``topic-word-matrix``, float64 of shape
-        (n_topics, n_words), beta; with documents, ``topic-document-matrix``, float64 (n_topics,
+        It has ``topics``, lists of `n_words` words; ``topic-word-matrix``, float64 beta of shape
+        (n_topics, n_words); with documents, ``topic-document-matrix``, float64 (n_topics,
         n_documents).
         """
         output: dict[str, Any] = {
@@ -93,13 +94,13 @@ class TopicModel(Finder):
         return output
 
     def plot_over_time(self, documents: Any = None, timestamps: Any = None, **how: Any) -> Figure:
-        """Draw what grew and what shrank by period, as `topics_over_time` finds it."""
+        """Draw which topics grew or shrank by period, from `topics_over_time`."""
         return figures.change_over_time(self, self.topics_over_time(documents, timestamps, **how))
 
     def save_pretrained(self, path: str | Path) -> Path:
-        """Write the model to a folder: safetensors, JSON and a card. No document text is in it.
+        """Write the model to a folder: safetensors, JSON and a card, without document text.
 
-        Labels are in its ``topics.json``, which is there to be edited.
+        Labels are in its ``topics.json``, which people may edit.
         """
         folder = Path(path).expanduser()
         write_model(self, folder)
@@ -107,12 +108,11 @@ class TopicModel(Finder):
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Self:
-        """Read a model that `save_pretrained` wrote, with the labels that its ``topics.json`` has.
+        """Read a model that `save_pretrained` wrote, with the labels of its ``topics.json``.
 
         Raises
         ------
         ModelError
-            If there is none, it is of another format, or it is damaged; if ``topics.json`` was
-            edited into something else than labelled topics.
+            If there is no model, its format differs, it is damaged, or ``topics.json`` is invalid.
         """
         return cls(**read_model(Path(path).expanduser()))

@@ -1,4 +1,4 @@
-"""The topics of a model: what can be read of it without a document, and how it was trained."""
+"""The topics of a model, readable without documents, and how it was trained."""
 
 from __future__ import annotations
 
@@ -21,38 +21,27 @@ from fedtopics.text.vocabulary import Vocabulary
 
 NAME_WORDS = 4  # words in a topic's name, as in BERTopic
 Count = Annotated[int, Field(ge=0, le=1 << 53)]  # exact in float64
-TOGETHER = ""  # of all clients together, where none is told by itself
+TOGETHER = ""  # key of all clients together, if single ones are not known
 EXACT = float(1 << 53)  # documents, as elsewhere in a model
 Sums = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Periods:
-    """The documents' topics in each period: theta, summed over the documents.
-
-    Attributes
-    ----------
-    unit : str
-        "month", say.
-    begins : tuple of str
-        When each period begins, as 2026-03-01, in their order.
-    sums : mapping of str to float64 array of shape (n_periods, n_topics)
-        By client; or of all together, under "", where none is told by itself. A row adds up to the
-        period's number of documents. Of a period with too few of them it is zero.
-    """
+    """Topics by period: theta summed over documents, by client or under "" for all together."""
 
     unit: str
-    begins: tuple[str, ...]
-    sums: Mapping[str, Sums]
+    begins: tuple[str, ...]  # such as 2026-03-01
+    sums: Mapping[str, Sums]  # (n_periods, n_topics); zero for periods with too few documents
 
     @property
     def total(self) -> Sums:
-        """The sums of all clients."""
+        """Sums over all clients."""
         return np.asarray(sum(self.sums.values(), np.zeros(())))
 
     @property
     def shares(self) -> dict[str, Sums]:
-        """Shares of the topics in each period, by client and under "" of all; NaN where none is."""
+        """Shares of topics per period, by client and under "" for all; NaN without documents."""
         found = {}
         for client, sums in {**self.sums, TOGETHER: self.total}.items():
             documents = sums.sum(1, keepdims=True)
@@ -61,22 +50,22 @@ class Periods:
         return found
 
     def of_topics(self, change: Callable[[Sums], Sums]) -> Periods:
-        """Return those of other topics: `change` takes and gives arrays of a row a topic."""
+        """Return periods with other topics: `change` maps arrays with one row per topic."""
         return replace(self, sums={name: change(sums.T).T for name, sums in self.sums.items()})
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a row a period and topic, as `TopicModel.topics_over_time` has them."""
+        """Yield one row per period and topic, as in `TopicModel.topics_over_time`."""
         for place, (begin, sums) in enumerate(zip(self.begins, self.total, strict=True)):
             documents = float(sums.sum())
             there = sum(bool(each[place].any()) for each in self.sums.values())
-            clients = None if TOGETHER in self.sums else there  # nobody knows then
+            clients = None if TOGETHER in self.sums else there
             whole = {"documents": round(documents), "clients": clients}
             for topic, count in enumerate(sums.tolist() if documents else ()):
                 row = {"period": date.fromisoformat(begin), "topic": topic}
                 yield row | {"share": count / documents, "count": count} | whole
 
     def plain(self) -> dict[str, Any]:
-        """Return it as lists."""
+        """Return the periods as lists."""
         sums = {name: array.tolist() for name, array in self.sums.items()}
         return {"unit": self.unit, "begins": list(self.begins), "sums": sums}
 
@@ -84,7 +73,7 @@ class Periods:
     def of(
         cls, plain: Mapping[str, Any] | None, n_topics: int, clients: Mapping[str, Any]
     ) -> Periods | None:
-        """Make it of what `plain` returned; ValueError if it is none of these topics, clients."""
+        """Return the periods that `plain` described; ValueError if they do not fit the model."""
         if plain is None:
             return None
         begins = tuple(plain["begins"])
@@ -101,14 +90,14 @@ class Periods:
 
 
 class PastTopic(TypedDict):
-    """A topic that came or went, by its first words."""
+    """A new or vanished topic, by its first words."""
 
     id: int
     words: list[str]
 
 
 class PastRound(TypedDict):
-    """The topics after a round, of a method whose topics come and go; a method may add keys."""
+    """The topics after a round, for methods whose topics change; a method may add keys."""
 
     round: Count
     documents: Count
@@ -118,7 +107,7 @@ class PastRound(TypedDict):
 
 
 class Origin(TypedDict):
-    """The model that a training began with."""
+    """The model with which a training began."""
 
     model: str  # fingerprint of its words and weights
     method: str
@@ -127,7 +116,7 @@ class Origin(TypedDict):
 
 
 class MergedModel(TypedDict):
-    """One of the models, trained apart, that a model was merged from."""
+    """One of the separately trained models that were merged."""
 
     model: str  # fingerprint of its words and weights
     method: str
@@ -136,34 +125,34 @@ class MergedModel(TypedDict):
 
 
 class Promise(TypedDict):
-    """A bound for what all releases of a study say of a document."""
+    """The privacy guarantee for all releases of a study."""
 
     epsilon: Annotated[FiniteFloat, Field(gt=0)]
     delta: Annotated[FiniteFloat, Field(gt=0)]
     unit: str
-    most_documents: NotRequired[Count]  # of an author that counted
-    seeded: bool  # whether the noise followed from the study's seed
+    most_documents: NotRequired[Count]  # most documents of an author that count
+    seeded: bool  # whether the noise was drawn from the study's seed
 
 
 class TrainingInfo(TypedDict, total=False):
     """`TopicModel.info`: a plain dict. A method may add keys, in a TypedDict that extends this."""
 
     method: str  # the name of the method
-    rounds: Count  # all of them, those of a model that was trained further included
+    rounds: Count  # all, including those of earlier trainings
     seed: int
     length: Annotated[FiniteFloat, Field(gt=0)]
     """Words of an average document, where the network's loss depends on it."""
-    seen: Count  # documents that it was trained on, by trainings before this one as well
+    seen: Count  # documents of this and earlier trainings
     sizes: dict[str, list[Count]]  # by client, the documents of each cluster
-    unclear: dict[str, Count]  # by client, the documents of which no cluster has half a probability
-    same: Count  # clusters that are the same as another one
-    ids: list[int]  # by topic, a number that it keeps from round to round, where topics come and go
+    unclear: dict[str, Count]  # by client, documents whose likeliest cluster is below one half
+    same: Count  # clusters that equal another one
+    ids: list[int]  # by topic, its number across rounds, for methods whose topics change
     masked: bool  # whether aggregation was secure
-    clear: list[str]  # what all saw one by one all the same: names of functions
+    clear: list[str]  # functions whose results everybody saw one by one nevertheless
     privacy: Promise
-    history: list[Any]  # of `PastRound` with what the method adds
-    continued: Origin  # what the training began with, if it was a model
-    merged: list[MergedModel]  # what it was merged from, instead of a training
+    history: list[Any]  # of `PastRound`, perhaps with keys of the method
+    continued: Origin  # the model with which training began, if any
+    merged: list[MergedModel]  # the models that were merged, instead of a training
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,23 +161,23 @@ class Topics:
 
     inference: Inference  # a network, or LDA, or clusters
     weights: Weights
-    shared: Shared  # by stage: what documents share at inference, running statistics
+    shared: Shared  # by stage: values common to all documents, such as running statistics
     vocabulary: Vocabulary
     text: TextRules
     shares: Mapping[str, NDArray[np.float64]]  # by client: mean theta of its documents, (n_topics,)
     documents: Mapping[str, int]  # by client
-    # The words of all clients' documents, weighted by the documents' theta, (n_topics, n_words);
-    # without those of a client that are rarer there than its policy allows.
+    # Word counts of all clients' documents, weighted by theta, (n_topics, n_words), without words
+    # that are rarer at a client than its policy allows.
     word_sums: NDArray[np.float64]
     reading: Reading = USUAL  # how topics are read, see `topics`
-    # By measure: of the ten first words of each topic, in the clients' documents, of which those
-    # that had a part in choosing the words are left out, (n_topics,).
+    # By measure, (n_topics,): of each topic's ten first words, in the clients' documents except
+    # those that helped to choose the words.
     coherence: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     info: TrainingInfo = field(default_factory=TrainingInfo)
-    labels: Mapping[int, str] = field(default_factory=dict)  # by topic: what people call it
-    client_names: Mapping[str, str] = field(default_factory=dict)  # likewise, by client
+    labels: Mapping[int, str] = field(default_factory=dict)  # by topic
+    client_names: Mapping[str, str] = field(default_factory=dict)  # what people call clients
     suggested: frozenset[int] = frozenset()  # topics whose label nobody has confirmed
-    periods: Periods | None = None  # topics by period, if the study asked for it
+    periods: Periods | None = None  # topics by period, if the study has over_time
 
     @property
     def n_topics(self) -> int:
@@ -197,12 +186,12 @@ class Topics:
 
     @property
     def shows_clusters(self) -> bool:
-        """Whether these are clusters of documents, not topics of words."""
+        """Whether the model has clusters of documents instead of topics of words."""
         return self.inference.shows == "clusters"
 
     @cached_property
     def beta(self) -> NDArray[np.float64]:
-        """Topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
+        """Topics as the decoder uses them, shape (n_topics, n_words); rows sum to 1."""
         return np.asarray(self.inference.beta(self.weights, self.shared))
 
     @property
@@ -221,13 +210,13 @@ class Topics:
     def topics(self, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> list[list[str]]:
         """Return the words of each topic, the most relevant first.
 
-        By default that is as `reading` says, whose `first` words, where it has some, come before
-        all others. `lambda_` reads by relevance alone: 1 by probability, 0 by lift.
+        By default words are ranked as in `reading`, whose `first` words come before all others.
+        `lambda_` ranks only by relevance: 1 by probability, 0 by lift.
 
         Raises
         ------
         StudyError
-            If `n_words` is less than 1, or `lambda_` not between 0 and 1.
+            If `n_words` is less than 1, or `lambda_` is not between 0 and 1.
         """
         return self.read(self._reading(lambda_), n_words)
 
@@ -236,7 +225,7 @@ class Topics:
 
     @property
     def word_shares(self) -> NDArray[np.float64]:
-        """p(word | topic) that topics are read by, shape (n_topics, n_words): see `Reading`."""
+        """The p(word | topic) that rank words, shape (n_topics, n_words); see `Reading`."""
         return self._shares(self.reading)
 
     def _shares(self, reading: Reading) -> NDArray[np.float64]:
@@ -257,16 +246,16 @@ class Topics:
     def get_topic_info(
         self, n_words: int = WORDS_SHOWN, lambda_: float | None = None
     ) -> list[dict[str, Any]]:
-        """Return a row a topic, largest first; `to_pandas` names the columns as BERTopic does.
+        """Return one row per topic, largest first; `to_pandas` names the columns as BERTopic does.
 
         Returns
         -------
         list of dict
-            ``topic``, its number; its ``label``, "" where it has none; ``suggested``, the same
-            where rules suggested it and nobody has confirmed it, else ""; its ``share`` of all
-            documents, and the ``count`` of documents that this is; ``name``, the number and four
-            words; ``words``; ``coherence`` of its ten first words by measure (none if `lambda_`
-            reads others); its share of each client's documents, ``clients``, as people call them.
+            ``topic``, its number; ``label``, or ""; ``suggested``, the label if it is a suggestion
+            that nobody has confirmed, else ""; ``share`` of all documents, and the same as a
+            ``count`` of documents; ``name``, the number and four words; ``words``; ``coherence`` of
+            its ten first words by measure (empty if `lambda_` selects other words); ``clients``,
+            its share of each client's documents, by the clients' names.
         """
         words = self.topics(max(n_words, NAME_WORDS), lambda_)
         scores = self.coherence if self._reading(lambda_) == self.reading else {}

@@ -32,7 +32,7 @@ class NeuralTopicModel(Kept):
     embedding_weight is relative to `document_length`, the mean number of words. See Srivastava and
     Sutton, Autoencoding Variational Inference for Topic Models, ICLR 2017.
 
-    A new network is a subclass with a `name`, `loss` and `beta`; see docs/extending.md.
+    A new network is a subclass with a `name`, `loss` and `beta`; see docs/how-to/extend.md.
     """
 
     name: ClassVar[str]

@@ -1,10 +1,8 @@
-"""A member's way through a step: it asks the relay, says and fetches, until there is a total.
-
-It has no thread of its own: a program that waits for a total is what calls the relay.
-"""
+"""A member's side of a step: it calls the relay until there is a total, without its own thread."""
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -14,25 +12,47 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.core.events import Event, Reconnecting, WaitsFor
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.member import FALSE_TOTAL, Member
-from fedtopics.protocol.messages import Answer, Kind, Total, decode
+from fedtopics.protocol.messages import Answer, Ask, Kind, Total, decode, encode
 from fedtopics.protocol.record import Entry
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds between two attempts to reach the relay
 IDLE = 0.5  # seconds after an answer that changed nothing
-QUIET = 45.0  # seconds without a total after which people are told for whom the run waits
-STAY = 60.0  # seconds at the end for the relay to hear that this member is done
+RARELY = 600.0  # seconds between two notices, at most
+QUIET = 5.0  # seconds without a total until people learn whom the run waits for
+STAY = 60.0  # seconds for the relay to learn that this member is done
 T = TypeVar("T")
 
 
 class Patience:
-    """Repeats a call until the server answers, for so many seconds without any answer."""
+    """Repeats a call until the server answers; gives up after so many seconds without an answer.
+
+    It also says for whom a step waits: after 5 seconds, then ever more rarely.
+    """
 
     def __init__(self, seconds: float, notify: Callable[[Event], None]) -> None:
         self._seconds = seconds
         self._notify = notify
+        self._since, self._next, self._shown = 0.0, QUIET, dict[str, str]()
+
+    def waits_for(
+        self, waiting: Mapping[str, str], since: float, server_ends: bool = False
+    ) -> None:
+        """Tell for whom a step waits since it began; FederationError if that is too long."""
+        if since != self._since:
+            self._since, self._next, self._shown = since, QUIET, {}
+        passed = time.monotonic() - since
+        left = None if server_ends or math.isinf(self._seconds) else self._seconds - passed
+        refused = {name: state for name, state in waiting.items() if state.startswith("refused")}
+        if left is not None and left < 0:
+            raise FederationError(
+                f"{', '.join(waiting) or 'The server'} did not answer for {self._seconds:,.0f} "
+                "seconds; start the same command again to resume the run."
+            )
+        if waiting and (passed >= self._next or refused.items() - self._shown.items()):
+            self._next, self._shown = min(2 * passed + QUIET, passed + RARELY), refused
+            self._notify(WaitsFor(dict(waiting), passed, left))
 
     def __call__(self, call: Callable[[], T]) -> T:
-        """Return what the call returns; FederationError when patience is at its end."""
         pause, until = SHORTEST_PAUSE, time.monotonic() + self._seconds
         while True:
             try:
@@ -41,32 +61,34 @@ class Patience:
                 left = until - time.monotonic()
                 if left <= 0:
                     raise FederationError(
-                        f"The server was away for {self._seconds:,.0f} seconds: {error}. Start "
-                        "the same command again to resume the run."
+                        f"The server did not answer for {self._seconds:,.0f} seconds: {error}; "
+                        "start the same command again to resume the run."
                     ) from None
-                # Members that lost the same server should not all come back at once.
+                # Members that lost the same server should not all return at once.
                 seconds = min(left, pause * random.uniform(0.75, 1.25))  # noqa: S311
                 self._notify(Reconnecting(str(error), seconds))
                 time.sleep(seconds)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
 
+def refuse(link: Link, reason: str) -> None:
+    """Tell the relay, and so all members, why this member does not join."""
+    link.ask(encode(Ask(b"", 0, "refused", b"", reason)))
+
+
 class Exchange:
     """Steps of a member over a link."""
 
-    def __init__(
-        self, member: Member, link: Link, patience: Patience, notify: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, member: Member, link: Link, patience: Patience) -> None:
         self.member = member
         self._link = link
         self._patience = patience
-        self._notify = notify
-        self._since = self._shown = 0.0
+        self._since = 0.0  # of the step
 
     def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> Entry:
-        """Give a vector or a reply; return the total or all replies. FederationError on a stop."""
+        """Give a vector or reply; return the total or all replies. FederationError on a stop."""
         member = self.member
-        self._since = self._shown = time.monotonic()
+        self._since = time.monotonic()
         self._say(member.give(function, kind, layout, content))
         while member.phase not in ("compute", "stopped"):
             self._turn()
@@ -75,7 +97,7 @@ class Exchange:
         return member.last
 
     def _turn(self) -> None:
-        """Ask once, and do what the answer says."""
+        """Ask once, and act on the answer."""
         member = self.member
         before, start = member.record, time.monotonic()
         question = member.question()
@@ -86,7 +108,7 @@ class Exchange:
             self._say(member.open(total))
         else:
             self._say(member.answer(answer.message))
-        self._show(answer.waiting)
+        self._patience.waits_for(answer.waiting, self._since)
         if member.record is before and time.monotonic() - start < IDLE:
             time.sleep(IDLE)
 
@@ -94,31 +116,25 @@ class Exchange:
         for message in messages:
             self._patience(lambda message=message: self._link.say(message))  # type: ignore[misc]
 
-    def _show(self, waiting: Mapping[str, float]) -> None:
-        now = time.monotonic()
-        if waiting and now - self._shown > QUIET:
-            self._shown = now
-            self._notify(WaitsFor(dict(waiting), now - self._since))
-
     def stop(self, reason: str) -> NoReturn:
-        """Let all members know why this one stops. It always raises FederationError."""
+        """Tell all members why this one stops; always raises FederationError."""
         self._say(self.member.stop(reason))
         self._ended()
 
     def _ended(self) -> NoReturn:
         who, _, reason = self.member.reason.partition(": ")
         first = (
-            "the server's file relay-* of this study, which has a false total, is deleted"
+            "delete the server's file relay-* of this study, which has a false total; then"
             if reason == FALSE_TOTAL
-            else "the cause is mended"
+            else "remove the cause; then"
         )
         raise FederationError(
             f"The run stopped at step {self.member.record.step}, by {who}: {reason}. Nothing is "
-            f"lost: when {first}, all members start the same command again."
+            f"lost: {first} all members start the same command again."
         )
 
     def done(self) -> None:
-        """Let the relay know that this member has the model; after a minute, end without that."""
+        """Tell the relay that this member has the model; give up after a minute."""
         self.member.finish()
         until = time.monotonic() + STAY
         while time.monotonic() < until:

@@ -1,16 +1,15 @@
-"""A client's way to the log of a plain server."""
+"""A client's connection to the log of a plain server."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from fedtopics.files import read_bytes, write_durably
-from fedtopics.methods.core.events import Event, WaitsFor
 from fedtopics.methods.core.interfaces import Draw
-from fedtopics.protocol.exchange import IDLE, QUIET, STAY, Patience
+from fedtopics.protocol.exchange import IDLE, STAY, Patience
 from fedtopics.protocol.link import Link, LinkError
 from fedtopics.protocol.messages import decode, encode
 from fedtopics.protocol.plain import Attempt, PlainAnswer, PlainAsk, PlainReply, Request
@@ -19,7 +18,7 @@ Phase = Literal["begin", "reply", "done", "left"]
 
 
 class StateError(Exception):
-    """The server has no entries this old any more; it sent a checkpoint instead."""
+    """The server no longer has entries this old; it sent a checkpoint instead."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__()
@@ -27,58 +26,38 @@ class StateError(Exception):
 
 
 class Remote:
-    """A `Source` of entries over a link.
-
-    Parameters
-    ----------
-    link : Link
-    software : str
-        Study, method and versions, which the server has to have as well.
-    least : int
-        Clients that this client's policy requires in a sum.
-    folder : Path
-        Where it keeps which run this is.
-    patience : Patience
-    notify : function
-        Gets events.
-    """
+    """A `Source` of entries over a link; the folder keeps the identity of the run."""
 
     def __init__(
-        self, link: Link, software: str, least: int, folder: Path, patience: Patience,
-        notify: Callable[[Event], None],
-    ) -> None:  # fmt: skip
+        self, link: Link, software: str, least: int, folder: Path, patience: Patience
+    ) -> None:
         self._link = link
         self._software = software
         self._least = least
         self._path = folder / "run"
         self._run = read_bytes(self._path) if self._path.exists() else b""
         self._patience = patience
-        self._notify = notify
-        self._found: dict[int, bytes] = {}  # the next entry, if it is here already
+        self._found: dict[int, bytes] = {}  # the next entry, if it has arrived
         self._is_live = False  # whether the server waited for the last update
         self._traffic = [0, 0]
 
     def begin(self, step: int, attempt: Attempt, draw: Draw, left_out: Mapping[str, str]) -> bytes:
-        """See `Source.begin`."""
         return self._entry(step, None)
 
     def add(self, step: int, attempt: Attempt, request: Request, own: bytes | None) -> bytes:
-        """See `Source.add`."""
         return self._entry(step, own)
 
     def has(self, step: int) -> bool:
-        """See `Source.has`."""
         if not self._is_live and step not in self._found:
             self._take(step, self._ask(step, "begin"))
         return step in self._found
 
     def traffic(self) -> tuple[int, int]:
-        """See `Source.traffic`."""
         return self._traffic[0], self._traffic[1]
 
     def _entry(self, step: int, own: bytes | None) -> bytes:
-        """Ask for an entry until it is here; give the own update when the server asks for it."""
-        since = shown = time.monotonic()
+        """Ask until an entry is there; send this client's update when the server asks for it."""
+        since = time.monotonic()
         is_wanted = False
         while step not in self._found:
             start = time.monotonic()
@@ -88,9 +67,7 @@ class Remote:
                 self._say(encode(PlainReply(step, own)))
             elif not self._take(step, answer) and time.monotonic() - start < IDLE:
                 time.sleep(IDLE)
-            if answer.waiting and time.monotonic() - shown > QUIET:
-                shown = time.monotonic()
-                self._notify(WaitsFor(answer.waiting, shown - since))
+            self._patience.waits_for(answer.waiting, since, server_ends=True)
         if own is not None:
             self._is_live = is_wanted
         return self._found.pop(step)
@@ -108,7 +85,7 @@ class Remote:
         return answer
 
     def _take(self, step: int, answer: PlainAnswer) -> bool:
-        """Fetch what there is; return whether it came."""
+        """Fetch an entry or a checkpoint; return whether it came."""
         if answer.what not in ("entry", "state"):
             return False
         what = f"{answer.what} {step}".encode()
@@ -121,11 +98,9 @@ class Remote:
         return bool(content)
 
     def leave(self, reason: str) -> None:
-        """See `Source.leave`."""
         self._link.ask(encode(PlainAsk(self._software, self._run, 0, "left", 1, reason)))
 
     def done(self, step: int) -> None:
-        """See `Source.done`."""
         until = time.monotonic() + STAY
         while time.monotonic() < until:
             try:

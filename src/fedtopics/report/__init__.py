@@ -1,8 +1,4 @@
-"""A report that people read: one HTML file without any request to a host, and Markdown.
-
-A model and what is known of its run become a summary, plain data; templates show it. Document text
-is in neither, unless a client asks for examples of its own.
-"""
+"""Reports for people: one HTML file that loads nothing from other hosts, and Markdown."""
 
 from __future__ import annotations
 

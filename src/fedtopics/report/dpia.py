@@ -1,7 +1,7 @@
-"""A data protection impact assessment, filled in as far as a study and its run's records know it.
+"""A data protection impact assessment, filled in from a study and the records of its run.
 
-The headings are those of the European Data Protection Board's template, version 1.0, adopted on
-10 March 2026 and published for consultation on 14 April 2026, as others reproduce them.
+Headings: template of the European Data Protection Board, version 1.0, adopted on 10 March 2026 and
+published for consultation on 14 April 2026, as reproduced by others.
 """
 
 from __future__ import annotations
@@ -21,16 +21,13 @@ from fedtopics.report.run import LedgerFacts
 FROM = {
     "study": "a study's file, before any run",
     "client": "the folder of a client's part in a run",
-    "server": "the server's folder of a run; what left each client is in the clients' ledgers",
+    "server": "the server's folder of a run; the clients' ledgers list what each client sent",
     "simulation": "the folder of a simulation: one process had the documents of all clients",
 }
 
 
 def assess(place: Path, audit: Path | None = None) -> Document:
-    """Fill in the form for a run's folder or a study's file, with the audit that lies there.
-
-    RunError, StudyError if it is neither, or a record is damaged or of another study.
-    """
+    """Fill in the DPIA for a run's folder or a study's file, with the audit found there."""
     records = Records.read(place, audit)
     study = records.study
     sections: list[Section] = []
@@ -45,12 +42,12 @@ def assess(place: Path, audit: Path | None = None) -> Document:
         "1.0 of 10 March 2026, as it was published for consultation; its final version may "
         "differ.",
         f"Filled in by {PROGRAM} on {datetime.now(UTC):%Y-%m-%d} from {FROM[records.place]}. "
-        "Each statement names the record that it comes from. What no record says is marked, "
-        "and left to people, whose assessment this is. Statements about the program are those "
-        "of its documentation and tests.", *(
+        "Each statement names the record that it comes from. Questions that no record answers "
+        "are marked for people, whose assessment this is. Statements about the program come "
+        "from its documentation and tests.", *(
         f"The {facts.name} has {facts.lines:,} lines, the last with the SHA-256 "
-        f"{facts.head}. That it still is that ledger: fedtopics audit verify RUN --head "
-        "with this digest, and --certificate."
+        f"{facts.head}. To check that it is unchanged, run fedtopics audit verify RUN with "
+        "this digest as --head, and with --certificate."
         for facts in records.ledgers
         if facts.head
         ), ], sections,
@@ -59,35 +56,35 @@ def assess(place: Path, audit: Path | None = None) -> Document:
 
 DERIVED = {
     False: "words that enough of a client's documents have, with counts; sums over many documents",
-    True: "sums with noise over all documents, of public words and of embeddings",
+    True: "noisy sums over all documents, of public words and of embeddings",
 }
 
 
 def _parties(records: Records) -> Parts:
     names = ", ".join(records.study.clients)
-    adds = f"What participants send is added up by {records.adder}, which sees {records.sees}"
-    change = "" if records.has_server else "; while that member is away, the others wait"
+    adds = f"The participants' data are aggregated by {records.adder}, which sees {records.sees}"
+    change = "" if records.has_server else "; while that member is offline, the others wait"
     return [
         Section("0", "Overview of the processing"),
         Section("0.1", "Controllers"),
         Statement(
-            f"Participants, each with documents of its own that stay with it: {names}.",
+            f"Participants, whose documents stay with them: {names}.",
             f"{records.cited}, [clients]",
         ),
         answer_or_gap(records, "contact", CONTROLLER, "Whom do people ask about this processing?"),
         Gap(
             CONTROLLER,
-            "Which organisation is behind each of these names, as controller or joint controller; "
-            "the unit responsible, its representative, its data protection officer? Which "
-            "obligations has each?",
+            "Which organisation is behind each of these names, as controller or joint controller? "
+            "Who are its responsible unit, its representative and its data protection officer? "
+            "Which obligations does each have?",
         ),
         Section("0.2", "Processors and sub-processors"),
         answer_or_gap(records, "operator", CONTROLLER, "Who runs the study, and the server?"),
         Statement(f"{adds}{change}.", f"{records.cited}; {PROGRAM}"),
         Gap(
             CONTROLLER,
-            "Is who runs it a processor, a joint controller or neither? Whose machines are used? "
-            "Which contracts are there (Article 28)?",
+            "Is the operator a processor, a joint controller or neither? Whose machines are used? "
+            "Which contracts exist (Article 28)?",
         ),
     ]
 
@@ -100,12 +97,12 @@ def _overview(records: Records) -> Parts:
         )
         for facts in records.ledgers
     ]
-    begins = [] if ran else [Gap(CONTROLLER, "When is it to begin?")]
+    begins = [] if ran else [Gap(CONTROLLER, "When will it begin?")]
     return [
         Section("0.3", "Name of the processing"),
         Statement(
-            f"The study is called {records.study.name!r}; its fingerprint, by which it is cited "
-            "here, changes with its purpose, settings and participants.",
+            f"The study is called {records.study.name!r}. This document cites it by its "
+            "fingerprint, which changes with its purpose, settings and participants.",
             records.cited,
         ),
         Gap(CONTROLLER, "What is it called in the record of processing activities?"),
@@ -114,28 +111,24 @@ def _overview(records: Records) -> Parts:
         *begins,
         Gap(CONTROLLER, "When does the processing end, or on which terms?"),
         Section("0.5", "DPIA technical sheet"),
-        Statement(f"This form was written by {PROGRAM}."),
-        Statement(
-            "Not in it: where the documents come from, and what is done with the model afterwards."
-        ),
-        Gap(
-            CONTROLLER, "Version of this assessment and its changes; who takes part in it, as what?"
-        ),
+        Statement(f"This DPIA was written by {PROGRAM}."),
+        Statement("It does not cover where the documents come from, or later uses of the model."),
+        Gap(CONTROLLER, "What is the version of this assessment? Who contributes, in which role?"),
         Gap(CONTROLLER, "Which guidelines, standards and codes of conduct were used?"),
         Gap(
             CONTROLLER,
             "Why is it done: large-scale special categories or another case of Article 35(3); "
             "national law; criteria of supervisory authorities (sensitive data, large scale, "
-            "matching of datasets, vulnerable persons, new technology, ...); or without a duty to?",
+            "matching of datasets, vulnerable persons, new technology, ...); or voluntarily?",
         ),
-        Gap(CONTROLLER, "When was it finished, and approved by whom? Is it to be published?"),
+        Gap(CONTROLLER, "When was it finished, and who approved it? Will it be published?"),
     ]
 
 
 def _purposes(records: Records) -> Parts:
     sizes = [
         Statement(
-            f"{facts.client} has {facts.documents:,} documents, with {facts.text_bytes:,} bytes.",
+            f"{facts.client} has {facts.documents:,} documents, {facts.text_bytes:,} bytes.",
             facts.began,
         )
         for facts in records.ledgers
@@ -147,20 +140,20 @@ def _purposes(records: Records) -> Parts:
         *sizes,
         Gap(
             EACH,
-            "Which personal data do the texts have, about which persons? Special categories "
-            "(Article 9), criminal convictions (Article 10)? Are names removed before?",
+            "Which personal data do the texts contain, about which persons? Special categories "
+            "(Article 9), criminal convictions (Article 10)? Are names removed first?",
         ),
         Statement(
-            f"Derived from the texts: {DERIVED[records.private]}; the model; for each document the "
-            "shares of topics in it, which stay with its client. Table 1.2 has each."
+            f"Derived from the texts: {DERIVED[records.private]}; the model; for each document its "
+            "shares of topics, which stay with its client. Table 1.2 lists them."
         ),
         Section("1.1.b", "Purposes of the processing"),
         answer_or_gap(records, "purpose", CONTROLLER, "What is the model for?"),
         Gap(CONTROLLER, "Which of the personal data in the texts does this purpose need, and why?"),
         Section("1.1.c", "Secondary or compatible uses"),
         Statement(
-            "All participants have the model and can use it on other texts; the program sets no "
-            "limit to that."
+            "All participants have the model and can use it on other texts; the program does not "
+            "limit that."
         ),
         Gap(CONTROLLER, "What else are model and topics used for, and is that compatible?"),
     ]
@@ -173,19 +166,19 @@ def _nature(records: Records) -> Parts:
         Section("1.1.d", "Nature, scope and context of the processing"),
         Statement(
             f"Nature: {method.title} finds {study.method.n_components} {method.shows} in texts of "
-            f"{len(study.clients)} participants. Each computes on its own documents; sums are "
-            "added up, and every participant comes to the same model.",
+            f"{len(study.clients)} participants. Each computes sums over its own documents; these "
+            "are aggregated, and every participant gets the same model.",
             f"{records.cited}, [method]; {PROGRAM}",
         ),
         Statement(
             f"Scope: at most {study.method.max_rounds:,} rounds of training.",
             f"{records.cited}, method.max_rounds",
         ),
-        Statement("No decision about a person follows from the program."),
+        Statement("The program makes no decision about a person."),
         Gap(
             CONTROLLER,
-            "Scope: how many persons, from where, over which time? Context: what is their relation "
-            "to the participants, are vulnerable groups among them, do they expect this?",
+            "Scope: how many persons, from where, over which period? Context: what is their "
+            "relation to the participants, are some vulnerable, do they expect this processing?",
         ),
         Gap(
             CONTROLLER, "Is it cross-border? Does personal data go to a third country (Chapter V)?"
@@ -197,9 +190,9 @@ def _functions(records: Records) -> Parts:
     head = ["phase", "operations", "what happens"]
     rows = [
         ["preparation", "collection, use", "each participant reads its own documents"],
-        ["training", "use, sharing", "what leaves is in the next table; totals come back"],
+        ["training", "use, sharing", "the next table lists data sent; totals are returned"],
         ["result", "storage", "the model, and at each participant its documents' topics"],
-        ["after it", "storage, deletion", "files stay until somebody deletes them: 2.2.a"],
+        ["afterwards", "storage, deletion", "files stay until somebody deletes them: 2.2.a"],
     ]
     software = [
         Statement(f"Software at {facts.client}: fedtopics {facts.version}.", facts.began)
@@ -214,7 +207,7 @@ def _functions(records: Records) -> Parts:
         Section("1.3", "Means of processing, supporting assets and underlying architecture"),
         *software,
         Statement("Organisational: each client's own policy, below in 2.3.a."),
-        Gap(EACH, "Which machines, networks, rooms and people has this, and who has access?"),
+        Gap(EACH, "Which machines, networks, rooms and people are involved? Who has access?"),
         Section("1.4", "Compliance with approved codes of conduct"),
         Gap(CONTROLLER, "Which approved codes of conduct apply?"),
     ]
@@ -225,7 +218,7 @@ def _shown(time: str) -> str:
 
 
 def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
-    head = ["what left", "what it holds", "how", "replies", "of at least so many documents"]
+    head = ["function", "data sent", "how", "messages", "fewest documents in one"]
     rows = [
         [
             row["function"], records.leaves(row["function"]), _how(row), f"{row['replies']:,}",
@@ -235,7 +228,7 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
         ]
         for row in facts.rows
     ]  # fmt: skip
-    head += ["bytes that left", "bytes that came", "lines"]
+    head += ["bytes sent", "bytes received", "lines"]
     table = Table(head, rows, f"{facts.name}; meanings: {PROGRAM}")
     left = sum(row["bytes"] for row in facts.rows)
     texts = facts.text_bytes
@@ -246,18 +239,17 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
 
 
 def _clear(facts: LedgerFacts) -> Statement:
-    """Say what others saw as it is, by the client's name."""
+    """Describe what others saw of one client."""
     clear = [
         row["function"] for row in facts.rows if row["replies"] and _how(row) == "in the clear"
     ]
     if not any(row["masked"] for row in facts.rows):
         return Statement(f"The server saw everything that left {facts.client}.", facts.name)
-    seen = f"{', '.join(clear)}; all else left in secure sums" if clear else "nothing"
-    return Statement(f"Members saw of {facts.client}: {seen}.", facts.name)
+    seen = f"{', '.join(clear)}; all else was sent in secure sums" if clear else "nothing"
+    return Statement(f"Members saw from {facts.client}: {seen}.", facts.name)
 
 
 def _how(row: Mapping[str, Any]) -> str:
-    """How it left."""
     return "in secure sums" if row["masked"] else "in the clear"
 
 
@@ -267,8 +259,8 @@ def _schedule(records: Records) -> Table:
         [each.function, each.often, each.leaves, "in the clear" if each.seen_by_all else masked]
         for each in exchanges(records.study)
     ]
-    head = ["what leaves a client", "how often", "what it holds", "how"]
-    return Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run is here")
+    head = ["function", "how often", "data sent", "how"]
+    return Table(head, rows, f"{records.cited}; {PROGRAM}; there is no ledger of a run here")
 
 
 DESCRIPTION = _parties, _overview, _purposes, _nature, _functions

@@ -1,7 +1,4 @@
-"""Sections 2 to 6 of the impact assessment: what the program does about risks, and what is left.
-
-The assessment itself is people's: likelihood, severity and decision are gaps.
-"""
+"""Sections 2 to 6 of the impact assessment: measures of the program and residual risks."""
 
 from __future__ import annotations
 
@@ -23,26 +20,26 @@ from fedtopics.report.dpia_records import (
 )
 from fedtopics.report.run import LedgerFacts
 
-DOCS = "docs/privacy.md"
-MODEL = "docs/threat-model.md"
+DOCS = "docs/concepts/differential-privacy.md"
+MODEL = "docs/concepts/threat-model.md"
 
 KNOWN = {
-    False: "Of each participant all others know its number of documents and its shares of topics; "
-    "a topic may be about few documents",
-    True: "Of a participant others know that it takes part; a topic may be about few documents",
+    False: "All participants know each other's numbers of documents and shares of topics. "
+    "A topic may be about few documents",
+    True: "Participants know that the others take part. A topic may be about few documents",
 }
-NOISY_MODEL = "public words that documents surely have, topics, weights, all of sums with noise"
+NOISY_MODEL = "public words that documents surely have, topics, weights, all from noisy sums"
 THREATS = TABLES["threats"]
 
 
 def promised(records: Records) -> list[Part]:
-    """Say what the study promises for each document, and what it leaves out."""
+    """State the study's privacy guarantee, and what it leaves out."""
     bound = records.study.privacy
     if bound is None:
         return [
             Statement(
-                "What the model and the totals tell of a single document has no bound: the study "
-                "has no privacy, and no noise is added.",
+                "What the model and the totals reveal about a single document has no bound: the "
+                "study has no [privacy], so no noise is added.",
                 f"{records.cited}, without [privacy]",
             )
         ]
@@ -53,20 +50,20 @@ def promised(records: Records) -> list[Part]:
     parts: list[Part] = [
         Statement(
             f"All that the study releases, totals and model together, is differentially private "
-            f"for each {bound.unit}: epsilon {bound.epsilon:g}, delta {bound.delta:g}. Whatever "
-            f"somebody makes of it is at most {sure:,.3g} times as likely with a given "
-            f"{bound.unit} as without it, but for cases of probability {bound.delta:g}.",
+            f"for each {bound.unit}: epsilon {bound.epsilon:g}, delta {bound.delta:g}. Anything "
+            f"an attacker could conclude is at most {sure:,.3g} times as likely with a given "
+            f"{bound.unit} as without it, except with probability {bound.delta:g}.",
             f"{cited}; {PROGRAM}, {DOCS}",
         ),
         *([] if most is None else [Statement(
-            f"An author is what a column of each participant's documents says; at most {most:,} "
-            "documents of each count, together as one. Whose documents several participants have, "
-            "has a bound at each of them, not one for all.",
+            f"A column of each participant's documents names the author. At most {most:,} "
+            "documents per author count, together as one. An author with documents at several "
+            "participants has a separate bound at each, not one for all.",
             f"{cited}, most_documents",
         )]),
         Statement(
-            f"Public, and under no bound: settings, names, {words}, the encoder, when "
-            "who sends how many bytes.",
+            f"Public and not protected: settings, names, {words}, the encoder, and when each "
+            "participant sends how many bytes.",
             f"{records.cited}, [method]; {PROGRAM}",
         ),
         Statement(CONTROL, CONTROL_SOURCE),
@@ -75,21 +72,21 @@ def promised(records: Records) -> list[Part]:
 
 
 def _kept(records: Records) -> list[Part]:
-    """Say who added noise, and what clients' accounts have by now."""
+    """State who added the noise, and what the clients' privacy budgets contain."""
     if records.place == "simulation" or records.seeded:
         return [
             Statement(
-                "Noise followed from the study's seed, which all know: in this run the promise is "
-                "not kept. For tests and demonstrations alone.",
+                "Noise was drawn from the study's seed, which everybody knows. So this run does "
+                "not keep the guarantee: it is only for tests and demonstrations.",
                 PROGRAM if records.place == "simulation" else records.ledgers[0].name,
             )
         ]
     n = len(records.study.clients)
-    shares = "The participant adds the noise itself, before anything leaves."
+    shares = "The participant adds the noise itself, before it sends anything."
     if n > 1:
         shares = (
-            "Each participant adds a part of the noise before anything leaves; parts are enough if "
-            f"{n // 3} of the {n} are missing, or tell others theirs."
+            "Each participant adds part of the noise before it sends anything. The noise suffices "
+            f"even if {n // 3} of the {n} parts are missing or revealed to others."
         )
     return [Statement(shares, f"{PROGRAM}, {DOCS}"), *map(_spent, records.ledgers)]
 
@@ -98,26 +95,25 @@ def _spent(facts: LedgerFacts) -> Part:
     if facts.spent is None:
         return Gap(
             EACH,
-            f"The policy of {facts.client} has no max_epsilon, so no account is kept: what else "
-            "was, and may be, released of the same documents?",
+            f"The policy of {facts.client} has no max_epsilon, so no privacy budget is kept. What "
+            "else was, or may be, released about the same documents?",
         )
     return Statement(
-        f"By the account of {facts.client} all studies on its documents had epsilon "
-        f"{facts.spent:.3g} together when it took part, this one included; its policy allows "
+        f"By the privacy budget of {facts.client}, all studies on its documents had used epsilon "
+        f"{facts.spent:.3g} when it took part, including this one; its policy allows "
         f"{facts.policy['max_epsilon']:g}.",
         facts.began,
     )
 
 
 def attacked(records: Records) -> list[Part]:
-    """Quote an audit, or ask for one."""
     audit = records.audit
     if audit is None:
         return [
             Gap(
                 EACH,
-                "How well do attacks tell which of one's own documents were there? Run fedtopics "
-                "audit attack STUDY --data FILE -o audit.json, and write this form again with "
+                "How well can attacks recognise which of your documents were used? Run fedtopics "
+                "audit attack STUDY --data FILE -o audit.json, then write this DPIA again with "
                 "--audit.",
             )
         ]
@@ -129,13 +125,13 @@ def attacked(records: Records) -> list[Part]:
     return [
         Statement(
             f"An audit trained {audit.shadows:,} models of this study on halves of one "
-            "participant's documents, and tried to tell from each model which of them it was "
-            "trained on.",
+            "participant's documents, and tried to recognise from each model the documents of "
+            "its training.",
             f"{audit.path.name}, SHA-256 {audit.sha256}",
         ),
         Table(
             ["attack", "AUC (.500 by chance)", title, "tried on"], rows,
-            f"{audit.path.name}; what attacks are: {DOCS}",
+            f"{audit.path.name}; description of the attacks: {DOCS}",
         ),
     ]  # fmt: skip
 
@@ -147,41 +143,36 @@ def _lawfulness(records: Records) -> Parts:
         Section("2.1.a", "Legal basis"),
         Gap(
             EACH,
-            "Which legal basis (Article 6(1)) has each purpose; of legitimate interests, which "
-            "balance?",
+            "Which legal basis (Article 6(1)) does each purpose have? For legitimate interests, "
+            "what is the balancing test?",
         ),
         Section("2.1.b", "Reasons to lift the processing prohibition"),
         Gap(EACH, "For special categories: which ground of Article 9(2) lifts the prohibition?"),
         Section("2.2", "Data minimisation, retention and quality"),
         Section("2.2.a", "Data minimisation and retention periods"),
-        answer_or_gap(
-            records, "recipients", CONTROLLER, "Who gets the model, besides the participants; why?"
-        ),
+        answer_or_gap(records, "recipients", CONTROLLER, "Who else gets the model, and why?"),
         Statement(
-            f"Recipients by the way it works: {records.adder} sees {records.sees}; all who take "
-            "part have all totals, and the model; each participant alone has its documents, its "
-            "ledger and theta.parquet.",
+            f"Recipients by design: {records.adder} sees {records.sees}. All participants get all "
+            "totals and the model. Only the participant itself has its documents, its ledger and "
+            "theta.parquet.",
             f"{records.cited}; {MODEL}",
         ),
         Table(
-            ["file", "what is in it", "who has it", "bytes here"],
+            ["file", "content", "who has it", "bytes here"],
             _files(records),
             f"files in the folder; {PROGRAM} deletes none of them",
         ),
         Table(
-            ["file", "as it was written"],
+            ["file", "record of its writing"],
             [[*row] for facts in records.ledgers for row in facts.kept.items()],
             ", ".join(facts.name for facts in records.ledgers),
         ),
-        answer_or_gap(
-            records, "retention", CONTROLLER, "How long is each file kept, and why so long?"
-        ),
-        Gap(CONTROLLER, "Who deletes which of these files, when, and how is it shown?"),
+        answer_or_gap(records, "retention", CONTROLLER, "How long is each file kept, and why?"),
+        Gap(CONTROLLER, "Who deletes which of these files, when, and how is that documented?"),
         Section("2.2.b", "Data quality"),
         Statement(
-            f"What is a word says the rule named {records.study.text.token_pattern!r}. "
-            "A word counts as it stands, each time; nothing about a person is corrected or "
-            "inferred.",
+            f"The rule {records.study.text.token_pattern!r} defines what a word is. Each "
+            "occurrence counts as written; nothing about a person is corrected or inferred.",
             f"{records.cited}, [text]",
         ),
         Gap(EACH, "Are the documents accurate and complete enough for the purpose?"),
@@ -203,8 +194,8 @@ def _protection(records: Records) -> Parts:
         *(_policy(facts) for facts in records.ledgers),
         *(
             Statement(
-                f"Draws of {facts.client} followed from the study's seed, which everybody knows, "
-                "noise too: it hides nothing. That is for tests.",
+                f"Random choices and noise of {facts.client} came from the study's seed, which "
+                "everybody knows. They hide nothing: this is only for tests.",
                 facts.name,
             )
             for facts in records.ledgers
@@ -213,24 +204,24 @@ def _protection(records: Records) -> Parts:
         Gap(CONTROLLER, "Fairness, purpose, accuracy, storage limitation: which measures?"),
         Section("2.3.b", "Measures supporting the exercise of data subjects' rights"),
         Statement(
-            "What a document has added to a model cannot be taken out of it again; a model without "
-            "it is trained anew."
+            "A document's contribution cannot be removed from a model; a model without it must be "
+            "trained from the beginning."
         ),
         Statement("The program makes no decision about persons (Article 22)."),
         Gap(
             EACH,
-            "How are persons informed (12 to 14), how can they have access (15, 20), have data "
+            "How are persons informed (12 to 14)? How can they get access (15, 20), have data "
             "corrected or erased (16, 17, 19), object or restrict (18, 21)?",
         ),
         Section("2.3.c", "Measures supporting compliance with other requirements"),
         Gap(CONTROLLER, "Consent (7), contracts with processors (28), transfers (chapter V)?"),
         Section("2.3.d", "Measures supporting data protection by design and by default"),
         _measures(records, "Data protection by design and by default"),
-        Gap(CONTROLLER, "What else, by design and default?"),
+        Gap(CONTROLLER, "Which other measures are there by design and by default?"),
         Section("2.3.e", "Measures supporting security of processing"),
         _measures(records, "Security of processing"),
         *(Statement(f"{f.client} {how[f.has_certificate]}.", f.began) for f in records.ledgers),
-        Gap(EACH, "Disks, accounts, backups, people: how are documents and folders protected?"),
+        Gap(EACH, "How are documents and folders protected: disks, accounts, backups, people?"),
     ]
 
 
@@ -239,26 +230,26 @@ def _necessity(records: Records) -> Parts:
         [each[key] for key in ("who", "what", "figure", "command", "less_by")]
         for each in records.holding("attacks")
     ]
-    head = ["who", "what can be learned", "in an experiment", "its command", "less by"]
-    source = f"{MODEL}; {records.cited}. The experiments are on other documents than these"
+    head = ["who", "what can be learned", "in an experiment", "its command", "reduced by"]
+    source = f"{MODEL}; {records.cited}. The experiments used other documents than these"
     return [
         Section("3", "Considerations on necessity and proportionality"),
         Section("3.1", "Impacts of the processing on the rights and freedoms of data subjects"),
         Table(head, rows, source),
-        Statement(f"{KNOWN[records.private]}, and its words about what they say.", MODEL),
+        Statement(f"{KNOWN[records.private]}, and its words reveal their subject.", MODEL),
         *promised(records),
         *attacked(records),
         Gap(CONTROLLER, "What would that mean for the persons whom the texts are about?"),
         Section("3.2", "Necessity of the processing"),
         Statement(
-            "A less intrusive way that the program has: each participant trains alone, and nothing "
-            "leaves (fedtopics train with one client). A more intrusive one: texts in one place."
+            "A less intrusive alternative in the program: each participant trains alone and sends "
+            "nothing (fedtopics train with one client). A more intrusive one: pooling the texts."
         ),
         Gap(
             CONTROLLER, "Does the purpose need a common model? Which alternatives were considered?"
         ),
         Section("3.3", "Proportionality of the processing"),
-        Gap(CONTROLLER, "Do the benefits outweigh what 3.1 says? For whom?"),
+        Gap(CONTROLLER, "Do the benefits outweigh the impacts in 3.1? For whom?"),
     ]
 
 
@@ -266,8 +257,8 @@ def _risks(records: Records) -> Parts:
     bound = records.study.privacy
     within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
     learned = [f"{each['what']}, by {each['who']}" for each in records.holding("attacks")]
-    learned.append(f"what model and totals tell of a single document, {within}")
-    threat = ["threat", "how it comes about", "what the program does"]
+    learned.append(f"what the model and totals reveal about a single document, {within}")
+    threat = ["threat", "how it happens", "what the program does"]
     head = ["risk of 3.1 or 4.1.a", "likelihood", "severity", "what modulates it", "acceptable?"]
     rows = [[risk, "", "", "", ""] for risk in (*learned, *(row[0] for row in THREATS))]
     return [
@@ -275,12 +266,12 @@ def _risks(records: Records) -> Parts:
         Section("4.1", "Risk assessment"),
         Section("4.1.a", "Impacts caused by accidental, unlawful or abnormal events"),
         Table(threat, THREATS, f"{PROGRAM}; {MODEL}"),
-        Statement("Whoever replaces a certificate before digests are compared takes part.", MODEL),
-        Gap(EACH, "Which other events can happen where you are?"),
+        Statement("A certificate replaced before digests are compared admits an attacker.", MODEL),
+        Gap(EACH, "Which other events can happen in your environment?"),
         Section("4.1.b", "Method"),
-        Gap(CONTROLLER, "Levels of likelihood and severity, and which risks are acceptable?"),
+        Gap(CONTROLLER, "Which levels of likelihood and severity apply? Which are acceptable?"),
         Section("4.1.c", "Inherent risk assessment"),
-        Gap(CONTROLLER, "The empty cells of this table, and rows that it lacks?"),
+        Gap(CONTROLLER, "Fill in the empty cells of this table. Which rows are missing?"),
         Table(head, rows, "3.1 and 4.1.a"),
     ]
 
@@ -288,29 +279,29 @@ def _risks(records: Records) -> Parts:
 def _plan(records: Records) -> Parts:
     rows = []
     if records.seeded:
-        rows.append(["no --insecure-seed", "noise hides, and draws are not known"])
+        rows.append(["no --insecure-seed", "noise and random choices are secret"])
     elif not records.masked:
-        rows.append(['aggregation = "secure" in the study', "nobody sees an update of one client"])
+        rows.append(['aggregation = "secure" in the study', "nobody sees a single client's update"])
     rows += TABLES["settings"]["with_noise" if records.private else "without_noise"]
     return [
         Section("4.2", "Action plan"),
         Section("4.2.a", "Additional mitigating measures"),
         Table(["measure that settings allow", "what it changes"], rows, f"{PROGRAM}; {MODEL}"),
-        Gap(CONTROLLER, "Which of them, and which others, are taken?"),
+        Gap(CONTROLLER, "Which of these and other measures are taken?"),
         Section("4.2.b", "Residual risk assessment"),
-        Gap(CONTROLLER, "Likelihood, severity and acceptance of what is left then?"),
+        Gap(CONTROLLER, "What are likelihood, severity and acceptance of the residual risks?"),
         Section("4.2.c", "Plan"),
-        Gap(CONTROLLER, "Who does what until when, and when is this looked at again?"),
+        Gap(CONTROLLER, "Who does what until when, and when is this reviewed?"),
         Section("5", "Involvement of interested parties"),
         Section("5.1", "DPO advice"),
-        Gap(OFFICER, "What is your advice, and what was made of it?"),
+        Gap(OFFICER, "What is your advice, and how was it followed?"),
         Section("5.2", "Views of data subjects or their representatives"),
-        Gap(CONTROLLER, "What do they say; if they were not asked, why?"),
+        Gap(CONTROLLER, "What are their views? If they were not asked, why?"),
         Section("6", "Conclusion and decision"),
         Gap(
             CONTROLLER,
             "Rejected; consultation of the supervisory authority (Article 36); approved; "
-            "or approved on which conditions? Why, by whom, when?",
+            "or approved on conditions (which)? Why, by whom, when?",
         ),
     ]
 
@@ -320,7 +311,7 @@ def _files(records: Records) -> list[list[str]]:
     whose = dict.fromkeys(("study.toml", "model"), everybody)
     files = TABLES["files"]["server" if records.place == "server" else "client"]
     files = files | ({"model": NOISY_MODEL} if records.private else {})
-    holder = "the server" if records.place == "server" else "each participant its own"
+    holder = "the server" if records.place == "server" else "each participant, its own"
     here = records.place != "study"
     return [
         [name, what, whose.get(name, holder), records.size(name) if here else ""]
@@ -342,7 +333,7 @@ def _policy(facts: LedgerFacts) -> Table:
     meanings = {name: field.description or "" for name, field in Policy.model_fields.items()}
     rows = [[n, _shown(value), meanings.get(n, "")] for n, value in facts.policy.items()]
     source = f"{facts.began}; meanings: {PROGRAM}"
-    return Table([f"policy of {facts.client}", "value", "what it says"], rows, source)
+    return Table([f"policy of {facts.client}", "value", "meaning"], rows, source)
 
 
 def _shown(value: object) -> str:

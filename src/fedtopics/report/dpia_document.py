@@ -1,8 +1,4 @@
-"""A form: sections of statements, tables and gaps, written as Markdown or as a page to print.
-
-A statement says which record it comes from. A gap is what no record says: who has to fill it in,
-and the question.
-"""
+"""A document of sections with statements, tables and gaps, as Markdown or a page to print."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ PROGRAM = f"fedtopics {VERSION}"
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence, and the record that it comes from; of the program where none is named."""
+    """A sentence and the record that it comes from, by default the program."""
 
     text: str
     source: str = PROGRAM
@@ -33,7 +29,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Gap:
-    """What people have to answer."""
+    """A question for people."""
 
     who: str
     question: str
@@ -55,7 +51,7 @@ Part = Statement | Gap | Table
 
 @dataclass(frozen=True)
 class Section:
-    """A numbered heading and what is under it."""
+    """A numbered heading and its content."""
 
     number: str
     title: str
@@ -63,13 +59,13 @@ class Section:
 
     @property
     def level(self) -> int:
-        """How deep it is: 1 for a section, 2 for what is in one, 3 for what is in that."""
+        """The depth of the heading, from 1."""
         return 1 + self.number.count(".")
 
 
 @dataclass(frozen=True)
 class Document:
-    """A title, what is to be said before everything else, and sections in their order."""
+    """A title, opening sentences, and sections in order."""
 
     title: str
     opening: Sequence[str]
@@ -77,25 +73,24 @@ class Document:
 
     @property
     def gaps(self) -> int:
-        """How many questions are left."""
+        """The number of open questions."""
         return sum(isinstance(part, Gap) for each in self.sections for part in each.parts)
 
 
 def write_document(form: Document, path: Path, inputs: Sequence[Path | None] = ()) -> Path:
-    """Write a form, as its file's name ends: .md or .html; an InputError for another ending."""
+    """Write the document; the file's ending, .md or .html, sets the format."""
     writers = {".md": markdown, ".html": html}
     suffix = check_output(path, writers, inputs)
     return write_output(path, writers[suffix](form).encode(), writers, inputs)
 
 
 def markdown(form: Document) -> str:
-    """Return a form as Markdown."""
     made = environment(escaped=False, show=for_markdown)
     return made.get_template("dpia.md.j2").render(form=form)
 
 
 def html(form: Document) -> str:
-    """Return a form as a page without scripts, which asks no host for anything."""
+    """Return a page without scripts that loads nothing from other hosts."""
     made = environment(escaped=True, show=visible)
     style = Markup(resource(made, "dpia.css"))  # noqa: S704 - ours
     return made.get_template("dpia.html.j2").render(form=form, style=style)

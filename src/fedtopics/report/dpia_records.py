@@ -1,7 +1,4 @@
-"""What a form can cite: a study, the records of a run, and what is known of the program.
-
-The last, measures with tests and attacks with figures, is in ``dpia_tables.toml``.
-"""
+"""What a DPIA can cite: a study, the records of a run, and the facts in ``dpia_tables.toml``."""
 
 from __future__ import annotations
 
@@ -22,17 +19,17 @@ from fedtopics.report.run import LedgerFacts, Place, place_of
 
 CONTROLLER, OFFICER, EACH = "the controller", "the data protection officer", "each participant"
 CONTROL = (
-    "Beside the study's topics stands a control without documents: what public words and the "
-    "encoder give by themselves. On newsgroups its coherence (NPMI) was .193, where k-means at "
-    "epsilon 3 had .227: the rest is what documents told."
+    "A control without documents shows what public words and the encoder yield by themselves. "
+    "On newsgroups its coherence (NPMI) was .193, compared with .227 for k-means at epsilon 3: "
+    "the difference comes from the documents."
 )
 CONTROL_SOURCE = "benchmarks/results/private.md, on other documents than these"
-Parts = Sequence[Section | Part]  # of several sections, each behind its own heading
+Parts = Sequence[Section | Part]  # several sections, each after its own heading
 
 
 @dataclass(frozen=True)
 class Records:
-    """A study, and what its folder has of a run."""
+    """A study, and what its folder contains of a run."""
 
     folder: Path
     study: Study
@@ -42,14 +39,11 @@ class Records:
 
     @classmethod
     def read(cls, place: Path, audit: Path | None = None) -> Records:
-        """Read a study's file, or a run's folder; RunError or StudyError if it is neither.
-
-        An audit that is not named is looked for there; RunError if it is of another study.
-        """
+        """Read a study's file or a run's folder, with the audit given or found there."""
         if place.is_file():
             records = cls(place.parent, Study.read(place), "study", [])
         elif not (place / "study.toml").is_file():
-            raise RunError(f"There is no study.toml in {place}; name a run's folder, or a study.")
+            raise RunError(f"There is no study.toml in {place}; give a run's folder, or a study.")
         else:
             found = [LedgerFacts.read(path) for path in find_ledgers(place).values()]
             ledgers = [facts for facts in found if facts.began_line]
@@ -63,17 +57,17 @@ class Records:
 
     @property
     def cited(self) -> str:
-        """How the study is cited: by the fingerprint that all participants have in common."""
+        """The study as it is cited, by the fingerprint that all participants share."""
         return f"study.toml, fingerprint {self.study.fingerprint}"
 
     @property
     def masked(self) -> bool:
-        """Whether aggregation was secure: nobody saw an update; not so in one process."""
+        """Whether aggregation was secure; never in a simulation."""
         return self.study.is_secure and self.place != "simulation"
 
     @property
     def private(self) -> bool:
-        """Whether what leaves is under a bound for each document."""
+        """Whether the study is differentially private."""
         return self.study.privacy is not None
 
     @property
@@ -83,12 +77,12 @@ class Records:
 
     @property
     def has_server(self) -> bool:
-        """Whether the server is a process of its own, which none of the members runs."""
+        """Whether the server is a separate process, not run by a member."""
         return self.study.server.host is None
 
     @property
     def adder(self) -> str:
-        """What adds the updates of the participants."""
+        """The name of what aggregates the updates."""
         if self.place == "simulation":
             return "the one process of this simulation"
         return (
@@ -98,11 +92,11 @@ class Records:
         )
 
     def leaves(self, function: str) -> str:
-        """Say what leaves with a function, as its own documentation does."""
+        """Describe what a function sends, from its own documentation."""
         return LEAVES.get(function) or leaves(self.study.method.method_name, function)
 
     def size(self, name: str) -> str:
-        """Return how large a file or folder is; "-" if it is not there."""
+        """Return the size of a file or folder in bytes; "-" if it does not exist."""
         place = self.folder / name
         files = [place, *place.rglob("*")] if place.exists() else []
         sizes = [path.stat().st_size for path in files if path.is_file()]
@@ -110,11 +104,11 @@ class Records:
 
     @property
     def seeded(self) -> bool:
-        """Whether draws of a client followed from the study's seed, as it says."""
+        """Whether a client's random choices came from the study's seed."""
         return any(ledger.seeded for ledger in self.ledgers)
 
     def holding(self, table: str) -> list[Mapping[str, Any]]:
-        """Return the measures or attacks of `TABLES` that hold for this study."""
+        """Return the measures or attacks of `TABLES` that apply to this study."""
         method = self.study.method.method_name
         return [
             row
@@ -138,7 +132,7 @@ TABLES = read_toml(Path(__file__).with_name("dpia_tables.toml"))
 
 
 def answer_or_gap(records: Records, name: str, who: str, question: str) -> Part:
-    """Return what the study's [about] says, or the question."""
+    """Return the answer in the study's [about], or the question."""
     rows = dict(records.study.about.rows())
     if name in rows:
         return Statement(f"{name.capitalize()}: {rows[name]}", f"{records.cited}, [about] {name}")

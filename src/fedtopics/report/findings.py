@@ -1,4 +1,4 @@
-"""What was found, in three sentences, and how good it is, in scores."""
+"""The main findings in three sentences, and the scores."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from fedtopics.model.figures import Topic, name_of, owner
 from fedtopics.model.over_time import Change, grown
 from fedtopics.model.topic_model import TopicModel
 
-NOTABLE = 0.005  # change of a share, from which it is one
-FIRST_TOPICS = 5  # topics that are said to have so much together
+NOTABLE = 0.005  # least change of a share that is reported
+FIRST_TOPICS = 5  # largest topics whose joint share is reported
 SCORES = {
     "npmi": (
         "coherence, NPMI",
         "-1 to 1; how often a topic's ten first words occur together in the clients' documents, "
-        "against chance",
+        "compared with chance",
         "Bouma 2009; Lau, Newman and Baldwin 2014",
     ),
     "c_v": (
         "coherence, C_V",
-        "0 to 1; as NPMI, but by how alike the words' neighbours are",
+        "0 to 1; like NPMI, but by the similarity of the words' neighbours",
         "Röder, Both and Hinneburg 2015",
     ),
     "u_mass": (
         "coherence, U_Mass",
-        "up to 0; how often a word occurs in the documents that have a more important one",
+        "up to 0; how often a word occurs in documents with a more important one",
         "Mimno et al. 2011",
     ),
     "diversity": (
         "topic diversity",
-        "0 to 1; share of different words among the ten first of all topics",
+        "0 to 1; share of different words among the ten first words of all topics",
         "Dieng, Ruiz and Blei 2020",
     ),
     "dissimilarity": (
         "mean cosine dissimilarity",
-        "0 to 1; of pairs of topics, over all words",
+        "0 to 1; mean over pairs of topics, over all words",
         "1 - cosine of rows of beta",
     ),
 }
@@ -49,7 +49,7 @@ def sentences(
     topics: Sequence[Topic], documents: Mapping[str, int], similarity: NDArray[np.float64],
     change: Change | None, kind: str, units: str = "documents",
 ) -> list[str]:  # fmt: skip
-    """Say in three sentences what was found: what it is about, who differs, what changed."""
+    """State the findings in three sentences: main topics, differences between clients, changes."""
     lines = [_about(topics, sum(documents.values()), kind, units)]
     if len(documents) > 1:
         lines.append(_clients(topics, documents, similarity, kind))
@@ -89,14 +89,14 @@ def _clients(
         if (client := owner(topic, documents)) is not None:
             owned.setdefault(client, []).append(topic)
     if not owned:
-        return f"No {kind} is one client's alone" + (f"; {alike}." if alike else ".")
+        return f"No {kind} belongs to a single client" + (f"; {alike}." if alike else ".")
     most = sorted(owned, key=lambda name: -sum(topic["share"] for topic in owned[name]))
-    parts = [f"{client} alone has {_listed(owned[client])}" for client in most[:2]]
+    parts = [f"{client} is the only client with {_listed(owned[client])}" for client in most[:2]]
     return "; ".join([*parts, *([alike] if alike else [])]) + "."
 
 
 def _listed(topics: Sequence[Topic]) -> str:
-    """Write the first two topics, and how many more there are."""
+    """Name the first two topics, and the number of others."""
     rest = f" and {len(topics) - 2} more" if len(topics) > 2 else ""
     return (", " if rest else " and ").join(_quoted(topic) for topic in topics[:2]) + rest
 
@@ -113,7 +113,7 @@ def _changed(topics: Mapping[int, Topic], change: Change, of_one: bool) -> str:
         found.append(describe_change(order[0], "grew"))
     if shares[order[-1]]["before"] - shares[order[-1]]["after"] >= NOTABLE:
         found.append(describe_change(order[-1], "shrank"))
-    when = f"{change['after']} against {change['before']}"
+    when = f"{change['after']} compared with {change['before']}"
     when += ", in the documents of one client" if of_one else ""
     return f"{when}: {'; '.join(found)}." if found else f"{when}: nothing changed much."
 
@@ -127,7 +127,7 @@ def _shared(topics: Sequence[Topic], documents: Mapping[str, int], kind: str) ->
 
 
 def scores_of(model: TopicModel) -> list[dict[str, Any]]:
-    """Return a row a score: its name, value, meaning and reference."""
+    """Return one row per score: its name, value, meaning and reference."""
     known = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
     values = {name: float(np.mean(score)) for name, score in known.items() if len(score)}
     values["diversity"] = unique_words(model.topics(10), 10)

@@ -1,4 +1,4 @@
-"""What people ask of a study before they read on: who, what for, when, and what was kept to."""
+"""Header of a report: who took part, purpose, dates, privacy and policies."""
 
 from __future__ import annotations
 
@@ -14,33 +14,24 @@ from fedtopics.report.run import Rows, RunFacts
 
 Fact = dict[str, Any]
 MOST_NAMED = 8  # clients
-UNSAID = "not said", "The study's [about] can name an operator."
+UNSAID = "not stated", "The study's [about] can name an operator."
 LATER = {"recipients": "Who gets it", "retention": "Kept for", "contact": "Whom to ask"}
-UNBOUND = (
-    "No document left its client; how much sums tell of a single one is not bounded by a number."
-)
+UNBOUND = "No document left its client, but no number limits what sums reveal about a single one."
 UPDATES_SEEN: Mapping[object, str] = {
     True: "Aggregation was secure: nobody saw the updates of one client.",
     False: "Aggregation was plain: the server saw the updates of each client.",
 }
 KEPT = (
-    "Each client's own program refuses what its policy does not allow; its ledger, which stays "
-    "there, is the proof."
+    "Each client's own program refuses whatever its policy does not allow. The client's ledger, "
+    "which stays there, is the proof."
 )
 
 
 def facts(model: TopicModel, run: RunFacts) -> list[Fact]:
-    """Return the questions of the header with their answers.
-
-    Returns
-    -------
-    list of dict
-        ``name``, a question; ``value``, its answer in a few words; ``detail``, a sentence or
-        nothing; ``good``, whether the answer is one that people hope for, None where neither.
-    """
+    """Return the facts: ``name``, ``value``, ``detail`` and ``good`` (True, False or None)."""
     about = dict(About(**run.study.get("about", {})).rows())
     when = run.ended
-    with suppress(ValueError):  # as people write a day: 1 March 2026
+    with suppress(ValueError):  # written as 1 March 2026
         when = f"{date.fromisoformat(when):%-d %B %Y}"
     names = [model.called(name) for name in sorted(model.documents)]
     rest = len(names) - MOST_NAMED
@@ -67,9 +58,9 @@ def _private(model: TopicModel, run: RunFacts) -> Fact:
     seen = UPDATES_SEEN.get(model.info.get("masked", ""), seen)
     if bound is None:
         detail = f"{UNBOUND} {seen}".strip()
-        return _fact("Is it private?", "Sums alone, no promise", detail)
+        return _fact("Is it private?", "Only sums, no guarantee", detail)
     if bound["seeded"]:
-        return _fact("Is it private?", "For trying alone", f"{text}.", False)
+        return _fact("Is it private?", "Only for experiments", f"{text}.", False)
     value = f"Yes, epsilon {bound['epsilon']:g}"
     return _fact("Is it private?", value, f"For each {bound['unit']}. {seen}".strip(), True)
 
@@ -85,20 +76,20 @@ def _policy(run: RunFacts) -> Fact:
     replies = (row for rows in run.ledgers.values() for row in _replies(rows))
     fewest = min((row["documents"] for row in replies), default=0)
     required = max(policy.min_documents for policy in run.policies.values())
-    each = f"Each reply sums over {fewest:,} documents or more" if fewest else "Nothing has left"
-    return _fact(name, "Yes", f"{each}; {required:,} are asked for.", True)
+    each = f"Each update sums {fewest:,} or more documents" if fewest else "Nothing was sent"
+    return _fact(name, "Yes", f"{each}; {required:,} are required.", True)
 
 
 def _replies(rows: Rows) -> Rows:
-    """Return what left by function, of replies that are of documents."""
+    """Return the rows of updates over documents."""
     return [row for row in rows if row["replies"] and row["documents"]]
 
 
 def _broken(run: RunFacts) -> Iterator[str]:
-    """Yield what in the ledgers is against the policies that they name."""
+    """Yield violations of the policies that the ledgers name."""
     for client, policy in run.policies.items():
         for row in _replies(run.ledgers.get(client, [])):
             if row["documents"] < policy.min_documents:
-                yield f"A reply of {client} is over {row['documents']:,} documents."
+                yield f"An update of {client} is over {row['documents']:,} documents."
             if policy.methods is not None and row["method"] not in policy.methods:
                 yield f"The policy of {client} does not allow {row['method']}."

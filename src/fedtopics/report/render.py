@@ -1,4 +1,4 @@
-"""From a summary to a page: one HTML file that asks no host for anything, and its Markdown twin."""
+"""A summary as one HTML file that loads nothing from other hosts, and as Markdown."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fedtopics.model import figures
 from fedtopics.model.exports import as_csv
 from fedtopics.report.summary import Summary
 
-CURVES = {  # by what a round has: what it is called
+CURVES = {  # title by key of a round
     "loss": "Loss",
-    "clients": "Clients whose replies counted",
-    "bytes": "Bytes that left the clients",
+    "clients": "Clients whose updates counted",
+    "bytes": "Bytes sent by the clients",
     "seconds": "Seconds",
 }
 STYLES = "figures.css", "report.css", "topics.css", "print.css"
@@ -33,26 +33,26 @@ SCRIPTS = "topics.js", "labels.js", "save.js"
 def write_report(
     summary: Summary, path: str | Path, inputs: Sequence[str | Path | None] = ()
 ) -> Path:
-    """Write a report as HTML, and beside it as Markdown.
+    """Write a report as HTML, and next to it as Markdown.
 
     Parameters
     ----------
     summary : dict
-        As of `summarise`.
+        From `summarise`.
     path : path
-        Of the HTML file; the other has the ending .md.
+        The HTML file; the other one has the ending .md.
     inputs : sequence of paths, optional
         Files that must not be overwritten.
 
     Returns
     -------
     path
-        Of the HTML file.
+        The HTML file.
 
     Raises
     ------
     InputError
-        If that file ends otherwise, or one of the two is there already and is not ours.
+        If the ending is not .html, or a file exists that is not a report.
     """
     page, text_path = Path(path), Path(path).with_suffix(".md")
     check_output(page, [".html"], inputs)
@@ -61,10 +61,7 @@ def write_report(
 
 
 def html(summary: Summary) -> str:
-    """Return the report as a page: styles, script, figures and numbers are within it.
-
-    A browser executes that script alone, by its digest, whatever else the page had.
-    """
+    """Return the report as a self-contained page; its digest lets browsers run only our script."""
     made = environment(escaped=True, show=visible)
     table = base64.b64encode(as_csv(summary["topics"]).encode()).decode()
     curves = {name: layout.curve(summary["rounds"], name) for name in CURVES}
@@ -83,13 +80,12 @@ def html(summary: Summary) -> str:
 
 
 def markdown(summary: Summary) -> str:
-    """Return the report as Markdown."""
     made = environment(escaped=False, show=for_markdown)
     return made.get_template("report.md.j2").render(s=summary)
 
 
 def environment(escaped: bool, show: Callable[[str], str]) -> Environment:
-    """Return an environment for pages and files: as that of figures, with our templates."""
+    """Return the environment of figures, with the report's templates and filters."""
     ours = PackageLoader("fedtopics.report")
     made = figures.environment(show, ours, in_report=True, escaped=escaped)
     made.filters |= {"bytes": _bytes, "number": _number, "sizes": _sizes}
@@ -101,7 +97,7 @@ def _list(topic: dict[str, Any]) -> list[Any]:
 
 
 def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield a topic's words, each with how large it is shown, by its share of the topic."""
+    """Yield a topic's words with their font size, by share of the topic."""
     shares = [share for _, share, _ in topic["full"][: len(topic["words"])]]
     most = max(shares, default=0.0) or 1.0
     for word, share in zip(topic["words"], shares, strict=False):
@@ -109,7 +105,7 @@ def _sizes(topic: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _for_script(content: Any) -> Markup:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot end its script element."""
     plain = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     safe = plain.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return Markup(safe)  # noqa: S704

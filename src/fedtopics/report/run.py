@@ -1,7 +1,4 @@
-"""What a run's folder tells: of a simulation, of a server, or of a client's part.
-
-Where a file says when documents are from, also each topic's share by period, by sums.
-"""
+"""Facts from the folder of a run: of a simulation, a server or a client."""
 
 from __future__ import annotations
 
@@ -37,34 +34,33 @@ from fedtopics.text.tables import Columns
 from fedtopics.text.times import Unit, as_array, missing, times_of
 
 Rows = list[dict[str, Any]]
-LONGEST_SPAN: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days that are cut so
+LONGEST_SPAN: dict[Unit, int] = {"week": 100, "month": 800, "quarter": 2200}  # days, for this unit
 Place = Literal["model", "simulation", "server", "client"]  # whose folder it is
 
 
 @dataclass
 class LedgerFacts:
-    """What a client's ledger shows, by one reading of it."""
+    """What a client's ledger shows."""
 
     client: str
     path: Path
     lines: int = 0
-    began_line: int = 0  # the last that says who began with what
+    began_line: int = 0  # the last line about the start of a process
     documents: int = 0
     text_bytes: int = 0
     version: str = ""
-    spent: float | None = None  # epsilon, of the client's account
+    spent: float | None = None  # epsilon, from the client's privacy budget
     policy: Mapping[str, Any] = field(default_factory=dict)
     has_certificate: bool = False
-    seeded: bool = False  # whether draws followed from the study's seed, which all know
+    seeded: bool = False  # whether random choices came from the study's seed, known to all
     times: tuple[str, str] = "", ""  # of the first and the last line
     kept: dict[str, str] = field(default_factory=dict)  # files, with the lines that name them
-    functions: dict[str, dict[str, Any]] = field(default_factory=dict)  # as of `add_line`
+    functions: dict[str, dict[str, Any]] = field(default_factory=dict)  # from `add_line`
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # lines, by function
     left: Counter[int] = field(default_factory=Counter)  # bytes, by round; 0 is before the first
 
     @classmethod
     def read(cls, path: Path) -> LedgerFacts:
-        """Read a ledger; RunError if it is damaged."""
         facts = cls(client_of(path), path)
         read_ledger(path, facts._take)
         return facts
@@ -90,47 +86,46 @@ class LedgerFacts:
 
     @property
     def name(self) -> str:
-        """What to cite it by."""
+        """The name for citations."""
         return f"ledger of {self.client}"
 
     @property
     def began(self) -> str:
-        """What to cite the line by that a process began with."""
+        """The citation of the line with which a process began."""
         return f"{self.name}, line {self.began_line:,}"
 
     @property
     def rows(self) -> Rows:
-        """What left and came, a row per function, as of `summarise_ledger`."""
+        """Data sent and received, one row per function, as in `summarise_ledger`."""
         return summary_of(self.functions)
 
     @property
     def head(self) -> str:
-        """The digest of the last line, as the head has it; nothing without a head."""
+        """The digest of the last line, from the ledger's head; "" without a head."""
         head = Head.read(self.path)
         return head.sha256 if head else ""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of the run that a model is of."""
+    """What is known of a model's run."""
 
     name: str  # for people
-    study: dict[str, Any] = field(default_factory=dict)  # as its file has it
+    study: dict[str, Any] = field(default_factory=dict)  # as in its file
     events: Rows = field(default_factory=list)
-    ledgers: dict[str, Rows] = field(default_factory=dict)  # by client, of `summarise_ledger`
+    ledgers: dict[str, Rows] = field(default_factory=dict)  # by client, from `summarise_ledger`
     left: dict[int, int] = field(default_factory=dict)  # bytes from these clients, by round
-    seeded: tuple[str, ...] = ()  # clients whose draws all could know, of those with a ledger
-    policies: dict[str, Policy] = field(default_factory=dict)  # by client, as its ledger has it
-    ended: str = ""  # the day of the last line of events and ledgers, such as 2026-03-01
+    seeded: tuple[str, ...] = ()  # clients with a ledger whose random choices were not secret
+    policies: dict[str, Policy] = field(default_factory=dict)  # by client, from its ledger
+    ended: str = ""  # day of the last line of events and ledgers, such as 2026-03-01
     place: Place = "model"
 
     def of_kind(self, kind: str) -> Rows:
-        """Return the events of a kind."""
         return [event for event in self.events if event.get("event") == kind]
 
     @property
     def rounds(self) -> Rows:
-        """The rounds that count, each as it was done last, with the bytes that left for it."""
+        """The last attempt of each round, with the bytes sent for it."""
         last = {event["round"]: event for event in self.of_kind("round")}
         rows = []
         for number in sorted(last):
@@ -140,7 +135,7 @@ class RunFacts:
 
     @property
     def absences(self) -> Rows:
-        """Who was missing in which rounds and why, a row each, in the order of the rounds."""
+        """Missing clients with their rounds and reasons, in order of rounds."""
         rows: dict[tuple[str, str], list[int]] = {}
         last = {event["round"]: event for event in [*self.of_kind("left out"), *self.rounds]}
         for number in sorted(last):
@@ -150,7 +145,7 @@ class RunFacts:
 
     @property
     def clipped(self) -> Rows:
-        """Whose replies counted for less, from which round on: how far they went at most."""
+        """Clients whose updates were clipped, with the first such round and the largest factor."""
         found: dict[str, dict[str, Any]] = {}
         for event in self.of_kind("clipped"):
             row = found.setdefault(event["client"], dict(event))
@@ -174,13 +169,12 @@ def find(place: str | Path) -> tuple[Path, RunFacts]:
         If a file of the run is damaged.
     """
     folder, model = Path(place), model_folder(place)
-    if model == folder and folder.resolve().name == "model":  # it is still in its run's folder
+    if model == folder and folder.resolve().name == "model":  # still in its run's folder
         folder = folder.resolve().parent
     return model, read(folder)
 
 
 def read(folder: Path) -> RunFacts:
-    """Read what there is of a run in a folder."""
     ledgers = [LedgerFacts.read(path) for path in find_ledgers(folder).values()]
     left: Counter[int] = Counter()
     for facts in ledgers:
@@ -202,7 +196,7 @@ def read(folder: Path) -> RunFacts:
 
 
 def place_of(folder: Path, ran: bool) -> Place:
-    """Return whose folder of a run it is, that of a model where nothing `ran`."""
+    """Return whose run folder it is; "model" where nothing `ran`."""
     if (folder / "ledger.jsonl").exists():
         return "client"
     if (folder / "clients").is_dir():
@@ -219,7 +213,7 @@ def _study(path: Path) -> dict[str, Any]:
             return plan
         raise ValueError
     except ValueError:
-        raise RunError(f"{path} is damaged; mend it, or take it out of the folder.") from None
+        raise RunError(f"{path} is damaged; correct it, or remove it from the folder.") from None
 
 
 def _events(path: Path) -> Rows:
@@ -227,37 +221,19 @@ def _events(path: Path) -> Rows:
         return []
     lines = read_text(path, errors="replace").split("\n")
     try:
-        events: Rows = [json.loads(line) for line in lines[:-1]]  # the last may be cut off
+        events: Rows = [json.loads(line) for line in lines[:-1]]  # the last may be incomplete
         if all(isinstance(event["round"], int) for event in events if event["event"] == "round"):
             return events
         raise ValueError
     except (ValueError, LookupError, TypeError):
-        raise RunError(f"{path} is damaged; mend it, or take it out of the folder.") from None
+        raise RunError(f"{path} is damaged; correct it, or remove it from the folder.") from None
 
 
 def over_time(
     model: TopicModel, run: RunFacts, own: Path | None = None, columns: Columns | None = None,
     time: str | None = None,
 ) -> Rows | None:  # fmt: skip
-    """Return each topic's share by period, of one's own file, or of a simulation's clients.
-
-    Parameters
-    ----------
-    own : path, optional
-        A file of documents, with these `columns`.
-    time : str, optional
-        Its column of times. Of a simulation's clients it is what their tables say.
-
-    Returns
-    -------
-    list of dict, or None
-        As of `TopicModel.topics_over_time`; None where there is no time.
-
-    Raises
-    ------
-    DataError
-        If there is no such column, or what is there are no times.
-    """
+    """Return topics' shares by period, from `own` or a simulation's clients; None without times."""
     if own is not None:
         dated = replace(columns or Columns(), time=time)
         corpora = {"": Corpus.read(own, dated)} if time else {}
@@ -266,7 +242,7 @@ def over_time(
     if not corpora:
         if time:
             raise DataError(
-                f"There are no documents whose column {time!r} could be read; name their file with "
+                f"There are no documents with a column {time!r} to read; name their file with "
                 "--examples-from."
             )
         return None
@@ -275,19 +251,19 @@ def over_time(
 
 
 def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:
-    """Return where the documents of a simulation's clients are; nothing of other runs."""
+    """Return where the documents of a simulation's clients are; empty for other runs."""
     tables: Mapping[str, Any] = run.study.get("clients", {}) if run.place == "simulation" else {}
     try:
         read = {name: ClientData(**table) for name, table in tables.items()}
     except (TypeError, ValueError):
-        raise StudyError("The study's tables of clients are damaged; mend them.") from None
+        raise StudyError("The study's [clients] tables are damaged; correct them.") from None
     dated = {n: t.model_copy(update={"time": time or t.time}) for n, t in read.items()}
     return {name: table for name, table in dated.items() if table.time and table.data}
 
 
 def _unit(times: Sequence[NDArray[Any]]) -> Unit | None:
-    """Return the period in which the times are seen, by how far apart they are."""
-    days = np.concatenate([times_of(each[~missing(each)]) for each in times])
+    """Return a period that suits the span of the times."""
+    days = np.concatenate([times_of(each, ~missing(each)) for each in times])
     if days.dtype.kind != "M":
         return None  # numbers, or none
     days = days.astype("datetime64[D]")

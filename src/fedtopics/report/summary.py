@@ -1,4 +1,4 @@
-"""What a report says, as plain data."""
+"""The content of a report, as plain data."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from fedtopics.text.corpus import Corpus
 
 Summary = dict[str, Any]
 LISTED_WORDS = 30  # of a topic, in its full list
-STEPS = tuple(step / 10 for step in range(11))  # of lambda, of which the full list has the words
+STEPS = tuple(step / 10 for step in range(11))  # values of lambda in the full list
 EXAMPLES = 3  # documents of a topic
-EXCERPT = 400  # characters that are shown of a document
+EXCERPT = 400  # characters shown of a document
 SHOWN_ROUNDS = 40  # of F-LDA, the last
 SERVER_SAW = (
     "No document left its client: the server saw sums over documents and the words that "
-    "enough documents have, and so does whoever reads this."
+    "enough documents have, and so does every reader of this report."
 )
 UNMASKED = "Aggregation was plain: the server saw the updates of each client, one by one."
 MASKED = (
-    "No document left its client: aggregation was secure, so the server saw nothing, and members "
-    "saw totals over all clients, the words that enough documents have, and what this report shows "
-    "of each client."
+    "No document left its client. Aggregation was secure: the server saw nothing. Members saw "
+    "totals over all clients, the words that enough documents have, and what this report shows "
+    "about each client."
 )
-SEEN_BY_ALL = "What all saw of each client, in the clear: {}."
+SEEN_BY_ALL = "Seen by all members for each client, in the clear: {}."
 FACTS = "round", "loss", "documents", "bytes", "seconds"  # of a round
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 
@@ -54,22 +54,22 @@ def summarise(
     documents: Any = None, with_text: bool = False,
     over_time: Sequence[Mapping[str, Any]] | None = None,
 ) -> Summary:  # fmt: skip
-    """Return what a report says of a model and its run.
+    """Return the content of a report on a model and its run.
 
     Parameters
     ----------
     model : TopicModel
     run : RunFacts, optional
     min_documents : int, optional
-        A client's share of a topic is not shown where it stands for fewer documents; by default
-        what the usual policy asks for in a reply.
+        Hides a client's share of a topic where it stands for fewer documents; by default the
+        minimum of the default policy.
     documents : whatever `Corpus.of` takes, optional
-        Of which examples and a map are shown; such a report is not to be shared.
+        Documents for examples and a map; do not share such a report.
     with_text : bool
-        Whether documents on the map say how they begin.
+        Whether documents on the map show their beginnings.
     over_time : list of dict, optional
-        Rows of `TopicModel.topics_over_time`, of which what grew and what shrank are shown; by
-        default those that the federation has summed, if it has.
+        Rows of `TopicModel.topics_over_time`, to show growing and shrinking topics; by default
+        those that the federation summed, if any.
     """
     run = run or RunFacts(name="")
     least = Policy().min_documents if min_documents is None else min_documents
@@ -94,13 +94,13 @@ def summarise(
 
 
 def _of_model(model: TopicModel) -> Summary:
-    """Return the parts of a summary that are of the model alone."""
+    """Return the parts of a summary that need only the model."""
     return {
         "sentences": [merger(model)] if merger(model) else _sentences(model),
         "tree": model.hierarchy(),
         "reading": _reading(model),
         "positions": figures.positions(model.beta).tolist(),
-        "over_rounds": [  # which topics each round of F-LDA had, which were new and vanished
+        "over_rounds": [  # new and vanished topics in each round of F-LDA
             {
                 "round": entry["round"],
                 "documents": entry["documents"],
@@ -117,7 +117,7 @@ def _of_model(model: TopicModel) -> Summary:
 
 
 def _of_run(model: TopicModel, run: RunFacts) -> Summary:
-    """Return the parts of a summary that are of the run alone."""
+    """Return the parts of a summary that need the run."""
     own, policy = next(iter(run.policies.items() if run.place == "client" else ()), ("", None))
     return {
         "own": own,
@@ -140,10 +140,7 @@ def _of_run(model: TopicModel, run: RunFacts) -> Summary:
 
 
 def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary:
-    """Return the parts of a summary that are of single documents; None in each without any.
-
-    Such a report is not to be shared, and is written where the documents are.
-    """
+    """Return the parts of a summary that show single documents, or None for each."""
     if documents is None:
         return dict.fromkeys(("examples", "document_map"))
     corpus = Corpus.of(documents)
@@ -153,15 +150,12 @@ def _of_documents(model: TopicModel, documents: Any, with_text: bool) -> Summary
         begins = text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
         examples[row["topic"]].append({"share": row["share"], "text": begins})
     found = model.document_map(corpus, with_text=with_text)
-    svg = Markup(found.svg(in_report=True))  # noqa: S704 - its text is escaped where it is made
+    svg = Markup(found.svg(in_report=True))  # noqa: S704 - its text is already escaped
     return {"examples": examples, "document_map": {"sentence": found.sentence, "svg": svg}}
 
 
 def client_similarity(model: TopicModel) -> NDArray[np.float64]:
-    """Return how alike clients are, shape (n_clients, n_clients), in the order of their names.
-
-    1 less Hellinger's distance of their mean thetas: 1 where they write about the same.
-    """
+    """Return 1 minus Hellinger's distance of clients' mean thetas, (n_clients, n_clients)."""
     roots = np.sqrt(np.array([model.shares[name] for name in sorted(model.shares)]))
     distances = np.linalg.norm(roots[:, None] - roots[None], axis=2) / np.sqrt(2)
     return np.asarray(np.clip(1 - distances, 0, 1))
@@ -189,16 +183,13 @@ def _method(model: TopicModel) -> str:
     name, network = model.info.get("method", "?"), model.inference.name
     try:
         title = find_method(name).title
-    except StudyError:  # of a package that is not installed here
+    except StudyError:  # the method's package is not installed here
         title = name
     return f"{title} ({network})" if name == "gfedntm" else title
 
 
 def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the topics with their words under any lambda, first as they are read.
-
-    Each word of ``full`` has its name, p(w | k) and p(w); ``orders`` ranks them, by lambda.
-    """
+    """Return topics with ``full`` (word, p(w | k), p(w)) and ``orders``, its ranks by lambda."""
     shares, frequency = model.word_shares, model.vocabulary.frequency
     readings = [model.reading, *(Reading(step, model.reading.by_sums) for step in STEPS)]
     orders = [reading.order(shares, frequency, LISTED_WORDS) for reading in readings]
@@ -214,7 +205,7 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
         words = [
             (model.vocabulary.words[i], *pair) for i, pair in zip(places, numbers, strict=True)
         ]
-        # Of fewer than two words there is no coherence.
+        # Fewer than two words have no coherence.
         scores = {name: score for name, score in row["coherence"].items() if np.isfinite(score)}
         topics.append({**row, "coherence": scores, "full": words, "orders": ranked[1:]})
     return topics
@@ -222,7 +213,7 @@ def _topics(model: TopicModel, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
 
 def _reading(model: TopicModel) -> dict[str, Any]:
     by = "the words of documents" if model.reading.by_sums else "the decoder"
-    first = ", first those that are most coherent together" if model.reading.first else ""
+    first = ", starting with the most coherent ones" if model.reading.first else ""
     if model.reading.class_based:
         return {"lambda": None, "words": f"class-based TF-IDF, from the words of documents{first}"}
     return {"lambda": model.reading.lambda_, "words": f"relevance, from {by}{first}"}
@@ -237,7 +228,7 @@ def _clusters(model: TopicModel) -> dict[str, Any]:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Write numbers that grow as ranges: 3 to 5, 7."""
+    """Write increasing numbers as ranges: 3 to 5, 7."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -255,14 +246,14 @@ def _left(run: RunFacts, model: TopicModel) -> dict[str, Any]:
         {
             "function": name,
             "meaning": (LEAVES.get(name) or leaves(rows[0]["method"], name))
-            + (" Only the total was seen." if rows[0]["masked"] else ""),
+            + (" Members saw only the total." if rows[0]["masked"] else ""),
             "documents": min(row["documents"] for row in rows),
             "fields": rows[0]["fields"],
         }
         | _sums(rows)
         for name, rows in replies.items()
     ]
-    clients = [  # what is masked left as rows of its own
+    clients = [  # masked sums have their own rows
         {"name": model.called(name)} | _sums([row for row in rows if not row["masked"]])
         for name, rows in run.ledgers.items()
     ]
@@ -274,7 +265,7 @@ def _sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _settings(run: RunFacts, model: TopicModel) -> dict[str, Any]:
-    """Return what was set, by table; what identifies study and vocabulary."""
+    """Return the settings by table, and identifiers of study and vocabulary."""
     tables = {
         name: {key: value for key, value in table.items() if not isinstance(value, dict)}
         for name, table in run.study.items()
@@ -297,6 +288,6 @@ def _versions() -> dict[str, str]:
     for package in PACKAGES:
         try:
             found[package] = version(package)
-        except PackageNotFoundError:  # grpcio may be left out where nothing travels
+        except PackageNotFoundError:  # grpcio is optional without a network
             continue
     return found

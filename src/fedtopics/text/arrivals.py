@@ -1,8 +1,4 @@
-"""Documents as they come: which of a client's documents a round uses.
-
-A round uses what has come since the last one: of a file that grows (`Follow`), or of documents that
-are all there, so many rows a round, or what a column says (a number of the round, or a time).
-"""
+"""Which of a client's documents a round uses: all, a number, a column's, or newly added ones."""
 
 from __future__ import annotations
 
@@ -43,35 +39,32 @@ LINES = (".csv", ".tsv", *ROWS_ONLY)
 
 
 class ArrivalSettings(BaseModel):
-    """Which documents are of which round."""
+    """Which documents belong to which round."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     documents_per_round: int | None = Field(
         None,
         ge=1,
-        description="a round takes so many documents more, in their order; by default each round "
-        "takes all, unless clients name a column of rounds, or follow data that grow",
+        description="each round takes this many further documents, in order; by default each round "
+        "takes all, unless clients name a column of rounds or follow growing data",
     )
     period: Period | None = Field(
         None,
         description='a round is a "day", "week", "month", "quarter" or "year" of the times in '
-        "that column; otherwise it holds the rounds' numbers",
+        "that column; by default it contains numbers of rounds",
     )
     begin: date | None = Field(None, description="a day of the first round; goes with period")
 
     @model_validator(mode="after")
     def _begins(self) -> ArrivalSettings:
         if (self.period is None) != (self.begin is None):
-            raise ValueError("period and begin go together: give both or none")
+            raise ValueError("period and begin belong together; give both or neither")
         return self
 
 
 class Follow:
-    """Read a folder or a file, which need not be there yet, to which documents are added.
-
-    A row counts once its line is complete. `notify` gets the reason why nothing can be read now.
-    """
+    """Read a growing folder or file, which may not exist yet; `notify` gets reading errors."""
 
     def __init__(self, path: Path, columns: Columns, notify: Callable[[str], None]) -> None:
         require_file(path, DataError)
@@ -82,11 +75,11 @@ class Follow:
 
     @property
     def by_name(self) -> bool:
-        """Whether documents are known by their names: files in a folder."""
+        """Whether names identify documents: files in a folder."""
         return self._path.is_dir()
 
     def __call__(self) -> Corpus:
-        """Return what is there now, or was there when it could be read last."""
+        """Return the current documents, or those of the last successful reading."""
         path = self._path
         try:
             if path.is_file() and path.suffix.lower() in LINES:
@@ -101,7 +94,7 @@ class Follow:
         data = read_bytes(self._path)
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole.splitlines()) < (1 if self._path.suffix.lower() in ROWS_ONLY else 2):
-            return self._last  # no row yet, or a header alone
+            return self._last  # no row yet, or only a header
         with TemporaryDirectory() as folder:
             copy = Path(folder) / self._path.name
             copy.write_bytes(whole)
@@ -113,13 +106,7 @@ class Follow:
 
 
 class Arrivals:
-    """A client's documents, and which round used which; a round that is repeated gets the same.
-
-    Those of a round that is not used, as too few came, are there for the next. What was used is
-    kept in `folder`, for a client that is started again. Without `growing`, which reads the
-    documents that are there now, all are in the corpus. Unfit columns and damaged records are
-    refused.
-    """
+    """A client's documents, and which round used which; recorded in `folder` for a restart."""
 
     def __init__(
         self, corpus: Corpus, settings: ArrivalSettings, folder: Path | None = None,
@@ -133,11 +120,11 @@ class Arrivals:
 
     @property
     def once(self) -> bool:
-        """Whether a document is of one round only; else every round takes all."""
+        """Whether each document belongs to only one round; otherwise every round takes all."""
         return self._growing is not None or self._rounds is not None
 
     def take(self, round_: int, least: int) -> Corpus:
-        """Return a round's documents; of fewer than `least`, none counts as used."""
+        """Return a round's documents; if there are fewer than `least`, they stay unused."""
         if not self.once:
             return self._corpus
         keys = self._keys()
@@ -150,21 +137,21 @@ class Arrivals:
         return self._corpus.take(rows)
 
     def used(self) -> Corpus:
-        """Return the documents of all rounds so far, in their order."""
+        """Return the documents of all rounds so far, in order."""
         if not self.once:
             return self._corpus
         return self._corpus.take([row for row, key in enumerate(self._keys()) if key in self._used])
 
     def _keys(self) -> Sequence[Key]:
-        """Return what each document that is there now is known by."""
+        """Return the key of each current document."""
         if self._growing is not None:
             self._corpus = self._growing()
             if self._growing.by_name:
                 return list(self._corpus.ids.to_pylist())
             if len(self._corpus) < len(self._used):
                 raise DataError(
-                    f"the file has {len(self._corpus):,} documents, fewer than the "
-                    f"{len(self._used):,} that rounds have used; add rows at its end only."
+                    f"the file has {len(self._corpus):,} documents, but rounds have already used "
+                    f"{len(self._used):,}; only add rows at its end."
                 )
         return range(len(self._corpus))
 
@@ -185,12 +172,12 @@ def _read_state(path: Path) -> dict[Key, int]:
         return {key: int(line["round"]) for line in lines for key in line["documents"]}
     except (ValueError, LookupError, TypeError):
         raise RunError(
-            f"{path} is damaged; delete it to have the next round use all documents again."
+            f"{path} is damaged; delete it, so that the next round uses all documents again."
         ) from None
 
 
 def _rounds(corpus: Corpus, settings: ArrivalSettings) -> NDArray[np.int64] | None:
-    """Return the round each document comes in; none if all are there from the beginning."""
+    """Return the round of each document; None if every round takes all."""
     if corpus.rounds is not None:
         return _from_column(corpus.rounds, settings)
     if settings.documents_per_round is None:
@@ -202,14 +189,14 @@ def _from_column(column: pa.ChunkedArray, settings: ArrivalSettings) -> NDArray[
     column = Column([column], "the column of rounds").values()
     if column.null_count:
         raise DataError(
-            f"the column of rounds has no value in {column.null_count:,} of {len(column):,} rows; "
-            "fill them in, or leave these rows out."
+            f"the column of rounds is empty in {column.null_count:,} of {len(column):,} rows; "
+            "fill it in, or leave these rows out."
         )
     if settings.period is None or settings.begin is None:
         return _cast(column, pa.int64(), "numbers of rounds, 1 or more; for times, set period")
     days = _cast(column, pa.date32(), "dates or times such as 2024-05-31").astype("datetime64[D]")
     periods = _count_periods(days, settings.period, np.datetime64(settings.begin, "D"))
-    return np.maximum(periods, 0) + 1  # what is older was there at the beginning
+    return np.maximum(periods, 0) + 1  # older documents belong to the first round
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[Any]:
@@ -219,11 +206,11 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, wanted: str) -> NDArray[An
         if misfit(column.type):  # Arrow would count from 1970
             raise pa.ArrowInvalid
         if times and not pa.types.is_temporal(column.type):
-            column = pc.utf8_slice_codeunits(column, 0, DATE)  # whatever the time and its zone
+            column = pc.utf8_slice_codeunits(column, 0, DATE)  # without time and time zone
         return np.asarray(column.cast(kind, safe=not times).to_numpy())
     except pa.ArrowException:
-        # Arrow's own message quotes the value: it is not passed on.
-        raise DataError(f"the column of rounds must hold {wanted}.") from None
+        # Arrow's own message quotes the value, so it is dropped.
+        raise DataError(f"the column of rounds must contain {wanted}.") from None
 
 
 def _count_periods(days: NDArray[Any], period: Period, begin: np.datetime64) -> NDArray[np.int64]:

@@ -1,7 +1,4 @@
-"""Warnings about a client's texts before training: their languages, and scripts without spaces.
-
-The client checks a sample of its own documents; nothing leaves it.
-"""
+"""Warnings about a client's texts before training: their languages, and scripts without spaces."""
 
 from __future__ import annotations
 
@@ -24,21 +21,17 @@ from fedtopics.text.languages import (
 )
 from fedtopics.text.rules import TextRules, cleaner
 
-SAMPLED = 300  # documents that tell a client's languages
-READ = 1 << 17  # characters of each, mark-up among them: a document can be a book
-CLEAR_DOCUMENTS = 10  # documents, each clearly of one language
-NAMED_SHARE = 0.05  # share of documents in a language that is named, or in a script without spaces
-MANY = 0.1  # share of documents in a language that the rules do not have
-HAS = 0.5  # of a text's letters, in a script without spaces
+SAMPLED = 300  # documents checked
+READ = 1 << 17  # characters of each, including mark-up: a document can be a book
+CLEAR_DOCUMENTS = 10  # least number of documents clearly in one language
+NAMED_SHARE = 0.05  # least share of documents for a reported language or an unspaced script
+MANY = 0.1  # least share of documents in a language that the rules lack
+HAS = 0.5  # least share of a text's letters in a script without spaces
 
 
 def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str]:
-    """Return the share of documents in each language, and what to do if the rules do not fit.
-
-    Both are empty if the languages cannot be told. Nothing leaves the client. DataError if texts
-    have no spaces between words, and the rules name no language without spaces; FedTopicsError if
-    a package is missing that the rules' languages need.
-    """
+    """Return the share of documents per language, and advice if the rules do not fit."""
+    # Nothing leaves the client.
     check_installed(rules.languages, rules.lemmas)
     clean = cleaner(rules.html, rules.addresses)
     check_spaces(corpus, rules.languages, clean)
@@ -48,16 +41,13 @@ def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str
     if not other or corpus.is_tokenised or taken[0] in (DETECT, "none"):
         return shares, ""
     return shares, (
-        f"stop words of {_listed(taken)} are left out and those of {_listed(other)} are not;"
-        f' set languages in the study\'s [text], as in "detect", which needs {INSTALL}'
+        f"stop words of {_listed(taken)} are removed but not those of {_listed(other)};"
+        f' set languages in the study\'s [text], for example to "detect", which needs {INSTALL}'
     )
 
 
 def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, float]:
-    """Return the share of documents in each language, by a sample; largest first, at least 5 %.
-
-    Documents that may well be of several languages do not count, and too few tell nothing.
-    """
+    """Return the share of documents per language, at least 5 %, from those clearly in one."""
     likely = [find_likely(text) for text in _sample(corpus, clean)]
     found = Counter(first for first, *others in likely if not others)
     if (n := found.total()) < CLEAR_DOCUMENTS:
@@ -66,10 +56,7 @@ def language_shares(corpus: Corpus, clean: Callable[[str], str]) -> dict[str, fl
 
 
 def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str], str]) -> None:
-    """Raise DataError where texts without spaces between words would become a word a clause.
-
-    Documents that are lists of words, and fewer than 5 % of them, are taken as they are.
-    """
+    """Raise DataError if texts without spaces would be split into clauses instead of words."""
     if corpus.is_tokenised or is_unspaced(languages):
         return
     texts, runs = _sample(corpus, clean), unspaced_runs()
@@ -79,13 +66,13 @@ def check_spaces(corpus: Corpus, languages: Sequence[str], clean: Callable[[str]
     if unspaced >= max(NAMED_SHARE * len(texts), 1):
         raise DataError(
             f"{unspaced / len(texts):.0%} of the documents are in scripts without spaces between "
-            'words, such as Chinese or Thai: set languages in the study\'s [text], as in "zh" or '
-            f'"detect", and install {INSTALL} at each client; or give lists of words.'
+            'words, such as Chinese or Thai; set languages in the study\'s [text], such as "zh" or '
+            f'"detect", and install {INSTALL} at each client, or give lists of words.'
         )
 
 
 def _sample(corpus: Corpus, clean: Callable[[str], str]) -> list[str]:
-    """Return some hundred texts from the beginning to the end of a corpus, without empty ones."""
+    """Return a few hundred texts spread over a corpus, without empty ones."""
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(SAMPLED, len(corpus))).astype(np.int64))
     texts = (
         clean(text[:READ])[:BEGINNING] for batch in corpus.take(rows).texts() for text in batch

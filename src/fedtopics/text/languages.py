@@ -1,8 +1,4 @@
-"""Languages: which a text is in, its stop words and base forms, words where no space is between.
-
-All of it is a function of one text, so that a document's words are the same at every client, in
-training and afterwards. The packages that know languages are the extra ``languages``.
-"""
+"""Languages of texts: detection, stop words, base forms, and words of unspaced scripts."""
 
 from __future__ import annotations
 
@@ -17,17 +13,17 @@ from fedtopics.extras import require
 from fedtopics.text.words import LONGEST_WORD, lower, normal
 
 DETECT = "detect"
-OF_LANGUAGES = "languages"  # stop words: those of the languages that are named
+OF_LANGUAGES = "languages"  # stop words of the named languages
 UNSPACED = {"zh": "chinese", "ja": "japanese", "th": "thai", "lo": "lao", "my": "burmese",
             "km": "khmer"}  # fmt: skip
 CODES: dict[str, str] = LANGUAGE_MAPPING | UNSPACED
 NAMES = {name: code for code, name in CODES.items()}
-DETECTED_AS = {"no": "norwegian", "nn": "norwegian"}  # besides the codes
-LIKELY = 0.1  # of the probability of all candidates: a language whose stop words are left out
-BEGINNING = 500  # characters of a text that tell its language
-CACHED_WORDS = 1 << 17  # words whose base forms are looked up once
-SHORTEST_WORD = 2  # characters of a word, as of the pattern "words"
-# What stop-words has of Chinese is single characters, and of Thai nothing.
+DETECTED_AS = {"no": "norwegian", "nn": "norwegian"}  # in addition to the codes
+LIKELY = 0.1  # least share of the candidates' probability for a language's stop words to apply
+BEGINNING = 500  # characters of a text from which its language is detected
+CACHED_WORDS = 1 << 17  # words whose base forms are cached
+SHORTEST_WORD = 2  # characters of a word, as in the pattern "words"
+# The package stop-words has only single characters for Chinese, and nothing for Thai.
 FURTHER = {
     "chinese": """我们 你们 他们 她们 它们 咱们 自己 大家 这个 那个 这些 那些 这里 那里 这样 那样
         什么 怎么 怎样 为什么 如何 因为 所以 但是 可是 不过 而且 并且 或者 如果 虽然 然后 于是 因此
@@ -38,8 +34,8 @@ FURTHER = {
         เพื่อ ต้อง อยู่ แล้ว คือ เรา เขา ฉัน ผม คุณ มัน ไป มา ถ้า เมื่อ ยัง ถึง ทุก บน แห่ง ด้วย กัน ตาม""",
 }
 INSTALL = "'fedtopics[languages]'"
-# What stands before a noun with an apostrophe in between and is no part of it; as in Lucene, and
-# some more of Italian. French aujourd'hui, quelqu'un and presqu'île stay whole.
+# Prefixes with an apostrophe that are not part of a noun; as in Lucene, with more for Italian.
+# French aujourd'hui, quelqu'un and presqu'île stay whole.
 ELIDED = {
     language: re.compile(rf"(?:{'|'.join(articles.split())})'(?=\w)", re.I).match
     for language, articles in {
@@ -52,24 +48,20 @@ ELIDED = {
 
 
 def language_name(value: str) -> str:
-    """Return a language's name, of a name or a code; ValueError for one that is not known."""
+    """Return a language's name from its name or code; ValueError if it is unknown."""
     name = CODES.get(value, value)
     if name not in NAMES:
         raise ValueError(
-            f"the language {value!r} is not known; choose from: {', '.join(sorted(NAMES))}, by "
-            'name or by code as in "de", or "detect"'
+            f"the language {value!r} is unknown; choose from: {', '.join(sorted(NAMES))}, by "
+            'name or by code such as "de", or "detect"'
         )
     return name
 
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """Return a language's stop words: scikit-learn's of English, else of the package stop-words.
-
-    Its English list would drop words such as "groups" and "order". Of Chinese and Thai there are
-    some of our own; of Lao, Burmese and Khmer none.
-    """
-    if language == "english":
+    """Return a language's stop words; scikit-learn's for English."""
+    if language == "english":  # the list of stop-words would drop words such as "groups"
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
         return frozenset(ENGLISH_STOP_WORDS)
@@ -79,7 +71,7 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 def check_installed(languages: Sequence[str], lemmas: bool = False) -> None:
-    """Raise FedTopicsError where a package is missing that a study's languages need."""
+    """Raise FedTopicsError if a package is missing that a study's languages need."""
     if not languages:
         return
     needed = []
@@ -93,16 +85,12 @@ def check_installed(languages: Sequence[str], lemmas: bool = False) -> None:
 
 
 def is_unspaced(languages: Sequence[str]) -> bool:
-    """Whether texts may be of a language that has no spaces between words."""
+    """Whether texts may be in a language without spaces between words."""
     return not {DETECT, *UNSPACED.values()}.isdisjoint(languages)
 
 
 def find_likely(text: str, languages: Sequence[str] = (DETECT,)) -> list[str]:
-    """Return the languages that a text can well be of, the likeliest first, by its beginning.
-
-    They are among `languages`, or of all that are known. A clear text is of one; of a few words,
-    that may be of several. There is always one.
-    """
+    """Return the probable languages of a text's beginning, likeliest first; at least one."""
     among = NAMES.keys() if DETECT in languages else set(languages)
     found: dict[str, float] = {}
     for code, probability in _identifier().rank(text[:BEGINNING]):
@@ -122,16 +110,12 @@ def _identifier() -> Any:
 
 
 class WordsOfLanguages:
-    """What finds the words of clean texts, without stop words, as base forms if asked.
-
-    The language that stop words are of is that of the texts where none is named. FedTopicsError
-    where a package is missing.
-    """
+    """Finds the words of clean texts, without stop words, as base forms if requested."""
 
     def __init__(
         self,
         split: Callable[[str], list[str]],
-        is_own: bool,  # whether it finds what somebody wants to be words
+        is_own: bool,  # whether a user's function splits
         *,
         languages: tuple[str, ...],
         stop_words: str,
@@ -146,12 +130,11 @@ class WordsOfLanguages:
         self._one = len(self._languages) == 1 and DETECT not in languages
         self._stop_words, self._own_stop_words = stop_words, own_stop_words
         self._lemmas, self._lowercase, self._ngrams = lemmas, lowercase, ngrams
-        # Base forms are found by a word's case.
+        # Base forms depend on a word's case.
         self._early = lowercase and (is_own or not lemmas)
         self._lists: dict[tuple[str, ...], frozenset[str]] = {}
 
     def __call__(self, text: str) -> list[str]:
-        """Return the words of a text, or n-grams of them."""
         if self._one:
             likely = self._languages
         else:
@@ -183,12 +166,12 @@ class WordsOfLanguages:
     def _base_forms(self, words: list[str], language: str, left_out: frozenset[str]) -> list[str]:
         code, late = NAMES[language], self._lowercase and not self._early
         case = _lower(language) if late else str
-        # A longer one is no word of a study, and what is looked up once stays in memory.
+        # Longer ones are never words of a study, and would fill the cache.
         usable = (word for word in words if len(word) <= LONGEST_WORD)
         return [case(_lemma(word, code)) for word in usable if case(word) not in left_out]
 
     def _left_out(self, likely: tuple[str, ...]) -> frozenset[str]:
-        """Return stop words in the form that they have in texts of these languages."""
+        """Return stop words as they appear in texts of these languages."""
         if likely not in self._lists:
             forms = {*self._as_found(self._own_stop_words, likely[0])}
             for language in likely if self._stop_words == OF_LANGUAGES else (self._stop_words,):
@@ -199,7 +182,7 @@ class WordsOfLanguages:
         return self._lists[likely]
 
     def _as_found(self, terms: Iterable[str], language: str) -> Iterator[str]:
-        """Yield words that people give as texts have them: several if no n-gram is as long."""
+        """Yield people's words as texts contain them: split if longer than an n-gram."""
         for word in terms:
             written, words = self._read(word, language)
             yield from words if len(words) > self._ngrams[1] else [" ".join(words) or written]
@@ -209,7 +192,7 @@ class WordsOfLanguages:
         return written, [written] if self._is_own else self._found(written, language)
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return words that people give as texts have them, each once, and which are stop words."""
+        """Return people's words as texts contain them, each once, and which are stop words."""
         found = [*dict.fromkeys(self._as_found(words, self._languages[0]))]
         left_out = self._left_out(self._languages)
         return found, [word for word in found if word in left_out]
@@ -224,7 +207,7 @@ def _lemmatisers() -> frozenset[str]:
 
 @lru_cache(CACHED_WORDS)
 def _lemma(word: str, code: str) -> str:
-    """Return the base form of a word of a language; the word where none is known."""
+    """Return the base form of a word; the word itself if unknown."""
     if code not in _lemmatisers():
         return word
     import simplemma
@@ -235,14 +218,14 @@ def _lemma(word: str, code: str) -> str:
 
 @cache
 def _lower(language: str) -> Callable[[str], str]:
-    """Return `lower` of a language, which looks a word up once."""
+    """Return a cached `lower` for a language."""
     return lru_cache(CACHED_WORDS)(lambda word: lower(word, language))
 
 
 @cache
 def unspaced_runs() -> Any:
     """Return the pattern of letters and marks of scripts without spaces."""
-    import regex  # here, as in `compile_pattern`
+    import regex  # late, as in `compile_pattern`
 
     scripts = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Myanmar", "Khmer")
     letters = "".join(rf"\p{{Script={script}}}" for script in scripts)
@@ -250,14 +233,11 @@ def unspaced_runs() -> Any:
 
 
 def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return what splits a text with ICU's dictionaries where its script has no spaces.
-
-    Words of one character are none, as elsewhere, nor are those of Japanese in hiragana alone:
-    endings and particles mostly.
-    """
+    """Return a splitter that uses ICU's dictionaries for scripts without spaces."""
     import regex
     from icu4py.breakers import WordBreaker
 
+    # Not words: single characters, and pure hiragana, mostly endings and particles.
     hiragana = regex.compile(r"[\p{Script=Hiragana}ー]+")
 
     def cut(text: str) -> list[str]:
@@ -274,7 +254,7 @@ def _cutting(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
 
 
 def language_sentence(event: Mapping[str, Any]) -> str:
-    """Say which languages the documents of an event "languages" are in; "" of other events."""
+    """Describe the languages in an event "languages"; "" for other events."""
     if event["event"] != "languages":
         return ""
     shares = (f"{name.title()} ({share:.0%})" for name, share in event["languages"].items())

@@ -1,8 +1,4 @@
-"""Files of documents, by their suffix, as tables: a row a document, or an error that names one.
-
-CSV, TSV, JSON lines, Parquet, a folder of .txt files, and what others register in `FORMATS`. All
-are decoded here: UTF-8, or UTF-16 with its mark.
-"""
+"""Readers of files by suffix, as tables with one row per document; see `Corpus.read`."""
 
 from __future__ import annotations
 
@@ -29,21 +25,21 @@ from fedtopics.text.columns import NOT_ARROW, is_unicode
 from fedtopics.text.tables import FORMATS, Table
 
 BLOCK = 64 << 20  # characters: the longest text of a file
-UNPACKED, TIMES = 256 << 20, 100  # bytes that any file may unpack to, and how often its size
+UNPACKED, TIMES = 256 << 20, 100  # limits of an unpacked file: bytes, or multiples of its size
 PIECE = 1 << 20  # bytes
-ROWS = 1 << 16  # of a Parquet file that are measured at once
-PART, PART_SIZE = 4096, 16 << 20  # rows and characters that are put into one array of Arrow
+ROWS = 1 << 16  # rows of a Parquet file measured at once
+PART, PART_SIZE = 4096, 16 << 20  # rows and characters in one Arrow array
 FOLDER = "folder"
 SEPARATORS = ",;\t|"
-SAMPLED_CHARACTERS, SAMPLED_ROWS = 1 << 18, 100  # characters and rows by which a separator is found
-EXCEL = re.compile(r'"?sep=([^\s\w"]|\t)"?[\r\n]+', re.IGNORECASE)  # a first line that says it
+SAMPLED_CHARACTERS, SAMPLED_ROWS = 1 << 18, 100  # characters and rows to find the separator
+EXCEL = re.compile(r'"?sep=([^\s\w"]|\t)"?[\r\n]+', re.IGNORECASE)  # first line with the separator
 SAVE = "save it as UTF-8, which Excel calls CSV UTF-8"
-OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # no documents, as are names with a dot
+OF_SYSTEMS = {"__macosx", "thumbs.db", "desktop.ini"}  # not documents, like names with a dot
 T = TypeVar("T")
 
 
 def read_table(path: Path, kind: str = "") -> Table:
-    """Read a file by its suffix, which may be followed by .gz, or a folder; see `Corpus.read`."""
+    """Read a folder, or a file by its suffix before a possible .gz; see `Corpus.read`."""
     path = path.expanduser()
     require_file(path, DataError)
     if not path.exists():
@@ -53,7 +49,7 @@ def read_table(path: Path, kind: str = "") -> Table:
     if kind not in FORMATS.names:
         known = ", ".join(name for name in FORMATS.names if name != FOLDER)
         raise DataError(
-            f"{path} is of an unknown kind {kind or '(no suffix)'}; "
+            f"{path} is of the unknown kind {kind or '(no suffix)'}; "
             f"give one of {known}, or a folder of .txt files."
         )
     if _is_packed(path):
@@ -64,14 +60,14 @@ def read_table(path: Path, kind: str = "") -> Table:
         raise
     except MemoryError:
         raise DataError(
-            f"{path} needs more memory than there is once it is read; give a part of its rows."
+            f"{path} needs more memory than this computer has; give only some of its rows."
         ) from None
-    except Exception as error:  # of a registered reader: almost any kind
+    except Exception as error:  # a registered reader may raise anything
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{path} cannot be opened: {error.strerror}.") from None
-        # The reader's message may quote a row: it is not passed on.
+        # The reader's message may quote a row, so it is dropped.
         raise DataError(
-            f"{path} cannot be read as {kind}: it is damaged, or another kind of file."
+            f"{path} cannot be read as {kind}; it is damaged, or a different kind of file."
         ) from None
 
 
@@ -80,7 +76,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def _check_unpacked(path: Path) -> None:
-    """Refuse what unpacks to so many times its size that it can be no text: it fills the memory."""
+    """Refuse files that unpack to many times their size and would fill the memory."""
     with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
         while file.read(PIECE):
             if file.tell() > _most(path):
@@ -88,20 +84,20 @@ def _check_unpacked(path: Path) -> None:
 
 
 def _most(path: Path) -> int:
-    """Return the bytes that a file may unpack to."""
+    """Return the largest allowed size of an unpacked file, in bytes."""
     return max(UNPACKED, TIMES * path.stat().st_size)
 
 
 def _bomb(path: Path, remedy: str) -> DataError:
     return DataError(
-        f"{path} unpacks to more than {TIMES} times its size, as no text does; look what is in it, "
-        f"and {remedy}."
+        f"{path} unpacks to more than {TIMES} times its size, which no text does; check its "
+        f"content, and {remedy}."
     )
 
 
 @contextmanager
 def _opened(path: Path, newline: str | None = "") -> Iterator[TextIO]:
-    """Open a text; a byte that is not UTF-8 becomes half a character, which no column may have."""
+    """Open a text; bytes that are not UTF-8 become half characters, which columns refuse."""
     with gzip.open(path) if _is_packed(path) else open_file(path) as file:
         has_mark = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         file.seek(0)
@@ -110,17 +106,17 @@ def _opened(path: Path, newline: str | None = "") -> Iterator[TextIO]:
             try:
                 yield text
             except UnicodeDecodeError:
-                raise DataError(f"{path} is not UTF-16, as its mark says; {SAVE}.") from None
+                raise DataError(f"{path} is not UTF-16, despite its first bytes; {SAVE}.") from None
 
 
 def text_files(folder: Path) -> tuple[list[Path], int]:
-    """Return the .txt files of a folder, and the number of other files: what is hidden, say."""
+    """Return the .txt files of a folder, and the number of other or hidden files."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             raise DataError(f"{error.filename} cannot be opened: {error.strerror}.")
 
-    walked = os.walk(folder, onerror=refuse)  # rglob leaves out what it may not open
+    walked = os.walk(folder, onerror=refuse)  # rglob skips unreadable folders silently
     files = sorted(Path(inside, name) for inside, _, names in walked for name in names)
     texts = [
         path
@@ -135,12 +131,12 @@ def text_files(folder: Path) -> tuple[list[Path], int]:
 
 
 def _read_folder(path: Path) -> Table:
-    """Read a document from each .txt file of a folder; its name is the document's."""
+    """Read each .txt file of a folder as one document, named after the file."""
     files, others = text_files(path)
-    skipped = f"{others:,} {'file that is' if others == 1 else 'files that are'} hidden or no .txt"
+    skipped = f"{others:,} {'file that is' if others == 1 else 'files that are'} hidden or not .txt"
     if not files:
         but = f", and {skipped}" if others else ""
-        raise DataError(f"The folder {path} holds no .txt file{but}; each document is one file.")
+        raise DataError(f"The folder {path} has no .txt file{but}; give one file per document.")
 
     def rows() -> Iterator[tuple[str, str]]:
         for file in files:
@@ -155,7 +151,7 @@ def _read_folder(path: Path) -> Table:
 def _collected(
     rows: Iterable[Sequence[str]], width: int, complaint: Callable[[int], str]
 ) -> tuple[list[pa.Array], ...]:
-    """Return columns of strings, in parts; DataError on a row that is not UTF-8."""
+    """Return columns of strings, in parts; DataError for a row that is not UTF-8."""
     columns: tuple[list[pa.Array], ...] = tuple([] for _ in range(width))
     done = 0
     for part in _in_parts(rows, lambda row: sum(map(len, row))):
@@ -170,7 +166,7 @@ def _collected(
 
 
 def _in_parts(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield rows in lists that are not too long, nor too large."""
+    """Yield rows in lists of limited length and size."""
     part: list[T] = []
     total = 0
     for row in rows:
@@ -184,7 +180,7 @@ def _in_parts(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 
 
 def _read_csv(path: Path) -> Table:
-    """Read a file of one separator, which its header and first rows tell, as Excel writes it."""
+    """Read a CSV file; its header and first rows show the separator."""
     with _opened(path) as file:
         sample = file.read(SAMPLED_CHARACTERS)
         separator = _separator(path, sample, not file.read(1))
@@ -204,14 +200,14 @@ def _read_csv(path: Path) -> Table:
 
 
 def _separator(path: Path, sample: str, whole: bool) -> str:
-    """Return the separator by which the header and the first rows have as many fields."""
+    """Return the separator with which the header and first rows have equally many fields."""
     if match := EXCEL.match(sample):
         return match[1]
     fits = {}
     for separator in SEPARATORS:
         lines = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
         rows = [*islice((row for row in lines if any(map(str.strip, row))), SAMPLED_ROWS)]
-        rows = rows if whole or len(rows) in (1, SAMPLED_ROWS) else rows[:-1]  # it may be cut off
+        rows = rows if whole or len(rows) in (1, SAMPLED_ROWS) else rows[:-1]  # may be incomplete
         if rows and len(rows[0]) > 1:
             fits[separator] = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
     best = [separator for separator in fits if fits[separator] == max(fits.values())]
@@ -219,20 +215,20 @@ def _separator(path: Path, sample: str, whole: bool) -> str:
         return "\t"
     if len(best) > 1 and fits[best[0]] == 1:
         raise DataError(
-            f"{path} can be read as separated by {' and by '.join(map(json.dumps, best))}; say "
-            f"which by another first line, such as sep={best[-1]}"
+            f"{path} can be separated by {' or by '.join(map(json.dumps, best))}; add a first "
+            f"line that names the separator, such as sep={best[-1]}"
         )
     return best[0] if best else ","
 
 
 def _csv_rows(path: Path, file: TextIO, separator: str) -> Iterator[list[str]]:
-    """Yield the header and the rows; DataError names the first that is not as it should be."""
+    """Yield the header and the rows; DataError names the first invalid row."""
     csv.field_size_limit(max(BLOCK, csv.field_size_limit()))
-    number = width = 0  # of the row, and its fields
+    number = width = 0  # number of the row, and of its fields
     try:
         for row in csv.reader(file, delimiter=separator, strict=True):
             if len(row) < 2 and width != 1 and not any(map(str.strip, row)):
-                continue  # an empty line, which is a document where there is one column
+                continue  # an empty line; with one column, it would be a document
             row, width = row or [""], width or len(row)
             if len(row) != width:
                 raise _broken(
@@ -241,18 +237,18 @@ def _csv_rows(path: Path, file: TextIO, separator: str) -> Iterator[list[str]]:
             yield row
             number += 1
     except csv.Error as error:
-        problem = "has text behind a closing quote"
+        problem = "has text after a closing quote"
         if "limit" in str(error):
             problem = f"has more than {BLOCK:,} characters in a field"
         elif "end of data" in str(error):
-            problem = "begins with, or has, a quote that is never closed"
+            problem = "contains a quote that is never closed"
         raise _broken(path, number, problem) from None
 
 
 def _broken(path: Path, number: int, problem: str) -> DataError:
     row = f"row {number}" if number else "the header"
     return DataError(
-        f"{path} cannot be read: {row} {problem}. Put quotes around texts that have separators, "
+        f"{path} cannot be read: {row} {problem}; put quotes around texts that contain separators, "
         "quotes or line breaks, and double the quotes in them."
     )
 
@@ -278,7 +274,7 @@ def _object(line: str, row: int, path: Path) -> dict[str, Any]:
     if isinstance(found, dict):
         return found
     raise DataError(
-        f'Row {row} of {path} is no JSON object with each name once, such as {{"text": "..."}}; '
+        f'Row {row} of {path} is not a JSON object with distinct names, such as {{"text": "..."}}; '
         "correct it, or leave it out."
     )
 
@@ -291,7 +287,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _packed(values: list[Any]) -> Any:
-    """Return values of one type as Arrow's, which take less memory; others as they are."""
+    """Return values of one type as an Arrow array, which needs less memory; others unchanged."""
     if len({type(value) for value in values if value is not None}) < 2:
         with suppress(*NOT_ARROW):
             return pa.array(values)
@@ -299,14 +295,12 @@ def _packed(values: list[Any]) -> Any:
 
 
 def _read_parquet(path: Path) -> pa.Table:
-    """Read a file that has been measured: a value that is there once can be in each of its rows.
-
-    No value is longer than its column's pages, so a few rows at a time keep within the memory.
-    """
+    """Read a Parquet file after measuring it: one stored value can stand for many rows."""
     most, unpacked = _most(path), 0
     with pa.parquet.ParquetFile(path) as file:
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
         longest = max((group.total_byte_size for group in groups), default=0)
+        # No value is longer than its column's pages, so a few rows fit into the memory.
         rows = min(ROWS, max(1, most // max(1, longest)))
         for batch in file.iter_batches(rows):
             unpacked += len(batch) + sum(_plain(column).nbytes for column in batch.columns)
@@ -316,7 +310,7 @@ def _read_parquet(path: Path) -> pa.Table:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Return a column as it is read later, without a list of its different values."""
+    """Return a column without dictionary encoding."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 

@@ -1,8 +1,4 @@
-"""How a text becomes words: the table [text] of a study.
-
-First HTML, entities and addresses are removed. Their patterns try nothing twice at one place, so
-that time grows in proportion to a text's length, whoever wrote it.
-"""
+"""Rules that turn a text into words, in linear time: the table [text] of a study."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ from fedtopics.text.words import LISTS, PATTERNS, RULES, compile_pattern, normal
 Html = bool | Literal["auto"]
 Addresses = Literal["drop", "keep"]
 
-# What no text has by chance: an end tag, a tag that has none, or how pages begin.
+# Not in texts by chance: an end tag, a tag without one, or the beginning of a page.
 MARKED_UP = re.compile(r"</[a-z][\w-]*\s*>|<(?:br|hr|p|div|img|!--|!doctype)\b[^<>]*>|<!--", re.I)
 ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z]\w{1,31});", re.I)
 HIDDEN = re.compile(r"<(?:(!--)|(script|style)\b[^<>]*>)", re.I)
@@ -42,45 +38,44 @@ MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 
 
 class TextRules(BaseModel):
-    """How a text becomes words; a corpus that is tokenised already is taken as it is."""
+    """Rules that turn a text into words; tokenised documents stay unchanged."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: int = Field(
-        RULES, ge=1, description="of the rules by which texts become words; another one is refused"
+        RULES, ge=1, description="version of the rules for words; other versions are refused"
     )
     lowercase: bool = Field(True, description="make texts lower case")
     html: Html = Field(
         "auto",
-        description='whether tags, scripts and comments are left out: "auto" of texts that look '
-        "like HTML, true, or false; unless false, entities such as &amp; are the characters they "
-        "stand for",
+        description='whether to remove tags, scripts and comments: "auto" (from texts that look '
+        "like HTML), true or false; unless false, entities such as &amp; become characters",
     )
     addresses: Addresses = Field(
         "drop", description='addresses of the web and of e-mail: "drop", or "keep" as words'
     )
     token_pattern: str = Field(
         "words",
-        description='what is a word: "words" begin with a letter, "words-and-digits" need not, so '
-        'that numbers count, "whitespace" splits there alone, "lists" takes lists of words and no '
-        "texts; or a regular expression, which between machines a client's policy has to name",
+        description='what is a word: "words" begin with a letter, "words-and-digits" also with a '
+        'digit, "whitespace" splits only at spaces, "lists" takes lists of words instead of texts; '
+        "or a regular expression, which a client's policy must name",
     )
     languages: tuple[str, ...] = Field(
         (),
-        description='languages of the documents, such as "de" or ["de", "en"], of which each '
-        'document has its likeliest, or "detect": whose stop words and base forms they are, and '
-        "where words are found without spaces (needs fedtopics[languages] at each client)",
+        description='languages of the documents, such as "de" or ["de", "en"] (each document is '
+        'in the likeliest), or "detect"; for stop words, base forms, and words without spaces '
+        "between them (needs fedtopics[languages] at each client)",
     )
     stop_words: str = Field(
         "english",
-        description='language whose stop words are left out, such as "de", or "none"; '
-        '"languages", those of the documents, is the default where languages are named',
+        description='language whose stop words are removed, such as "de", or "none"; with '
+        '"languages" (the default if languages are named), those of the documents',
     )
     own_stop_words: tuple[str, ...] = Field((), description="further words to leave out")
     lemmas: bool = Field(
         False,
-        description="count words by their base forms in the languages named, so that funds and "
-        "funded are fund",
+        description="count words by their base forms in the named languages, so that funds and "
+        "funded become fund",
     )
     ngrams: tuple[int, int] = Field((1, 1), description="shortest and longest n-gram")
 
@@ -108,7 +103,7 @@ class TextRules(BaseModel):
     def _known_languages(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if DETECT in value:
             if len(value) > 1:
-                raise ValueError('"detect" stands alone: it chooses among all languages')
+                raise ValueError('"detect" includes all languages; name no others')
             return value
         return tuple(dict.fromkeys(map(language_name, value)))
 
@@ -120,7 +115,7 @@ class TextRules(BaseModel):
             languages = ", ".join(sorted(AVAILABLE_LANGUAGES))
             raise ValueError(
                 f"there are no stop words for {value!r}; choose from: {languages}, by name or by "
-                'code as in "de", "none", or "languages"'
+                'code such as "de", "none", or "languages"'
             )
         return name
 
@@ -141,31 +136,22 @@ class TextRules(BaseModel):
     def analyser(
         self, tokeniser: Callable[[str], list[str]] | None = None
     ) -> Callable[[str], list[str]]:
-        """Return the function that turns a text into its words (scikit-learn's analyser).
-
-        A tokeniser splits texts instead of the pattern; what it finds may be a stop word or part of
-        an n-gram as well. With a pattern that has no name the function raises TimeoutError where
-        matching takes too long; StudyError if it is "lists", and FedTopicsError where a package
-        that the languages need is missing.
-        """
+        """Return the function from a text to its words; a tokeniser replaces the pattern."""
         if self.version != RULES:
             warnings.warn(
-                f"The model was trained with version {self.version} of the rules by which texts "
-                f"become words, and this fedtopics has version {RULES}: words with apostrophes, "
-                "hyphens, marks or invisible characters may not be found. Train it again to be "
-                "sure.", stacklevel=2,
+                f"The model was trained with version {self.version} of the rules for words, but "
+                f"this fedtopics has version {RULES}, which may not find words with apostrophes, "
+                "hyphens, accents or invisible characters; train it again to be sure.",
+                stacklevel=2,
             )  # fmt: skip
         clean, words = cleaner(self.html, self.addresses), self._words(tokeniser)
         return lambda text: words(clean(text))
 
     def forms_of(self, words: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return words that people give as texts have them, and which are stop words.
-
-        Of several languages they are as in the first one. They are no base forms, and of scripts
-        without spaces not split, as that needs packages that a server lacks.
-        """
+        """Return people's words as texts contain them, and which are stop words."""
         if self.token_pattern == LISTS:
             return list(dict.fromkeys(map(normal, words))), []
+        # A server lacks the packages for base forms and unspaced scripts.
         changes: dict[str, Any] = {"lemmas": False}
         if DETECT in self.languages or is_unspaced(self.languages):
             changes |= {"languages": ()}
@@ -182,16 +168,7 @@ class TextRules(BaseModel):
 
 
 def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
-    """Return the function that makes a text `normal`, without what a study does not count.
-
-    Examples
-    --------
-    >>> clean = cleaner("auto", "drop")
-    >>> clean("<p>Oak &amp; be<b>ech</b></p>").split()
-    ['Oak', '&', 'beech']
-    >>> clean("if a < b, see https://example.org/a?b=1 or ask ann@example.org").split()
-    ['if', 'a', '<', 'b,', 'see', 'or', 'ask']
-    """
+    """Return the function that makes a text `normal` and removes what a study does not count."""
 
     def clean(text: str) -> str:
         is_marked_up = markup and ("<" in text or "&" in text)
@@ -207,16 +184,12 @@ def cleaner(markup: Html, addresses: Addresses) -> Callable[[str], str]:
 
 
 def strip_html(text: str, always: bool = False) -> str:
-    """Return a text with characters for entities and, if it looks like HTML, without tags.
-
-    Scripts, styles and comments go with what they hold. Mark-up that was escaped once more, as
-    feeds have it, is mark-up.
-    """
-    for _ in range(2):
+    """Return a text with entities decoded and, if it looks like HTML, without tags and scripts."""
+    for _ in range(2):  # feeds escape mark-up twice
         if "&" not in text:
             break
         text = ENTITY.sub(lambda found: html.unescape(found[0]), text)
-    text = normal(text)  # after entities, which can be soft hyphens
+    text = normal(text)  # entities may be soft hyphens
     if not always and not MARKED_UP.search(text):
         return text
     text = "".join(_shown(text))
@@ -224,7 +197,7 @@ def strip_html(text: str, always: bool = False) -> str:
 
 
 def _shown(text: str) -> Iterator[str]:
-    """Yield what is beside scripts, styles and comments; one without an end takes all the rest."""
+    """Yield text outside scripts, styles and comments; an unclosed one hides the rest."""
     at = 0
     while hidden := HIDDEN.search(text, at):
         yield text[at : hidden.start()] + " "

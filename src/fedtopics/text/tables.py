@@ -1,4 +1,4 @@
-"""Tables of documents, and which of their columns is what."""
+"""Tables of documents, and the roles of their columns."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ LABEL_NAMES = ("label", "labels", "class", "category")
 EMBEDDING_NAMES = ("embedding", "embeddings")
 OTHERS = {"client", "clients", "author", "time", "date", "year", "round", "title", "name", "url"}
 USUAL_COLUMNS = OTHERS.union(TEXT_NAMES, TOKEN_NAMES, ID_NAMES, LABEL_NAMES, EMBEDDING_NAMES)
-NAME = re.compile(r"[^\W\d][\w/()#%:-]*([ .][\w/()#%:-]+){0,2}")  # of a column: others may be texts
+NAME = re.compile(r"[^\W\d][\w/()#%:-]*([ .][\w/()#%:-]+){0,2}")  # safe column name: not a text
 LONGEST_NAME = 40  # characters
+NAMED = "with --columns text=NAME, text = in a study, or text=... in Python"
 T = TypeVar("T")
 
 Reader = Callable[[Path], Any]
 FORMATS: Registry[Reader] = Registry("format of documents", "fedtopics.formats")
-"""Readers by the suffix of files, such as ".csv", and that of folders."""
+"""Readers by file suffix, such as ".csv", or "folder"."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns to read; what is ``None`` is looked for under its usual names.
+    """Names of the columns to read; ``None`` means the usual names.
 
-    With both `tokens` and `text`, the tokens are the documents and the text is kept beside them.
-    What cannot be used is refused if it is named here, else left out. A column of rounds, authors
-    or times is never looked for. With `rules` texts become lists of words by these, whatever a
-    study's rules are.
+    With both `tokens` and `text`, tokens are the documents and the text is kept as well. A named
+    column that cannot be used is refused, a usual one is ignored. Columns of rounds, authors or
+    times are read only if named. With `rules`, texts become lists of words by these rules,
+    whatever the study's rules are.
     """
 
     text: str | None = None
@@ -62,12 +63,12 @@ class Table:
     names: tuple[str, ...]
     parts: tuple[Sequence[Any], ...]
     n_rows: int
-    how: str = ""  # it was read, as in 'separated by ";"'
-    has_types: bool = True  # else each column is of strings, and the first line may be no header
+    how: str = ""  # how it was read, such as 'separated by ";"'
+    has_types: bool = True  # else columns are strings, and the first line may not be a header
 
     @classmethod
     def of(cls, data: Any, where: str = "the table") -> Table:
-        """Return a table of Arrow, pandas or polars, or a reader's, as one; see `is_table`."""
+        """Return a table from Arrow, pandas, polars or a reader; see `is_table`."""
         if isinstance(data, Table):
             return data
         if hasattr(data, "iloc"):  # pandas'
@@ -85,7 +86,7 @@ class Table:
         return cls(where, tuple(names), tuple([column] for column in columns), len(data))
 
     def find(self, wanted: str | None, usual: Sequence[str] = ()) -> str | None:
-        """Return the name of a column: the wanted one, or else the first of the usual ones."""
+        """Return the wanted column's name, or the first of the usual ones."""
         lower = {name.strip().lower(): name for name in reversed(self.names)}
         usually = next((lower[name] for name in usual if name in lower), None)
         if wanted is not None and wanted not in self.names:
@@ -93,7 +94,7 @@ class Table:
         return usually if wanted is None else wanted
 
     def column(self, name: str) -> Column:
-        """Return a column; DataError if there is none of this name, or several."""
+        """Return a column; DataError if the name is missing or repeated."""
         if self.names.count(str(self.find(name))) > 1:
             raise DataError(
                 f"Several columns of {self.where} are named {name!r}; rename all but one."
@@ -103,7 +104,7 @@ class Table:
     def read_column(
         self, wanted: str | None, usual: Sequence[str], read: Callable[[Column], T]
     ) -> T | None:
-        """Return what is read of a column; None without one, and of a usual one that is unfit."""
+        """Return a column as read; None if it is missing, or a usual one that is unfit."""
         name = self.find(wanted, usual)
         if name is None:
             return None
@@ -115,13 +116,12 @@ class Table:
             return None
 
     def without(self, name: str) -> Table:
-        """Return the table without a column."""
         kept = [i for i, other in enumerate(self.names) if other != name]
         names, parts = tuple(self.names[i] for i in kept), tuple(self.parts[i] for i in kept)
         return replace(self, names=names, parts=parts)
 
     def document_column(self, columns: Columns) -> str:
-        """Return the name of the documents' column: as named, usually named, or the only text."""
+        """Return the name of the documents' column: named, usual, or the only text."""
         wanted = columns.text if columns.tokens is None else columns.tokens
         name = self.find(wanted, TEXT_NAMES + TOKEN_NAMES)
         if name is None and self.has_types:
@@ -130,46 +130,45 @@ class Table:
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
             raise DataError(
-                f"{self.where} has one column, and its first line may be a document. Add a first "
-                "line that says text, or name the column by the line that it has (text=..., "
-                "--columns text=NAME, or text in a study)."
+                f"{self.where} has one column, and its first line may be a document; add a first "
+                f"line with the word text, or name the column {NAMED}."
             )
         if name is None:
             raise DataError(
-                f"Cannot tell which column of {self.where} holds the text; call it 'text', or name "
-                f"it (text=..., --columns text=NAME, or text in a study): {self.listed}."
+                f"It is not clear which column of {self.where} has the text: {self.listed}; call "
+                f"it text, or name it {NAMED}."
             )
         return name
 
     def source(self, name: str) -> str:
-        """Say where a column's texts are of, and how they were read."""
+        """Describe the source of a column's texts, and how they were read."""
         return self.how if self.is_folder else f"{_called(name)} of {self.where}{self.how}"
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is of files in a folder, which has no columns that need a name."""
+        """Whether the table was read from the files of a folder."""
         return self.has_types and Path(self.where).is_dir()
 
     @property
     def listed(self) -> str:
-        """What an error says of the columns' names, which may be values of a first row."""
+        """The columns' names for an error, unless they may be values of a first row."""
         known = self.has_types or any(name.lower() in USUAL_COLUMNS for name in self.names)
         if known and all(_called(name) != "a column" for name in self.names if name):
             return f"it has: {', '.join(filter(None, self.names))}"
         return (
-            f"it has {len(self.names)} columns, whose names are not shown, as they may be values "
-            "of a first row: the header may be missing"
+            f"it has {len(self.names)} columns (their names are not shown, as the first row may be "
+            "a document)"
         )
 
 
 def _called(name: str) -> str:
-    """Return what an error calls a column, whose name may be a text."""
+    """Return a column's name for an error; a name that may be a text is hidden."""
     fits = len(name) <= LONGEST_NAME and NAME.fullmatch(name)
     return f"column {name!r}" if fits else "a column"
 
 
 def is_table(data: Any) -> bool:
-    """Whether data are a table: of Arrow, pandas or polars."""
+    """Whether data are a table of Arrow, pandas or polars."""
     return isinstance(data, (Table, pa.Table)) or (
         hasattr(data, "columns") and hasattr(data, "__arrow_c_stream__")
     )

@@ -1,4 +1,4 @@
-"""The times of documents: dates or numbers, and the periods that they are in."""
+"""Times of documents, as dates or numbers, and their periods."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fedtopics.text.tables import is_table
 
 Unit = Literal["year", "quarter", "month", "week", "day"]
 CODES = {"year": "Y", "month": "M", "day": "D"}  # of numpy's dates
-THURSDAY = 3  # 1970 began with one; a week begins with Monday
-# As 2026, 2026-03, 2026-03-01, 2026-03-01 09:30:00.5, and a time zone. numpy also reads "today".
+THURSDAY = 3  # weekday of 1 January 1970, counted from Monday
+# 2026, 2026-03, 2026-03-01, 2026-03-01 09:30:00.5, and a time zone. numpy would accept "today".
 TIME = re.compile(
     r"(\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?)?)?)(?:Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
@@ -25,18 +25,17 @@ FIRST_YEAR, LAST_YEAR = -1969, 8029  # years since 1970 that a date can have
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Return what there is of each document as numbers, or times, or else as it is."""
+    """Return values as an array of numbers, times or objects."""
     kind = getattr(values, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in "iufbM":
         return np.asarray(values)
     no_list = not isinstance(values, Iterable) or isinstance(values, (Mapping, Set))
     if no_list or is_table(values) or getattr(values, "ndim", 1) != 1:
-        raise DataError("Times or classes are a list, or a column; give each document its own.")
+        raise DataError("Times or classes must be a list or a column, one value per document.")
     return np.fromiter(as_column(values).plain(), object)
 
 
 def as_column(values: Any) -> Column:
-    """Return what there is of each document as a column."""
     return Column([values], "the times or classes")
 
 
@@ -47,27 +46,36 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.fromiter(map(is_missing, values), bool, len(values))
 
 
-def times_of(values: NDArray[Any]) -> NDArray[Any]:
-    """Return times as numpy's, or numbers; refuse those that are none."""
+def times_of(values: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the times of documents that have one, as numpy's, or as numbers."""
+    found = values[there]
     try:
-        if values.dtype.kind in "OUb":
-            values = np.array([_local(value) for value in values])
-        if values.ndim != 1:  # lists
+        if found.dtype.kind in "OUb":
+            found = np.array([_local(value) for value in found])
+        if found.ndim != 1:  # lists
             raise TypeError
-        times = values if values.dtype.kind in "iufM" else values.astype("datetime64[us]")
+        times = found if found.dtype.kind in "iufM" else found.astype("datetime64[us]")
     except (TypeError, ValueError, OverflowError):
-        times = np.array(["NaT"], "datetime64[us]")
+        times = np.array([_or_nothing(value) for value in values[there]], "datetime64[us]")
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
         fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
     else:
         fit = np.isfinite(times)
     if not fit.all():
+        row = np.flatnonzero(there)[np.argmin(fit)] + 1
         raise DataError(
-            "Some timestamps cannot be read as times; give dates, times, texts as 2026-03-01, or "
-            "numbers, or nothing where there is none."
+            f"The timestamp of document {row} cannot be read as a time; give dates, times, texts "
+            "as 2026-03-01, or numbers, or nothing where there is none."
         )
     return times
+
+
+def _or_nothing(value: Any) -> Any:
+    try:
+        return np.datetime64(np.array([_local(value)]).astype("datetime64[us]")[0], "us")
+    except (TypeError, ValueError, OverflowError):
+        return np.datetime64("NaT", "us")
 
 
 def _local(value: Any) -> Any:
@@ -81,15 +89,15 @@ def _local(value: Any) -> Any:
 def begin_of(
     times: NDArray[Any], by: Unit | None, edges: NDArray[Any] | None = None
 ) -> NDArray[Any]:
-    """Return when the period of each time begins."""
+    """Return the beginning of each time's period."""
     if edges is not None:
         place = np.searchsorted(edges, times, "right") - 1
         return np.asarray(edges[np.clip(place, 0, len(edges) - 2)])
     if times.dtype.kind != "M":
         if by is not None and len(times):
             raise DataError(
-                "Periods are of dates, and the documents' times are numbers; write them as dates, "
-                "or say how many periods with nr_bins."
+                "The documents' times are numbers, but by= needs dates; write them as dates, or "
+                "set the number of periods with nr_bins."
             )
         return times
     unit = by or "month"

@@ -1,8 +1,4 @@
-"""From local word counts to one agreed vocabulary (gFedNTM, stage 1).
-
-Each client counts its words and drops the rare ones before anything leaves; of the sum of these
-counts the study's limits keep some words, in an order that does not depend on who came first.
-"""
+"""From local word counts to one agreed vocabulary (gFedNTM, stage 1)."""
 
 from __future__ import annotations
 
@@ -25,30 +21,26 @@ from fedtopics.text.corpus import Corpus, Document
 from fedtopics.text.rules import TextRules
 from fedtopics.text.words import LISTS, LONGEST_WORD, TIME_LIMIT, is_word, normal
 
-LARGE_ARRAY = 64 << 20  # bytes of an array that lies in a file instead of memory
+LARGE_ARRAY = 64 << 20  # bytes from which an array is kept in a file
 
 
 class VocabularyLimits(BaseModel):
-    """Which words the agreed vocabulary keeps."""
+    """Limits of the agreed vocabulary."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     min_document_frequency: int = Field(
         5, ge=1, description="a client names a word only if this many of its documents have it"
     )
-    max_words: int = Field(5000, ge=2, description="keep the most frequent words only")
+    max_words: int = Field(5000, ge=2, description="keep only the most frequent words")
     min_clients_per_word: int = Field(1, ge=1, description="keep words named by this many clients")
     max_document_share: float = Field(
         0.5, gt=0, le=1, description="leave out words in more than this share of all documents"
     )
 
     def chosen(self, counted: NDArray[np.int64], documents: int) -> list[int]:
-        """Return the rows of the words that are kept, in their order, of an alphabetical list.
-
-        `counted`, of shape (n_words, 4), is the sum of each client's `WordCounts.named`, the number
-        of clients that named a word, and of those that have it among their first words, which are
-        kept before others. The order is by occurrences, then alphabetical.
-        """
+        """Return the rows of the kept words of an alphabetical list, by occurrences."""
+        # Sums of `WordCounts.named`, clients that named a word, and with it among first words.
         frequency, occurrences, clients, first = counted.T
         most = self.max_document_share * documents
         enough = clients >= self.min_clients_per_word
@@ -60,11 +52,11 @@ class VocabularyLimits(BaseModel):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words all clients agreed on, most frequent first, and how often they occur."""
+    """The words all clients agreed on, most frequent first, and their frequencies."""
 
     words: tuple[str, ...]
-    document_frequency: NDArray[np.int64]  # (n_words,), the sum over clients that named the word
-    occurrences: NDArray[np.int64]  # (n_words,), likewise
+    document_frequency: NDArray[np.int64]  # (n_words,), summed over clients that named the word
+    occurrences: NDArray[np.int64]  # (n_words,), summed likewise
 
     def __len__(self) -> int:
         return len(self.words)
@@ -76,22 +68,20 @@ class Vocabulary:
 
     @cached_property
     def alphabetical(self) -> list[str]:
-        """The words by their letters."""
         return sorted(self.words)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the words and their order; models and calls carry it."""
+        """SHA-256 of the words and their order."""
         return fingerprint(self.words)
 
     @property
     def frequency(self) -> NDArray[np.float64]:
-        """Share of each word in all occurrences, shape (n_words,); one with none counts as one."""
+        """Share of each word in all occurrences, (n_words,); zero occurrences count as one."""
         some = np.maximum(self.occurrences.astype(np.float64), 1)
         return np.asarray(some / some.sum())
 
     def plain(self) -> dict[str, Any]:
-        """Return it as lists."""
         return {
             "words": list(self.words),
             "document_frequency": self.document_frequency.tolist(),
@@ -100,7 +90,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Vocabulary:
-        """Make it of what `plain` returned."""
+        """Return the vocabulary that `plain` described."""
         words = tuple(plain["words"])
         counts = [np.array(plain[name], np.int64) for name in ("document_frequency", "occurrences")]
         fit = all(each.shape == (len(words),) and (each >= 0).all() for each in counts)
@@ -108,15 +98,15 @@ class Vocabulary:
             raise ValueError("each word has a document frequency and occurrences")
         if odd := sum(not is_word(word) for word in words):
             raise StudyError(
-                f"{odd} of {len(words)} words are none: such have at most {LONGEST_WORD} "
-                "characters, which print, and letters with marks are one character (NFC)."
+                f"{odd} of {len(words)} words are invalid: words have at most {LONGEST_WORD} "
+                "characters, all printable, with accented letters as one character (NFC)."
             )
         return cls(words, *counts)
 
 
 def fingerprint(words: Sequence[str]) -> str:
-    """Digest words and their order; two vocabularies with the same digest are the same."""
-    # A token of a table may have any character: newlines inside words are not those between them.
+    """Digest words and their order."""
+    # Tokens of a table may contain newlines, which must differ from those between words.
     lines = (word.replace("\\", r"\\").replace("\n", r"\n") for word in words)
     return digest("\n".join(lines))
 
@@ -129,10 +119,7 @@ class WordCounts:
     counts: sparse.csr_array  # int32, of shape (n_documents, n_words)
 
     def named(self, min_document_frequency: int) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the words that enough documents have, alphabetically; refuse if there is none.
-
-        With them, of shape (n_words, 2), in how many documents each occurs, and how often.
-        """
+        """Return frequent enough words, in order, and their documents and occurrences (n, 2)."""
         n_words = len(self.words)
         frequency = np.bincount(self.counts.indices, minlength=n_words)
         occurrences = np.bincount(self.counts.indices, self.counts.data, minlength=n_words)
@@ -143,13 +130,13 @@ class WordCounts:
             raise DataError(
                 f"No word occurs in {min_document_frequency} or more of the "
                 f"{self.counts.shape[0]} documents; give more documents, or lower "
-                "min_document_frequency if such words may leave."
+                "min_document_frequency if such words may be shared."
             )
         counted = np.stack([frequency[order], occurrences[order]], axis=1).astype(np.int64)
         return [self.words[i] for i in order], counted
 
     def columns(self, vocabulary: Mapping[str, int]) -> sparse.csr_array:
-        """Return the counts of the agreed words, shape (n_documents, n_words agreed)."""
+        """Return the counts of the agreed words, (n_documents, n_words agreed)."""
         target = np.array([vocabulary.get(word, -1) for word in self.words], np.int32)
         columns = target[self.counts.indices]
         keep = columns >= 0
@@ -166,10 +153,7 @@ class WordCounts:
 def count_words(
     corpus: Corpus, rules: TextRules, vocabulary: Mapping[str, int] | None = None
 ) -> WordCounts:
-    """Count every word of every document in one pass, or those that have a column alone.
-
-    What is too long for a word, or has characters that do not print, is none.
-    """
+    """Count all valid words of all documents in one pass, or only those of a vocabulary."""
     numbers: Mapping[str, int]
     batches = tokens(corpus, rules)
     if vocabulary is None:
@@ -189,7 +173,7 @@ def count_words(
     counts = WordCounts(words, sparse.csr_array((data.array(), columns.array(), pointers), shape))
     if vocabulary is not None:
         return counts
-    # What this Python's Unicode does not know yet may not be normal to another's.
+    # Characters that this Python's Unicode lacks may be spelled differently in another's.
     kept = [word for word in words if is_word(word) and word.isprintable()]
     if len(kept) == len(words):
         return counts
@@ -203,14 +187,14 @@ def tokens(corpus: Corpus, rules: TextRules) -> Iterator[Sequence[list[str]]]:
         return (list(map(_normal, batch)) for batch in batches)
     if rules.token_pattern == LISTS:
         raise DataError(
-            "The model is of lists of words, and these documents are texts; split them into words "
-            "as its own documents were, and give the lists."
+            "The model was trained on lists of words, but these documents are texts; split them "
+            "into words in the same way, and give the lists."
         )
     return _split(cast("Iterator[Sequence[str]]", corpus.batches()), rules.analyser())
 
 
 def _normal(document: list[str]) -> list[str]:
-    # One look at all of it: most documents are ASCII, and a call a word is half of counting them.
+    # Most documents are ASCII; one check of the whole saves half of the time.
     whole = "".join(document)
     return document if normal(whole) is whole else list(map(normal, document))
 
@@ -227,20 +211,20 @@ def _split(
                 words.append(analyse(text))
             except TimeoutError:
                 raise DataError(
-                    f"To find the study's token_pattern in document {done:,} takes more than "
-                    f"{TIME_LIMIT:g} s; use a pattern with a name, or a simpler one."
+                    f"Matching the study's token_pattern in document {done:,} takes more than "
+                    f"{TIME_LIMIT:g} s; use a named pattern, or a simpler one."
                 ) from None
         yield words
 
 
 def _short(ends: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
-    """Return pointers as int32 where that is enough: with int64, scipy makes it of columns too."""
+    """Return pointers as int32 if possible: with int64, scipy would convert columns too."""
     return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
 
 
 def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> sparse.csr_array:
     flat = array("i")
-    ends = np.zeros(len(batch) + 1, np.int32)  # with int64, scipy makes int64 of the indices too
+    ends = np.zeros(len(batch) + 1, np.int32)  # with int64, scipy would convert the indices too
     for row, document in enumerate(batch):
         flat.extend(map(number, document))
         ends[row + 1] = len(flat)
@@ -255,15 +239,14 @@ def _count_batch(batch: Sequence[Document], number: Callable[[str], int]) -> spa
 def agree(
     words: Sequence[str], counted: NDArray[np.int64], documents: int, limits: VocabularyLimits
 ) -> Vocabulary:
-    """Choose the vocabulary among the words that clients named, which are in alphabetical order.
+    """Choose the vocabulary among the words that clients named, in alphabetical order.
 
-    The limits, of `VocabularyLimits.chosen`, must leave two words. As section 3.2, stage 1, of
-    Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models.
+    See section 3.2, stage 1, of Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models.
     """
     kept = limits.chosen(counted, documents)
     if len(kept) < 2:
         raise StudyError(
-            f"The clients named {len(words)} words and the limits of the study leave "
+            f"The clients named {len(words)} words, of which the study's limits keep "
             f"{len(kept)}; lower min_clients_per_word or raise max_document_share."
         )
     return Vocabulary(
@@ -272,12 +255,7 @@ def agree(
 
 
 class GrowingArray:
-    """One-dimensional numbers, appended part by part.
-
-    The file is where the system keeps temporary ones (``TMPDIR``). Nobody else can open it, and it
-    is gone with the last array of it, also where the program is killed. What was read of it is in
-    memory as long as there is room.
-    """
+    """Numbers appended part by part; large ones are in a private file that vanishes with them."""
 
     def __init__(self, dtype: DTypeLike) -> None:
         self._dtype = np.dtype(dtype)
@@ -286,7 +264,6 @@ class GrowingArray:
         self._file: IO[bytes] | None = None
 
     def append(self, values: NDArray[Any]) -> None:
-        """Append numbers."""
         self._parts.append(np.asarray(values, self._dtype))
         self._bytes += self._parts[-1].nbytes
         if self._bytes > LARGE_ARRAY:
@@ -296,7 +273,6 @@ class GrowingArray:
             self._parts.clear()
 
     def array(self) -> NDArray[Any]:
-        """Return all numbers."""
         if self._file is None:
             return np.concatenate([np.zeros(0, self._dtype), *self._parts])
         self._file.flush()
@@ -304,7 +280,7 @@ class GrowingArray:
 
 
 def set_aside(matrix: sparse.csr_array) -> sparse.csr_array:
-    """Return the same matrix; where it is large, what it holds lies in files."""
+    """Return the same matrix; if it is large, its content is in files."""
     parts = []
     for values in (matrix.data, matrix.indices):
         growing = GrowingArray(values.dtype)

@@ -1,4 +1,4 @@
-"""What is a word of a text: named rules that read in one pass, or a pattern with a time limit."""
+"""What counts as a word: named rules that read in one pass, or a pattern with a time limit."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 from fedtopics.errors import StudyError
 from fedtopics.harmless import is_flooded, is_seen
 
-# The version of the rules by which texts become words; models and results name it.
+# The version of the rules for words; models and results name it.
 # 1: typographic apostrophes, soft hyphens, invisible characters and marks split words.
 # 2: one spelling (`normal`), words with marks, case and elision by language.
 RULES = 2
 LONGEST_WORD = 100  # characters
-NOT_IN_WORDS = {"Cf", "Co"}  # Unicode categories, besides what does not print: formats, private use
+NOT_IN_WORDS = {"Cf", "Co"}  # further Unicode categories: formats, private use
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # characters that print nothing
-ASCII = re.compile(r"[ -~]+")  # of it, what prints
-TIME_LIMIT = 1.0  # seconds, for a pattern without a name in one document
-PROBE = 60 * "a" + " " + string.printable  # a text that patterns are tried on
-# After a word's first character nothing is tried twice: time grows with a text's length.
-WITHIN = "'\u00b7\u05f4-"  # besides letters; Catalan has the dot in words, Hebrew the double stroke
+ASCII = re.compile(r"[ -~]+")  # printable ASCII
+TIME_LIMIT = 1.0  # seconds, for a user's pattern in one document
+PROBE = 60 * "a" + " " + string.printable  # a text to try patterns on
+# After a word's first character no position is retried: time is linear in a text's length.
+WITHIN = "'\u00b7\u05f4-"  # in addition to letters; the dot is for Catalan, the stroke for Hebrew
 BEGINNINGS = {"words": r"\b[^\W\d_]", "words-and-digits": r"\b\w"}
 PATTERNS = {name: rf"{first}[\w{WITHIN}]*\w" for name, first in BEGINNINGS.items()}
 PATTERNS["whitespace"] = r"\S+"
-LISTS = "lists"  # where a pattern's name would be: words were found before
+LISTS = "lists"  # instead of a pattern's name: documents are lists of words
 
 VARIANTS = {  # \x92: a Windows apostrophe that was read as Latin-1
     **dict.fromkeys("\x92\u2018\u2019\u201b\u02bb\u02bc\u2032\u055a\u05f3\uff07", "'"),
@@ -39,9 +39,9 @@ FORMS = (
     "\u0132\u0133\u013f\u0140\u017f\u01c4-\u01cc\ufb00-\ufdfb\ufe80-\ufefc"
     "\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\uffa1-\uffdc"
 )
-# What Unicode ignores by default (soft hyphens, joiners, directions, variation selectors), besides
-# the Arabic line that stretches words and Armenian signs within them. Joiners go in every script:
-# editors of Persian and Sinhala set them or do not, and a word has to be one.
+# Characters that Unicode ignores by default (soft hyphens, joiners, directions, variation
+# selectors), the Arabic tatweel and Armenian signs within words. Joiners are dropped in every
+# script, because editors of Persian and Sinhala use them inconsistently.
 DROPPED = (
     "\u00ad\u034f\u055b\u055c\u055e\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
@@ -51,7 +51,7 @@ ODD = re.compile(f"[{''.join(VARIANTS)}{FORMS}{DROPPED}]")
 IS_FORM = re.compile(f"[{FORMS}]").match
 TICKS = re.compile(r"[`\u00b4](?<=\w.)(?=\w)")
 GERSHAYIM = re.compile('["\u201d](?<=[א-ת].)(?=[א-ת])')
-# Letters of Malayalam, and one of Bengali, that were written with a joiner before Unicode had them.
+# Letters of Malayalam, and one of Bengali, that older texts write with a joiner.
 JOINED = dict(zip("ണനരലളകত", "ൺൻർൽൾൿৎ", strict=True))
 WITH_JOINER = re.compile("([ണനരലളക](?=\u0d4d)|ত(?=\u09cd)).\u200d")
 UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"  # Khmer, for one, has U+200B for spaces
@@ -60,28 +60,24 @@ FINAL_SIGMA = re.compile(r"\u03c3(?<=\w.)(?!\w)")
 
 
 def is_word(text: str) -> bool:
-    """Return whether a text can be a word: printable, as `normal` writes it, not longer than words.
-
-    Participants whose Pythons know different versions of Unicode agree on it: what is no character
-    yet may be one.
-    """
+    """Whether a text can be a word: printable, `normal`, and not too long."""
     if not 0 < len(text) <= LONGEST_WORD or text != " ".join(text.split()):
         return False
     if text.isascii():
         return text.isprintable()
     if not unicodedata.is_normalized("NFC", text) or not BLANK.isdisjoint(text):
         return False
-    if ASCII.sub("", text).isalnum():  # most words of other languages, in a tenth of the time
+    if ASCII.sub("", text).isalnum():  # a fast check that covers most words
         return True
     kinds = unicodedata.category
     return not is_flooded(text) and all(is_seen(c) and kinds(c) not in NOT_IN_WORDS for c in text)
 
 
 def normal(text: str) -> str:
-    """Return a text in the spelling in which words are counted, whatever the editor; case stays.
+    """Return a text in the spelling in which words are counted; case is kept.
 
-    Apostrophes, hyphens and ligatures are plain ones, what is invisible is left out, and letters
-    with marks are `composed`. Letters of other scripts that look alike stay different.
+    Apostrophes, hyphens and ligatures become plain, invisible characters are dropped, and letters
+    with marks are `composed`. Similar letters of other scripts stay different.
     """
     if text.isascii():
         return TICKS.sub("'", text) if "`" in text else text
@@ -103,23 +99,20 @@ def _plain(found: re.Match[str]) -> str:
 
 
 def composed(text: str) -> str:
-    """Return a text whose letters with marks are one character each where there is one (NFC).
-
-    Of more than 30 marks on a letter, which no language has (Unicode's stream-safe format), the
-    rest is left out: sorting them takes the square of the time.
-    """
+    """Return a text with accented letters as one character each, if possible (NFC)."""
     if text.isascii():
         return text
+    # More than 30 marks on a letter (Unicode's stream-safe limit) would take quadratic time.
     if len(text) > LONGEST_WORD:
         text = _piles().sub(r"\1", text)
     return unicodedata.normalize("NFC", text)
 
 
 def lower(text: str, language: str = "") -> str:
-    """Return a `normal` text in lower case, which is `normal` as well.
+    """Return a `normal` text in lower case, which is also `normal`.
 
     I is \u0131 in Turkish, and \u0130 is i in all languages. A Greek word ends in \u03c2 and has
-    \u03c3 elsewhere. German \u00df is not ss: people spell them differently.
+    \u03c3 elsewhere. German \u00df stays different from ss.
     """
     if language == "turkish":
         text = text.replace("I", "\u0131")
@@ -133,19 +126,15 @@ def lower(text: str, language: str = "") -> str:
 
 @cache
 def _piles() -> Any:
-    import regex  # here, as in `compile_pattern`
+    import regex  # late, as in `compile_pattern`
 
     return regex.compile(r"(\p{M}{30})\p{M}+")
 
 
 @lru_cache
 def compile_pattern(pattern: str) -> Any:
-    """Return a pattern, compiled by the package regex.
-
-    StudyError if it does not compile, has a group that captures, or takes too long for a short
-    text, as a pattern does that tries exponentially many ways to match it.
-    """
-    import regex  # here, as few studies have a pattern of their own
+    """Compile a user's pattern; refuse invalid, slow or capturing ones."""
+    import regex  # late, because few studies need it
 
     try:
         compiled = regex.compile(pattern)
@@ -155,18 +144,14 @@ def compile_pattern(pattern: str) -> Any:
     except (regex.error, RecursionError, OverflowError, MemoryError):
         raise StudyError("token_pattern is not a valid regular expression.") from None
     if compiled.groups:
-        raise StudyError("token_pattern has a group that captures; write (?:...) instead of (...).")
+        raise StudyError("token_pattern has a capturing group; write (?:...) instead of (...).")
     return compiled
 
 
 def splitter(pattern: str) -> Callable[[str], list[str]]:
-    """Return the function that finds a pattern, which can be a name, in a `normal` text.
-
-    TimeoutError if one without a name takes longer than the time limit; StudyError as of
-    `compile_pattern`.
-    """
+    """Return the function that finds a pattern, or a named one, in a `normal` text."""
     if pattern == LISTS:
-        raise StudyError('With token_pattern = "lists", words are given and no text is split.')
+        raise StudyError('token_pattern = "lists" cannot split texts; give lists of words.')
     if pattern not in PATTERNS:
         compiled = compile_pattern(pattern)
         return lambda text: list(compiled.findall(text, timeout=TIME_LIMIT))
@@ -178,18 +163,14 @@ def splitter(pattern: str) -> Callable[[str], list[str]]:
 
 @cache
 def _with_marks(pattern: str) -> Callable[[str], list[str]]:
-    """Return what finds a named pattern in texts of any script, whose marks are parts of words.
-
-    A shortest word has two letters, of which one may be a vowel sign, as of Hindi or Telugu; an
-    accent or a vowel point of Hebrew or Arabic counts with its letter.
-    """
+    """Return a splitter for all scripts, in which marks are parts of words."""
     marks = [c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M"]
     every, blocks = (
         "".join(marks),
         (("\u0300", "\u0750"), ("\u1ab0", "\u1b00"), ("\u1dc0", "\u2100")),
     )
     accents = "".join(c for c in marks if any(a <= c < b for a, b in blocks))
-    # One by one, marks outside the basic plane take long to look for: letters there may be some.
+    # Searching for single marks outside the basic plane is slow, so any character there counts.
     may_have = re.compile(f"[{''.join(c for c in marks if c < chr(0x10000))}\U00010000-\U0001efff]")
     plain = re.compile(PATTERNS[pattern]).findall
     marked = re.compile(

@@ -142,11 +142,13 @@ class Waiting(Event, kind="waiting"):  # a round waits for clients
     round: int
     clients: Sequence[str]  # who is connected
     missing: Mapping[str, str]  # state by client
+    left: float  # seconds until it starts without them, or gives up
 
 
 class WaitsFor(Event, kind="waits for"):  # of a member: no total for a while
-    clients: Mapping[str, float]  # seconds since the last call of each, -1 if none
+    clients: Mapping[str, str]  # state by name
     seconds: float
+    left: float | None  # seconds until it gives up; None if it does not
 
 
 class StatusChange(Event, kind=""):  # a client connects, disconnects, or does not take part
@@ -266,6 +268,10 @@ class Languages(Event, kind="languages"):  # languages of a client's documents
 
 class Unreadable(Event, kind="unreadable"):  # documents cannot be read at present
     reason: str
+
+
+class AlreadyFinished(Event, kind="already finished"):  # the member is started again
+    folder: str  # of the model
 
 
 class ModelReceived(Event, kind="model"):  # the client has it, and its documents' topics

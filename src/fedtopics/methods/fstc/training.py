@@ -108,7 +108,7 @@ def encoder_to_train(
     if encoder.dimension != dimension:
         raise StudyError(
             f"The model {model!r} gives embeddings of {encoder.dimension} dimensions, but the "
-            f"study has dimension = {dimension}; set dimension to {encoder.dimension} in the "
+            f"study requires {dimension}; set dimension to {encoder.dimension} in the "
             "study, or check which model it means."
         )
     require_texts(

@@ -4,7 +4,7 @@ References
 ----------
 Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, Algorithm 1. It is not "equivalent
 to a centralised training" with batch normalisation inside each client: clients that write about
-different things destroy the model (docs/exactness.md). So we normalise by sums over all clients
+different things destroy it (docs/concepts/exactness.md). So we normalise by sums over all clients
 (``norm="sync"``). Two more defaults are ours: Adam, and minibatches in proportion to the clients'
 documents. ``preset="paper"`` has all three as published.
 """

@@ -6,7 +6,7 @@
   let names = {};
   try {
     names = JSON.parse(localStorage.getItem(place)) ?? {};
-  } catch { /* the browser keeps nothing for this page */ }
+  } catch { /* the browser has no storage for this page */ }
 
   const show = (card, name) => {
     card.dataset.name = name || card.dataset.words;
@@ -37,7 +37,7 @@
     let open = true;
     const done = (kept) => {
       if (!open) return;
-      open = false; // what is taken out of the page may lose the focus once more
+      open = false; // removing the field may trigger blur again
       field.remove();
       label.hidden = false;
       if (kept) keep(card, field.value.trim());
@@ -47,7 +47,7 @@
       if (key === "Enter" || key === "Escape") done(key === "Enter");
     });
     const before = field.value;
-    field.addEventListener("blur", () => done(field.value !== before)); // who goes away confirms nothing
+    field.addEventListener("blur", () => done(field.value !== before)); // leaving the field unchanged confirms nothing
   };
   for (const card of cards) {
     card.querySelector(".rename").addEventListener("click", () => edit(card));

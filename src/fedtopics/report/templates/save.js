@@ -1,5 +1,5 @@
 
-// Figures as files: what follows the page, such as colours, is written into them.
+// Figures as files: styles of the page, such as colours, are copied into them.
 const KEPT = ["fill", "stroke", "stroke-width", "opacity", "font-size", "font-weight", "font-family",
   "paint-order", "vector-effect", "stroke-linejoin"];
 function download(blob, name) {

@@ -3,7 +3,7 @@ const words = JSON.parse(document.getElementById("words").textContent);
 const cards = [...document.querySelectorAll("li.topic")];
 document.documentElement.classList.add("scripted");
 
-// Lists of words: first as the model reads its topics; by relevance once lambda is moved.
+// Lists of words: by default as the model ranks them; by relevance once lambda is moved.
 {
   const shown = 30;
   const percent = (share) => {
@@ -69,7 +69,7 @@ document.documentElement.classList.add("scripted");
   });
 }
 
-// What is of a topic lights up wherever it is: in the map, in tables, at clients, in the tree.
+// Highlights a topic everywhere: in the map, in tables, at clients, in the tree.
 {
   const places = {}, peek = document.getElementById("peek");
   for (const place of document.querySelectorAll("[data-topic]"))
