@@ -181,7 +181,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: made().reduce_topics(9), "a whole number, 1 to 3", lambda: made().reduce_topics(1),
     ),
     "models of one client": (
-        lambda: merge_models([made(), made()]), "a name each",
+        lambda: merge_models([made(), made()]), "a different name",
         lambda: merge_models([made(), made(shares={"b": np.full(3, 1 / 3)}, documents={"b": 9})]),
     ),
     "a threshold of models": (

@@ -95,12 +95,12 @@ def test_topics_over_rounds(folder: Path, typed: Typed) -> None:
 
 WRONG = {
     "no run": (["sample-pairs", "nowhere", "-o", "new.csv"], "no topics-*.json in nowhere, so"),
-    "one client": (["sample-pairs", "alone", "-o", "new.csv"], "In no round two clients have sent"),
+    "one client": (["sample-pairs", "alone", "-o", "new.csv"], "In no round did two clients send"),
     "no file to write": (["sample-pairs", "run"], "Missing option '--out' / '-o'."),
     "no pairs": (["sample-pairs", "run", "-o", "new.csv", "--pairs", "0"], "Invalid value for"),
     "labels there": (
         ["sample-pairs", "run", "-o", "pairs.csv"],
-        "pairs.csv has 10 labels already, which would be lost; name another file.",
+        "pairs.csv already contains 10 labels, which would be lost; give another file name.",
     ),
     "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "notes.csv is there"),
     "no file": (
@@ -110,7 +110,7 @@ WRONG = {
     "notes": (["threshold", "notes.csv"], "notes.csv is not a table of pairs"),
     "nothing labelled": (
         ["threshold", "few.csv"],
-        "few.csv: 0 of 3 pairs have a label and a threshold needs 10; write 1 or 0 into",
+        "few.csv: 0 of 3 pairs have a label, but a threshold needs 10; write 1 or 0 into",
     ),
     "a threshold of five": (["threshold", "pairs.csv", "--compare", "5"], "Invalid value for"),
     "no model": (["topics", "run", "--history"], "There is no model in run; name the folder"),

@@ -239,7 +239,7 @@ def test_one_client_that_finds_nothing_is_refused(folder: Path) -> None:
     method = settings.method(MODELS["transitive-3"], TWEETS) | {"min_new_documents": 500}
     study = flda_runs._study(method, 0)
     pooled = {"all": slices(settings, TWEETS, 0)["client1"]}
-    with pytest.raises(StudyError, match="No topic is left"):
+    with pytest.raises(StudyError, match="No topic remains"):
         train_and_score(study, ("client1",), pooled, [], lambda _: None)
 
 

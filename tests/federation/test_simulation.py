@@ -155,7 +155,7 @@ def test_who_replies_what_cannot_be_is_left_out(
     events: list[dict[str, Any]] = []
     how: dict[str, Any] = {"policies": dict.fromkeys("abc", OPEN_POLICY), "at_once": False}
     model = train(plan, corpora, on_event=events.append, **how)
-    reason = "sent a bad reply: its field 'documents' holds numbers that cannot be"
+    reason = "sent a bad reply: its field 'documents' contains numbers outside the agreed bounds"
     bad = [event for event in events if event["event"] == "bad reply"]
     assert [(event["client"], event["round"]) for event in bad] == [("b", 1), ("b", 2), ("b", 3)]
     assert all(event["reason"].startswith(reason) for event in bad)

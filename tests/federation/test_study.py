@@ -25,7 +25,7 @@ from tests.helpers.studies import read
     ("[clients.a]\ndata = 'a'\ncolumn = 'x'", "there is no key 'clients.a.column'"),
     ('seed = "one"', "'seed' is 'one': Input should be a valid integer"),
     ("[method]\nhidden = [-1, 5]", "'method.hidden"),
-    ("[method.stop_when]\npatience = 0", "patience is a setting of its own, of the methods"),
+    ("[method.stop_when]\npatience = 0", "patience is a setting of the methods"),
     ("[method.stop_when]\nlos = 0.5", "no stop rule 'los'; did you mean 'loss'"),
     ("[method]\nlearning_rate = inf", "'method.learning_rate' is inf"),
     ("[method]\nn_components = 1", "'method.n_components' is 1: .* greater than or equal to 2"),
@@ -52,7 +52,7 @@ from tests.helpers.studies import read
     ),
     (
         "[method.over_time]\nbegin = 0001-01-01\nend = 9999-12-31",
-        "over_time has 119,988 periods, more than 1,000: take longer ones",
+        "over_time has 119,988 periods, more than 1,000; choose longer ones",
     ),
 ])  # fmt: skip
 def test_unusable_study(tmp_path: Path, content: str, message: str) -> None:
@@ -131,9 +131,10 @@ def test_how_often_which_function_is_called() -> None:
         return GFedNTMClient.schedule(Study.make(method=method).method)
 
     assert schedule() == {
-        "size": "once instead of vocabulary, if a model's own words are kept",
-        "vocabulary": "once", "counted": "once", "forward": "twice a round", "loss": "each round",
-        "backward": "twice a round", "shares": "once, at the end", "word_sums": "once, at the end",
+        "size": "once instead of vocabulary, if a model keeps its own words",
+        "vocabulary": "once", "counted": "once", "forward": "twice per round", "loss": "each round",
+        "backward": "twice per round", "shares": "once, at the end",
+        "word_sums": "once, at the end",
         "gradients": "each round instead, in a study with a single client",
         "pairs": "twice, at the end",
     }  # fmt: skip

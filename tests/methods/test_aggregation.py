@@ -65,7 +65,7 @@ def test_the_order_of_arrival_changes_no_bit() -> None:
         assert_same(add_up({name: replies[name] for name in names}), expected)
 
 
-SHAPES, STUDY = "different shapes", "do not run the same study|cannot be added up"
+SHAPES, STUDY = "different shapes", "check that all run the same study|cannot be added up"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_counts_by_word() -> None:
             total.add(replies[name])
         assert_same(total.total()["words"], expected)
     assert_same(replies["a"]["words"], named(oak=[3, 4], elm=[1, 2]))
-    with pytest.raises(FedTopicsError, match="do not run the same study"):
+    with pytest.raises(FedTopicsError, match="check that all run the same study"):
         add_up({"a": {"words": named(oak=[1, 2])}, "b": {"words": named(oak=[1])}})
 
 

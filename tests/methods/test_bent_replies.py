@@ -13,7 +13,7 @@ from tests.helpers.bent import Reply, bend_replies
 from tests.helpers.federation import DIMENSION, embedded, subjects
 
 SIZES = {"east": 60, "north": 50, "south": 50, "west": 60}
-CANNOT = "holds numbers that cannot be, by what was agreed"
+CANNOT = "contains numbers outside the agreed bounds"
 LDA = {"name": "lda", "max_rounds": 2, "batch_size": 100}
 NETWORK = {
     "name": "gfedntm", "max_rounds": 4, "hidden": [8, 8], "validation_share": 0.3,
@@ -56,7 +56,7 @@ def as_many(field: str, number: Any) -> Any:
     return lambda _: {field: number}
 
 
-WINDOWS = "holds numbers of windows that cannot be"
+WINDOWS = "contains impossible numbers of windows"
 BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
     "words in all windows": (LDA, "pairs", in_windows("10", in_all), f"'10' {WINDOWS}"),
     "words in all documents": (LDA, "pairs", in_windows("0", in_all), f"'0' {WINDOWS}"),
@@ -82,7 +82,7 @@ BENT: dict[str, tuple[dict[str, Any], str, Any, str]] = {
         f"'distances' {CANNOT}",
     ),
     "clusterings": (
-        CHOSEN, "agreeing_pairs", no_chance, "'pairs' holds numbers of pairs that cannot be",
+        CHOSEN, "agreeing_pairs", no_chance, "'pairs' contains impossible numbers of pairs",
     ),
     "words of documents": (AUTO, "extent", as_many("words", 1 << 52), f"'words' {CANNOT}"),
     "documents of all": (AUTO, "extent", as_many("documents", 1 << 52), f"'documents' {CANNOT}"),

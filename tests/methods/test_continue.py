@@ -284,7 +284,7 @@ def small() -> TopicModel:
 
 
 def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
-    ending = f", so it cannot go on as it is; make the study like it, or {ANEW}"
+    ending = f", so it cannot be trained further; make the study like it, or {ANEW}"
     for given, what in (
         ({"network": "neurallda"}, "network = 'prodlda', the study's 'neurallda'"),
         ({"precision": "float64"}, "precision = 'float32', the study's 'float64'"),
@@ -303,7 +303,7 @@ def test_a_network_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
 
 def test_a_method_that_cannot_go_on_as_it_is(small: TopicModel) -> None:
     plan = Study.make(method={"name": "lda", "n_components": 6})
-    cannot = "The model is one of gfedntm, the study trains lda, so it cannot go on as it is; "
+    cannot = "The model was trained by gfedntm and the study trains lda; "
     assert refusal(plan, small, "keep") == cannot + ANEW
 
 

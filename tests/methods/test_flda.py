@@ -83,7 +83,7 @@ def test_the_papers_presets() -> None:
          "there are 3 seed_topics, more than n_components = 2."),
         ({"seed_topics": [["a"], []]}, "topic 1 of seed_topics needs at least one word."),
         ({"stop": "coherence", "coherence": "nothing"},
-         'stop = "coherence" needs a coherence that is not "nothing".'),
+         'stop = "coherence" needs a coherence other than "nothing".'),
     ],
 )  # fmt: skip
 def test_settings_that_do_not_go_together(given: dict[str, Any], message: str) -> None:
@@ -229,7 +229,7 @@ def test_a_stop_when_topics_are_less_coherent(monkeypatch: pytest.MonkeyPatch) -
     assert [event["coherence"] for event in events.of("round")] == [0.5, 0.6, 0.4]
     (stopped,) = events.of("stopped")
     assert (stopped["round"], stopped["reason"]) == (
-        3, "the topics are less coherent than those of the round before, which stay",
+        3, "the topics are less coherent than those of the previous round, which are kept",
     )  # fmt: skip
     before = train(flda(max_rounds=2, coherence="documents"), stream(DRIFT))
     assert same(model, before)

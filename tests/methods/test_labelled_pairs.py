@@ -109,7 +109,7 @@ HEADER = "first,second,cosine,same\n"
         (HEADER + "a,b,high,\n", "^Row 1 of .* is not a pair with a cosine from 0 to 1"),
         (HEADER + "a,b,nan,\n", "^Row 1 of .* is not a pair with a cosine"),
         (HEADER + "a,b,1.5,\n", "^Row 1 of .* is not a pair with a cosine"),
-        (HEADER + "a,b,.5,maybe\n", "^Row 1 of .* has a label that is none; write 1 for the same"),
+        (HEADER + "a,b,.5,maybe\n", "^Row 1 of .* has an unknown label; write 1 for the same"),
     ],
 )
 def test_what_is_not_a_file_of_pairs(content: str, message: str, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_labels_are_not_overwritten(tmp_path: Path) -> None:
     write_pairs(path, [TopicPair("oak", "elm", 0.5)])
     check_free(path)
     write_pairs(path, [TopicPair("oak", "elm", 0.5), *MIRRORED])
-    with pytest.raises(DataError, match=r"has 10 labels already, which would be lost"):
+    with pytest.raises(DataError, match=r"already contains 10 labels, which would be lost"):
         check_free(path)
     path.write_text("something of mine")
     with pytest.raises(InputError, match="fedtopics did not write it"):

@@ -109,7 +109,7 @@ def test_starting_with_topics_aligns_them_by_word() -> None:
 def test_topics_that_cannot_be_begun_with(given: Any) -> None:
     with pytest.raises(StudyError, match="a pair of beta"):
         LDA(2, start=given).fit([["a", "b"]] * 20)
-    with pytest.raises(StudyError, match="3 topics to begin with, the study asks for 2"):
+    with pytest.raises(StudyError, match="but the study has n_components = 2"):
         LDA(2, start=(np.ones((3, 2)), ["a", "b"])).fit([["a", "b"]] * 20)
 
 

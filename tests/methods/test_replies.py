@@ -53,8 +53,8 @@ def test_a_reply_without_fault() -> None:
 
 
 FIELDS = "the reply does not have the fields ['map', 'n', 'rows', 'words', 'x']"
-CANNOT = "holds numbers that cannot be, by what was agreed"
-NOT_FINITE = "holds NaN or infinite numbers"
+CANNOT = "contains numbers outside the agreed bounds"
+NOT_FINITE = "contains NaN or infinite numbers"
 NAN, INFINITE = float("nan"), float("inf")
 
 
@@ -74,18 +74,24 @@ FAULTS = [
     (fitting(words=["a", "b", "c"]), of_shape("words", (3,), ("words",))),  # one length, two values
     (fitting(rows=rows([1], [[1, 2]], n_rows=5)), of_shape("rows", (5, 2), ("words", 2))),
     (fitting(rows=rows([1], [[1]], n_rows=4)), of_shape("rows", (4, 1), ("words", 2))),
-    (fitting(words=["a", 2, "c", "d"]), "its field 'words' is no list of words"),
-    (fitting(words="abcd"), "its field 'words' is no list of words"),
-    (fitting(n=3.0), "its field 'n' holds float64 instead of int64"),
+    (fitting(words=["a", 2, "c", "d"]), "its field 'words' is not a list of words"),
+    (fitting(words="abcd"), "its field 'words' is not a list of words"),
+    (fitting(n=3.0), "its field 'n' contains float64 instead of int64"),
     (fitting(n=-1), f"its field 'n' {CANNOT}"),
     (fitting(n=2**63 - 1), f"its field 'n' {CANNOT}"),  # too many to be added up
-    (fitting(x=np.zeros((2, 4), np.int64)), "its field 'x' holds int64 instead of float64"),
-    (fitting(rows=np.zeros((4, 2))), "its field 'rows' holds float64 instead of rows of float64"),
+    (fitting(x=np.zeros((2, 4), np.int64)), "its field 'x' contains int64 instead of float64"),
+    (
+        fitting(rows=np.zeros((4, 2))),
+        "its field 'rows' contains float64 instead of rows of float64",
+    ),
     (
         fitting(x=rows([1], [[1, 2, 3, 4]], n_rows=2)),
-        "its field 'x' holds rows of float64 instead of float64",
+        "its field 'x' contains rows of float64 instead of float64",
     ),
-    (fitting(map={"y": np.zeros(7), "z": 1}), "its field 'map.z' holds int64 instead of float64"),
+    (
+        fitting(map={"y": np.zeros(7), "z": 1}),
+        "its field 'map.z' contains int64 instead of float64",
+    ),
     (fitting(x=np.full((2, 4), 1e31)), f"its field 'x' {CANNOT}"),
     (fitting(x=np.full((2, 4), NAN)), f"its field 'x' {NOT_FINITE}"),
     (fitting(rows=rows([1], [[1, NAN]], n_rows=4)), f"its field 'rows' {NOT_FINITE}"),
@@ -105,7 +111,7 @@ def test_without_a_template_only_numbers_are_looked_at() -> None:
         ({"a": 1, "b": float("nan")}, "b"),
         ({"a": {"b": {"c": rows([0], [[np.nan]], 1)}}}, "a.b.c"),
     ):
-        assert find_fault(reply, None) == f"its field '{field}' holds NaN or infinite numbers"
+        assert find_fault(reply, None) == f"its field '{field}' contains NaN or infinite numbers"
 
 
 def test_a_fault_never_quotes_a_word() -> None:
@@ -158,8 +164,8 @@ def named(**by_word: list[int]) -> Named:
     return Named(sorted(by_word), np.array([by_word[word] for word in sorted(by_word)], np.int64))
 
 
-ODD = "its field 'words' holds counts of words that cannot be"
-NO_WORDS = "its field 'words' holds words that are none, or not in order"
+ODD = "its field 'words' contains impossible counts of words"
+NO_WORDS = "its field 'words' contains invalid words, or they are not sorted"
 
 
 @pytest.mark.parametrize(
@@ -167,8 +173,8 @@ NO_WORDS = "its field 'words' holds words that are none, or not in order"
     [
         (named(elm=[1, 2, 1, 1], oak=[9, 9, 1, 1]), ""),
         (Named.columns(4), ""),
-        (named(oak=[1, 1]), "its field 'words' holds no counts by word"),
-        (["oak"], "its field 'words' holds no counts by word"),
+        (named(oak=[1, 1]), "its field 'words' does not contain counts by word"),
+        (["oak"], "its field 'words' does not contain counts by word"),
         (named(oak=[0, 1, 1, 0]), ODD),  # in no document
         (named(oak=[10, 10, 1, 0]), ODD),  # in more documents than there are
         (named(oak=[3, 2, 1, 0]), ODD),  # in more documents than it occurs
@@ -195,7 +201,7 @@ def test_faults_of_counts_by_word(value: Any, fault: str) -> None:
 def test_squares_go_with_what_they_are_squares_of() -> None:
     """Else a variance would be negative: every number behind it would be huge."""
     template = {"x": Field((4,), squares=True), "documents": COUNT}
-    fault = "its field 'x' holds squares or products that cannot be"
+    fault = "its field 'x' contains impossible squares or products"
     assert find_fault({"x": np.array([2.0, -4.0, 2.0, 8.0]), "documents": 2}, template) == ""
     assert find_fault({"x": np.array([2.0, -4.0, 2.0, 7.9]), "documents": 2}, template) == fault
     assert find_fault({"x": np.array([0.0, 0.0, -0.1, 0.0]), "documents": 2}, template) == fault
@@ -203,7 +209,7 @@ def test_squares_go_with_what_they_are_squares_of() -> None:
 
 def test_products_are_of_numbers_with_each_other() -> None:
     template = {"x": Field((2, 2), products=True), "documents": COUNT}
-    fault = "its field 'x' holds squares or products that cannot be"
+    fault = "its field 'x' contains impossible squares or products"
     for products in ([[4.0, -2.0], [-2.0, 1.0]], [[0.0, 0.0], [0.0, 3.0]]):
         assert find_fault({"x": np.array(products), "documents": 2}, template) == ""
     for products in ([[-4.0, 0.0], [0.0, 1.0]], [[4.0, 2.1], [2.1, 1.0]]):
@@ -223,7 +229,7 @@ def test_windows_hold_pairs_no_more_often_than_words() -> None:
     template = {"10": Windows(BOTH, most, documents=False), "documents": COUNT}
     assert find_fault({"10": windows(7), "documents": 7}, template) == ""
     assert find_fault({"10": windows(10**6), "documents": 7}, template) == ""
-    cannot = "its field '10' holds numbers of windows that cannot be"
+    cannot = "its field '10' contains impossible numbers of windows"
     for pairs in (
         [4, 6, 5, 5, 2],  # both are in more windows than the first word
         [4, 6, 5, 3, 6],
@@ -232,7 +238,7 @@ def test_windows_hold_pairs_no_more_often_than_words() -> None:
     ):
         odd = {"windows": 7, "pairs": np.array(pairs)}
         assert find_fault({"10": odd, "documents": 7}, template) == cannot
-    number = "its field '10.windows' holds numbers that cannot be, by what was agreed"
+    number = "its field '10.windows' contains numbers outside the agreed bounds"
     assert find_fault({"10": windows(6), "documents": 7}, template) == number
     assert find_fault({"10": windows(8 * 10**6), "documents": 7}, template) == number
     whole = {"10": Windows(BOTH, most, documents=True), "documents": COUNT}
@@ -251,10 +257,10 @@ def test_two_clusterings_agree_as_often_as_can_be() -> None:
     template = {"pairs": AgreeingPairs(), "documents": COUNT}
     assert find_fault(agreeing(), template) == ""
     assert find_fault(agreeing() | {"documents": 5}, template)  # by chance, of others
-    cannot = "its field 'pairs' holds numbers of pairs that cannot be"
+    cannot = "its field 'pairs' contains impossible numbers of pairs"
     for odd in ({"together": 6.5}, {"chance": 0.0}, {"chance": 6.5}, {"second": 1.0}):
         assert find_fault(agreeing(**odd), template) == cannot
-    number = "its field 'pairs.first' holds numbers that cannot be, by what was agreed"
+    number = "its field 'pairs.first' contains numbers outside the agreed bounds"
     assert find_fault(agreeing(first=16.0), template) == number
     twice = {key: 2 * value for key, value in agreeing()["pairs"].items()}
     assert find_fault({"pairs": twice, "documents": 12}, template, ["a", "b"]) == ""
@@ -265,7 +271,7 @@ def test_two_clusterings_agree_as_often_as_can_be() -> None:
 @pytest.mark.parametrize("word", hostile.NO_WORDS)
 def test_no_list_has_what_is_no_word(word: str) -> None:
     assert find_fault({"words": ["oak", word]}, {"words": ["words"]}) == (
-        "its field 'words' is no list of words"
+        "its field 'words' is not a list of words"
     )
 
 

@@ -1,1 +1,1 @@
-"""Federated methods: a folder a paper, and beside them what several share."""
+"""Federated methods: one folder per paper, and code that several of them share."""

@@ -1,4 +1,4 @@
-"""Methods by name: what a study, a policy, a command, a report and an estimator read of each."""
+"""Methods by name, with what studies, policies, commands, reports and estimators need of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedtopics.extras import Registry
 
-if TYPE_CHECKING:  # the command line names the methods without what they load
+if TYPE_CHECKING:  # the command line names methods without importing their dependencies
     from numpy.typing import NDArray
 
     from fedtopics.inference import Inference
@@ -19,41 +19,32 @@ if TYPE_CHECKING:  # the command line names the methods without what they load
 
 @dataclass(frozen=True)
 class Exchange:
-    """A function of a client that a study calls: how often, and what then leaves."""
-
     function: str
     often: str
     leaves: str
-    seen_by_all: bool  # each reply by itself
+    seen_by_all: bool  # each reply separately
 
 
 @dataclass(frozen=True)
 class Method:
-    """A federated method, as the other packages see it."""
-
     name: str  # in a study's ``[method]``
     title: str  # for people
     settings: type[TopicSettings]
-    program: Callable[[Any], Trainer]  # of a plan
+    program: Callable[[Any], Trainer]  # made from a plan
     client: type[TopicClient[Any]]
-    version: int = 1  # of what the client's functions take, return and compute
+    version: int = 1  # of the arguments, results and computations of the client's functions
     shows: Literal["topics", "clusters"] = "topics"
     starts_from_models: bool = False  # or from topics
     takes_new_documents: bool = False  # of clients, while it runs
-    inferences: Sequence[type[Inference]] = ()  # besides networks, of its models
+    inferences: Sequence[type[Inference]] = ()  # of its models, in addition to networks
 
     @property
     def topics_of(self) -> Callable[[Any, int, Mapping[str, NDArray[Any]]], Any] | None:
-        """What reads the topics out of a saved state, for who follows a run; None if nothing can.
-
-        A static method of the program takes settings, the number of agreed words, and what its
-        `save` returned. It returns what is in proportion to p(word | topic), (n_topics, n_words).
-        """
+        """A function of settings, number of words and saved state that returns topics, or None."""
         return getattr(self.program, "topics_of", None)
 
 
 def exchanges_of(client: type[TopicClient[Any]], settings: TopicSettings) -> list[Exchange]:
-    """Return what a study with these settings asks of clients of a kind."""
     about = {name: vars(function) for name, function in client.functions().items()}
     return [
         Exchange(name, often, about[name]["leaves"], about[name]["seen_by_all"])
@@ -82,10 +73,10 @@ def register(method: Method) -> Method:
 
 
 def find_method(name: str) -> Method:
-    """Return the method of a name: ours, registered, or of a package; StudyError if none has it."""
-    return register(METHODS.find(name))  # an installed package's inferences are here only now
+    """Return a method by its name: built in, registered, or of a package; StudyError if unknown."""
+    return register(METHODS.find(name))  # registers the inferences of an installed package
 
 
 def versions(name: str) -> dict[str, int]:
-    """Return the version of a method by its name, nothing if it is not installed."""
+    """Return the version of a method by its name; empty if it is not installed."""
     return {name: find_method(name).version} if name in METHODS.names else {}

@@ -1,9 +1,6 @@
-"""The torch side of neural topic models: networks and their losses, nothing about federation.
+"""Neural topic models in torch: networks and their losses, without federation.
 
-A network is a chain of *stages*. A stage computes each document by itself; for batch normalisation
-it gives sums over documents, and ``finish`` computes what all share from the totals.
-
-What another network needs is imported from here when it is first used: torch is an extra.
+Names that other networks need are imported on first use, because torch is an extra.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ find_network = NETWORKS.find
 
 
 def register(network: type[NeuralTopicModel]) -> type[NeuralTopicModel]:
-    """Make a network known under its name, as `Registry.register`; a class decorator."""
+    """Register a network under its name; a class decorator."""
     return NETWORKS.register(network.name, network)
 
 

@@ -1,4 +1,4 @@
-"""What every network works on: its settings, minibatches, noise, stages."""
+"""The common parts of all networks: settings, minibatches, noise, stages."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from fedtopics.networks import loops
 from fedtopics.text.embeddings import EmbeddingSettings
 
 Tensors = dict[str, Tensor]
-Shared = Mapping[str, Tensors]  # by stage: what documents share (running statistics)
+Shared = Mapping[str, Tensors]  # by stage: values that documents share (running statistics)
 EncoderInput = Literal["counts", "log", "shares"]
-USUAL_LENGTH = 50  # words: shares are as large as the counts of such a document
+USUAL_LENGTH = 50  # words: shares are scaled to the counts of such a document
 
 
 class NetworkSettings(BaseModel):
-    """Shape and prior of a neural topic model."""
-
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     n_components: int = Field(20, ge=2, description="number of topics")
     hidden: tuple[PositiveInt, PositiveInt] = Field(
         (100, 100), description="units of the two hidden layers"
     )
-    dropout: float = Field(0.2, ge=0, lt=1, description="dropped share of hidden units")
-    dropout_theta: float = Field(0.0, ge=0, lt=1, description="dropped share of theta")
+    dropout: float = Field(
+        0.2, ge=0, lt=1, description="share of hidden units that dropout removes"
+    )
+    dropout_theta: float = Field(0.0, ge=0, lt=1, description="share of theta that dropout removes")
     alpha: float = Field(1.0, gt=0, description="Dirichlet prior of theta")
     learn_prior: bool = Field(False, description="train the prior's mean and variance")
     word_bias: bool = Field(True, description="a bias per word in the decoder")
     encoder_input: EncoderInput = Field(
         "log",
-        description='what the encoder sees of a word: its count ("counts"), log(1 + count) '
+        description='the encoder\'s input for a word: its count ("counts"), log(1 + count) '
         '("log"), or its share of the document ("shares")',
     )
     posterior_gain: float | None = Field(
         None,
         gt=0,
-        description="learn how far the posterior's normalised means spread, from this factor on; "
-        "by default they keep a deviation of 1",
+        description="learn the standard deviation of the posterior's normalised means, from this "
+        "value on; by default it stays 1",
     )
     normalise_topics: bool = Field(
         True, description="neurallda normalises the logits of each word over the topics"
@@ -54,12 +54,12 @@ class NetworkSettings(BaseModel):
     embedding_weight: float = Field(
         3.0,
         ge=0,
-        description="of the embedding's direction, for networks that see one, in words: as much "
-        "in the loss as this many nats for each word of an average document",
+        description="weight in the loss of the embedding's direction, for networks with "
+        "embeddings: this many nats for each word of an average document",
     )
     layer_norm: bool = Field(False, description="normalise the posterior by document, not by batch")
     embedding: EmbeddingSettings = Field(
-        EmbeddingSettings(), description="of documents, for networks that see them"
+        EmbeddingSettings(), description="of documents, for networks with embeddings"
     )
 
     @property
@@ -69,15 +69,12 @@ class NetworkSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Noise:
-    """All that is random in one pass."""
-
     normal: Tensor  # (n, n_topics)
     keep_hidden: Tensor  # (n, n_hidden): 1 / (1 - dropout), or 0
     keep_theta: Tensor  # (n, n_topics), likewise
 
 
 def rows_of(parts: Sequence[tuple[sparse.csr_array, NDArray[np.int64]]]) -> sparse.csr_array:
-    """Return rows of bags of words, one below the other, sooner than scipy does."""
     taken = [
         loops.take(*map(np.asarray, (bag.indptr, bag.indices, bag.data)), rows)
         for bag, rows in parts
@@ -91,8 +88,8 @@ def rows_of(parts: Sequence[tuple[sparse.csr_array, NDArray[np.int64]]]) -> spar
 class Batch:
     """A minibatch of n documents in which U different words occur.
 
-    The bag is what the encoder sees of the words: their counts, or log(1 + counts). Without noise,
-    all is computed with the posterior's mean and without dropout.
+    The bag is the encoder's input: the words' counts, or log(1 + counts). Without noise,
+    computations use the posterior's mean and no dropout.
     """
 
     bag: sparse.csr_array  # (n, n_words)
@@ -100,7 +97,7 @@ class Batch:
     values: Tensor  # the non-zero counts
     lengths: Tensor  # (n,), words of each document
     noise: Noise | None = None
-    embedding: Tensor | None = None  # (n, dimension), for networks that see it
+    embedding: Tensor | None = None  # (n, dimension), for networks with embeddings
 
     @classmethod
     def of(
@@ -127,7 +124,7 @@ class Batch:
 
     @property
     def counts(self) -> sparse.csr_array:
-        """The bag of words, shape (n, n_words), whatever the encoder sees."""
+        """The bag of words, shape (n, n_words), whatever the encoder's input is."""
         return sparse.csr_array(
             (self.values.numpy(), self.bag.indices, self.bag.indptr), self.bag.shape
         )
@@ -144,40 +141,36 @@ class Batch:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stretch of a network, up to where documents need each other.
+    """One part of a network, up to a point where documents depend on each other.
 
-    `local` takes weights, batch, carried, shared, and returns what stays with the documents
-    (carried) and a float64 vector that is a sum over them. `finish` takes weights, the totals of
-    the sums and n, and returns what all n documents share; it is differentiable.
+    `local` takes weights, batch, carried, shared; it returns values of each document (carried) and
+    a float64 vector that is a sum over documents. `finish` takes weights, the totals of the sums
+    and n; it returns the values that all n documents share, and is differentiable.
     """
 
     name: str
     local: Callable[[Tensors, Batch, Tensors, Tensors], tuple[Tensors, Tensor]]
     finish: Callable[[Tensors, Tensor, float], Tensors]
-    squares: bool = False  # whether the vector is sums, and the sums of their terms' squares
+    squares: bool = False  # whether the vector contains sums, and the sums of their terms' squares
 
 
 class Kept(ABC):
-    """What a trained model asks of a network, beside its topics and those of documents."""
-
     dtype: torch.dtype
 
     @abstractmethod
-    def initial_weights(self, seed: int) -> Tensors:
-        """Draw the first weights."""
+    def initial_weights(self, seed: int) -> Tensors: ...
 
     @property
     def precision(self) -> str:
-        """Name of the dtype, as settings have it."""
         return _name(self.dtype)
 
     def layout(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        with torch.device("meta"):  # without memory, of which a config could ask for any amount
+        with torch.device("meta"):  # without memory, as a config could request any amount
             weights = self.initial_weights(0)
         return {name: (tuple(w.shape), _name(w.dtype)) for name, w in weights.items()}
 
     def trained_encoder(self, weights: Tensors, model: str) -> None:
-        return None  # texts are embedded by the model of the settings
+        return None  # texts are embedded by the model in the settings
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -188,22 +181,19 @@ ALIGNMENT = 64  # bytes, of torch's memory
 
 
 def to_arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
-    """View tensors as arrays, without a copy."""
     return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
 
 
 def to_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
-    """View an array as a tensor of a dtype; copy it where that or its place in memory differs."""
+    """View an array as a tensor of a dtype; copy it if its dtype or memory alignment differs."""
     tensor = torch.from_numpy(array).to(dtype)
     # The last bit of a matrix product depends on how its factors are aligned.
     return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
 
 
 def to_tensors(arrays: Mapping[str, NDArray[Any]], dtype: torch.dtype) -> Tensors:
-    """View arrays as tensors of a dtype, as `to_tensor`."""
     return {name: to_tensor(array, dtype) for name, array in arrays.items()}
 
 
 def tensor_shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of tensors, by name."""
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}

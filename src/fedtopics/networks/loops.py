@@ -1,4 +1,4 @@
-"""Loops of training, compiled: torch's operations would each go through all of the memory again."""
+"""Compiled training loops, which go through memory less often than torch's operations."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ LEAST_EXPONENT = np.float32(-87)  # whose exp is a normal number in float32
 
 @intrinsic
 def _as_float(context: Any, bits: Any) -> Any:
-    """Read the bits of an int32 as a float32."""
-
     def cast(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.FloatType())
 
@@ -30,7 +28,7 @@ def _as_float(context: Any, bits: Any) -> Any:
 
 @compiled
 def _exp32(x: Any) -> Any:
-    """Return exp(x) of x <= 0 as 2**k exp(rest), to 1e-7: without a branch, so vectorised."""
+    """Return exp(x) of x <= 0 as 2**k exp(rest), to 1e-7, vectorised because without a branch."""
     x = max(x, LEAST_EXPONENT)
     k = np.rint(x / LOG2)
     rest = x - k * LOG2
@@ -43,7 +41,7 @@ def _exp32(x: Any) -> Any:
 
 @compiled
 def take(ends: Any, words: Any, counts: Any, rows: Any) -> Any:
-    """Return words and counts of some rows of a CSR array, and how many each row has."""
+    """Return words and counts of some rows of a CSR array, and the lengths of the rows."""
     lengths = ends[rows + 1] - ends[rows]
     total = lengths.sum()
     taken_words, taken_counts = np.empty(total, words.dtype), np.empty(total, counts.dtype)
@@ -61,10 +59,7 @@ def take(ends: Any, words: Any, counts: Any, rows: Any) -> Any:
 def reconstruct(
     logits: Any, largest: Any, ends: Any, words: Any, counts: Any, lengths: Any
 ) -> float:
-    """Return the sum of -x' log softmax(logits) over documents x, and its gradient in place.
-
-    The documents' words and counts are those of a CSR array; `largest` is that of each row.
-    """
+    """Return the sum of -x' log softmax(logits) over documents x, and its gradient in place."""
     loss = 0.0
     for document in range(len(logits)):
         row, top = logits[document], largest[document]
@@ -87,11 +82,7 @@ def reconstruct(
 
 @partial(compiled, fastmath=False)
 def adam(weight: Any, mean: Any, square: Any, gradient: Any, numbers: Any) -> None:
-    """Take a step of Adam, in place: arrays of one dimension and type.
-
-    `numbers` are what the gradient is multiplied by, each moment's decay and 1 minus it, the rate,
-    the factor of the second moment's root, and epsilon.
-    """
+    """Take a step of Adam, in place, on arrays of one dimension and type."""
     share, beta1, new1, beta2, new2, rate, root, epsilon = numbers
     for place in range(len(weight)):
         change = gradient[place] * share
@@ -104,7 +95,7 @@ def adam(weight: Any, mean: Any, square: Any, gradient: Any, numbers: Any) -> No
 def adam_by_rows(
     weight: Any, mean: Any, square: Any, index: Any, values: Any, numbers: Any
 ) -> None:
-    """Take a step of Adam for matrices whose gradient is zero but in rows of an ascending index."""
+    """Take a step of Adam for matrices whose gradient is zero except in rows of a sorted index."""
     zeros = np.zeros_like(weight[0])
     place = 0
     for row in range(len(weight)):

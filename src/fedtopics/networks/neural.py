@@ -1,4 +1,4 @@
-"""The encoder that all networks share: from what is seen of a document to its posterior."""
+"""The encoder that all networks share: from a document's words and embedding to its posterior."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from fedtopics.errors import StudyError
 from fedtopics.networks.base import Batch, Kept, NetworkSettings, Noise, Shared, Stage, Tensors
 from fedtopics.text.embeddings import Vectors
 
-EPSILON = 1e-5  # added to variances, as torch's batch normalisation does
+EPSILON = 1e-5  # added to variances, as in torch's batch normalisation
 SMALLEST_SHARE = 1e-5  # of a word in a first topic, so that it has a logarithm
 
 
 class NeuralTopicModel(Kept):
-    """A topic model with a logistic-normal posterior; its decoder is up to the subclass.
+    """A topic model with a logistic-normal posterior; a subclass defines the decoder.
 
-    The encoder sees a bag of words, an embedding of the document, or both: two softplus layers,
-    then mean and log variance of the posterior, batch-normalised. The setting embedding_weight is
-    relative to `document_length`, words of an average document. See Srivastava and Sutton,
-    Autoencoding Variational Inference for Topic Models, ICLR 2017.
+    The encoder's input is a bag of words, an embedding of the document, or both. Two softplus
+    layers are followed by the batch-normalised mean and log variance of the posterior. The setting
+    embedding_weight is relative to `document_length`, the mean number of words. See Srivastava and
+    Sutton, Autoencoding Variational Inference for Topic Models, ICLR 2017.
 
-    A new network is one subclass with a `name`, `loss` and `beta`; see docs/how-to/extend.md.
+    A new network is a subclass with a `name`, `loss` and `beta`; see docs/how-to/extend.md.
     """
 
     name: ClassVar[str]
@@ -42,9 +42,9 @@ class NeuralTopicModel(Kept):
     sees_words: ClassVar[bool] = True
     sees_embedding: ClassVar[bool] = False
     first_topics_alike: ClassVar[float] = 0.0
-    """How much of all topics each one has when training begins with topics."""
+    """How much each topic contains of all others when training begins with topics."""
     finish_weights: ClassVar[frozenset[str]] = frozenset()
-    """Weights that a stage's `finish` alone uses, and clients do not get."""
+    """Weights that only a stage's `finish` uses, and clients do not get."""
 
     def __init__(
         self, n_words: int, settings: NetworkSettings, dtype: torch.dtype = torch.float32,
@@ -58,17 +58,16 @@ class NeuralTopicModel(Kept):
 
     @property
     def row_weights(self) -> frozenset[str]:
-        """Weights with a row per word, which a stage gets multiplied by the bag of words."""
+        """Weights with a row per word; a stage gets their product with the bag of words."""
         return frozenset({"encoder_words"} if self.sees_words else ())
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stretches before the loss."""
+        """The stages before the loss."""
         return self.encoder_stages
 
     @cached_property
     def encoder_stages(self) -> tuple[Stage, ...]:
-        """The stretches before the posterior."""
         if self.settings.layer_norm:
             return ()
         return (
@@ -81,14 +80,14 @@ class NeuralTopicModel(Kept):
 
     @abstractmethod
     def beta(self, weights: Tensors, shared: Shared) -> Tensor:
-        """Return the topics as the decoder uses them, shape (n_topics, n_words), rows sum to 1."""
+        """Return the decoder's topics, shape (n_topics, n_words); rows sum to 1."""
 
     def initial_weights(self, seed: int) -> Tensors:
         """Draw the first weights: uniform, bounded as in torch's linear layers and by Glorot."""
         generator = torch.Generator().manual_seed(seed)
         weights = self.draw_weights(generator)
         k = self.settings.n_components
-        if self.settings.layer_norm:  # batch normalisation would take it away again
+        if self.settings.layer_norm:  # otherwise batch normalisation would remove it
             bound = self.settings.hidden[1] ** -0.5
             weights["posterior_bias"] = self.uniform(generator, bound, 2 * k)
         if self.settings.posterior_gain is not None:
@@ -105,7 +104,6 @@ class NeuralTopicModel(Kept):
         return weights
 
     def draw_weights(self, generator: torch.Generator) -> Tensors:
-        """Draw the matrices, the encoder's and the decoder's."""
         k, (h1, h2) = self.settings.n_components, self.settings.hidden
         dimension = self.settings.embedding.dimension
         seen = self.n_words if self.sees_words else dimension
@@ -132,8 +130,7 @@ class NeuralTopicModel(Kept):
         return {"beta_logits": self.uniform(generator, bound, k, self.n_words)}
 
     def uniform(self, generator: torch.Generator, bound: float, *shape: int) -> Tensor:
-        """Draw between -bound and bound."""
-        # In float64 for every dtype, so that they differ by rounding only.
+        # In float64 for every dtype, so that they differ only by rounding.
         values = torch.rand(*shape, generator=generator, dtype=torch.float64)
         return ((2 * values - 1) * bound).to(self.dtype)
 
@@ -141,13 +138,12 @@ class NeuralTopicModel(Kept):
         self, bag: sparse.csr_array, noise: Noise | None = None,
         embedding: NDArray[np.floating[Any]] | None = None,
     ) -> Batch:  # fmt: skip
-        """Make a batch of rows of a bag of words and of embeddings, as the network sees them."""
         if not self.sees_embedding:
             embedding = None
         return Batch.of(bag, noise, self.dtype, embedding, self.settings.encoder_input)
 
     def draw(self, *parts: tuple[np.random.Generator, int]) -> Noise:
-        """Draw the noise of one pass over documents, so many by each generator."""
+        """Draw the noise of one pass, with each generator for its number of documents."""
         settings, k = self.settings, self.settings.n_components
         n = sum(number for _, number in parts)
         normal = np.empty((n, k), np.float32)
@@ -172,7 +168,7 @@ class NeuralTopicModel(Kept):
     def infer(
         self, weights: Tensors, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
     ) -> NDArray[np.floating[Any]]:
-        """Return theta of documents, by their bags of words and embeddings."""
+        """Return theta of documents, from their bags of words and embeddings."""
         batch = self.batch(counts, None, embeddings)
         theta = self.theta(batch_weights(self, weights, batch), shared, batch)
         return np.asarray(theta.numpy())
@@ -181,16 +177,11 @@ class NeuralTopicModel(Kept):
         self, weights: Tensors, topics: NDArray[np.float64],
         directions: NDArray[np.float64] | None = None,
     ) -> None:  # fmt: skip
-        """Begin with topics instead of noise, in place: the decoder's, and what hidden units see.
-
-        Topics are float64 of shape (n_topics, n_words), whose rows sum to 1; there may be zeros.
-        Directions (n_topics, n_dimensions) are those of the topics' embeddings, of unit length. A
-        decoder without beta_logits is refused.
-        """
+        """Begin with topics (rows sum to 1) instead of noise, in decoder and hidden units."""
         if "beta_logits" not in weights:
             raise StudyError(
-                f"The network {self.name!r} has no beta_logits to begin with; set initialisation "
-                '= "random", and begin without topics.'
+                f"The network {self.name!r} has no beta_logits to begin with; set initialisation = "
+                '"random", and begin without topics.'
             )
         alike = self.first_topics_alike
         topics = (1 - alike) * topics + alike * topics.mean(0)
@@ -210,7 +201,7 @@ class NeuralTopicModel(Kept):
         return self.sample(weights, batch, carried, entered)["theta"]
 
     def sample(self, weights: Tensors, batch: Batch, carried: Tensors, shared: Tensors) -> Tensors:
-        """Return mu, log_variance and theta, drawn from the posterior; without noise its mean's."""
+        """Return mu, log_variance and theta, drawn from the posterior; without noise its mean."""
         if self.settings.layer_norm:
             hidden, _ = self._hidden(weights, batch, {}, {})
             k = (self.settings.n_components,)
@@ -231,9 +222,7 @@ class NeuralTopicModel(Kept):
     def embedding_loss(self, weights: Tensors, batch: Batch, theta: Tensor) -> Tensor:
         """Return how far theta's mixture of centres points away from the embeddings, summed.
 
-        Up to a constant, it is that of a von Mises-Fisher distribution; without it, words alone
-        decide. The weight follows from the average document's length: else long documents would
-        rule.
+        Up to a constant, it is the loss of a von Mises-Fisher distribution.
         """
         if batch.embedding is None or "embedding_centres" not in weights:
             return theta.new_zeros(())
@@ -245,8 +234,8 @@ class NeuralTopicModel(Kept):
     def divergence(self, weights: Tensors, mu: Tensor, log_variance: Tensor) -> Tensor:
         """Kullback-Leibler divergence of the posterior from the Laplace-approximated Dirichlet."""
         if self.settings.learn_prior:
-            # Batch normalisation centres mu: what would be left of the gradient are rounding
-            # errors, of which Adam makes whole steps.
+            # Batch normalisation centres mu, so the gradient would consist of rounding errors,
+            # which Adam scales up to whole steps.
             centred = not self.settings.layer_norm and self.settings.posterior_gain is None
             mean = weights["prior_mean"]
             distance = mu - (mean.detach() if centred else mean)
@@ -264,7 +253,7 @@ class NeuralTopicModel(Kept):
         if self.sees_words:
             first = first + weights["encoder_words"]
         if batch.embedding is not None:
-            # Of unit length they come, with numbers of about 1 they are learned from sooner.
+            # They have unit length; with numbers of about 1, learning is faster.
             scaled = batch.embedding * self.settings.embedding.dimension**0.5
             first = first + scaled @ weights["encoder_embedding"]
         second = torch.addmm(weights["hidden_bias"], functional.softplus(first), weights["hidden"])
@@ -277,13 +266,13 @@ class NeuralTopicModel(Kept):
 
 
 def _turn_towards(weights: Tensors, directions: Tensor) -> None:
-    """Let the encoder begin with how far embeddings point towards the topics' directions."""
+    """Initialise the encoder with how far embeddings point towards the topics' directions."""
     k = len(directions)
     if "embedding_centres" in weights:
         weights["embedding_centres"].copy_(directions)
     if k <= min(weights["hidden"].shape):
         weights["encoder_embedding"][:, :k] += directions.T
-        for name in ("hidden", "posterior"):  # unit after unit, up to the topics' means
+        for name in ("hidden", "posterior"):  # one unit after another, up to the topics' means
             weights[name][:k, :k] += torch.eye(k, dtype=directions.dtype)
 
 
@@ -294,10 +283,7 @@ def _posterior_norm(dtype: torch.dtype, weights: Tensors, totals: Tensor, n: flo
 
 
 class Projection(torch.autograd.Function):
-    """Bag of words times a dense matrix: only the words that occur cost anything.
-
-    The derivative is written out, as autograd's would cost too much.
-    """
+    """The product of a bag of words and a dense matrix, faster than by autograd."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, batch: Batch) -> Tensor:
@@ -315,10 +301,7 @@ def through(
     stages: Sequence[Stage], weights: Tensors, batch: Batch,
     share: Callable[[Stage, Tensor], Tensors],
 ) -> tuple[Tensors, Tensors, Tensors]:  # fmt: skip
-    """Go through stages; `share` makes of the sums of each what enters the next.
-
-    Return what the last one carries, what is shared after it, and the sums by stage.
-    """
+    """Run all stages; `share` computes from the sums of each the input of the next."""
     carried: Tensors = {}
     entered: Tensors = {}
     sums: Tensors = {}
@@ -329,7 +312,7 @@ def through(
 
 
 def batch_weights(network: NeuralTopicModel, weights: Tensors, batch: Batch) -> Tensors:
-    """Return the weights as a batch uses them: row weights multiplied by its bag of words."""
+    """Return the weights for a batch: row weights are multiplied by its bag of words."""
     return {
         name: Projection.apply(tensor, batch)  # type: ignore[no-untyped-call]
         if name in network.row_weights

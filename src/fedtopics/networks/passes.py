@@ -1,9 +1,8 @@
-"""Forward and backward passes through a network, cut where documents need each other.
+"""Forward and backward passes through a network, cut where documents depend on each other.
 
-Batch normalisation needs totals over all documents of a minibatch, and the gradient needs to flow
-back through those totals. Cut at the totals, a pass over several clients is a sequence of sums that
-together are exactly the pass over the united minibatch. What enters a stretch enters as a leaf of
-autograd, so a backward step runs through one stretch and nothing is derived by hand.
+Cut at the totals of batch normalisation, a pass over several clients is a sequence of sums that
+together are exactly the pass over the united minibatch. The inputs of a part are leaves of
+autograd, so a backward step runs through one part.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ def autograd_leaves(tensors: Mapping[str, Tensor]) -> Tensors:
 def gradients(
     outputs: Sequence[Tensor], seeds: Sequence[Tensor] | None, inputs: Sequence[Tensors]
 ) -> list[Tensors]:
-    """Return gradients with respect to maps of inputs; seeds are the gradients of the outputs."""
     flat = [tensor for tensors in inputs for tensor in tensors.values()]
     each = iter(torch.autograd.grad(outputs, flat, seeds, allow_unused=True))
     return [{name: g for name in tensors if (g := next(each)) is not None} for tensors in inputs]
@@ -37,9 +35,7 @@ def gradients(
 class ClientPass:
     """A client's part of one minibatch's pass, paused at each cut; without ``finish_weights``.
 
-    Call `forward` for each stage in order, then `loss`, then `backward` for each stage in reverse;
-    then `weight_gradients` are complete, of row weights those of their product with the bag of
-    words.
+    Call `forward` for each stage in order, then `loss`, then `backward` for each stage in reverse.
     """
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
@@ -52,7 +48,6 @@ class ClientPass:
         self._carried_gradients: Tensors = {}
 
     def forward(self, stage: int, shared: Tensors) -> Tensor:
-        """Run a stage with what the documents share after the previous one; return its sums."""
         if stage > 0:
             self._enter(shared)
         carried, entered = self._inputs[stage]
@@ -61,13 +56,13 @@ class ClientPass:
         return output[1].detach()
 
     def loss(self, shared: Tensors) -> tuple[float, Tensors]:
-        """Return the summed loss and its gradient with respect to what is shared."""
+        """Return the summed loss and its gradient with respect to shared values."""
         self._enter(shared)
         loss = self.network.loss(self.weights, self.batch, *self._inputs[-1])
         return float(loss.detach()), self._back([loss], None, len(self.network.stages))
 
     def backward(self, stage: int, totals_gradient: Tensor) -> Tensors:
-        """Go back through a stage; return the gradient of what the previous stage shares."""
+        """Go back through a stage; return the gradient of the previous stage's shared values."""
         carried, sums = self._outputs[stage]
         outputs = [*(carried[name] for name in self._carried_gradients), sums]
         return self._back(outputs, [*self._carried_gradients.values(), totals_gradient], stage)
@@ -87,7 +82,7 @@ class ClientPass:
 
 
 class ServerPass:
-    """The server's part: from totals to what is shared, and back to the finish weights."""
+    """The server's part: from totals to shared values, and back to the finish weights."""
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors) -> None:
         self.network = network
@@ -96,14 +91,13 @@ class ServerPass:
         self._tape: list[tuple[Tensor, Tensors]] = []
 
     def finish(self, stage: int, totals: Tensor, n: float) -> Tensors:
-        """Compute what the n documents share, from the totals of their sums."""
         leaf = totals.detach().requires_grad_()
         shared = self.network.stages[stage].finish(self.weights, leaf, n)
         self._tape.append((leaf, shared))
         return {name: tensor.detach() for name, tensor in shared.items()}
 
     def backward(self, stage: int, shared_gradients: Tensors) -> Tensor:
-        """Return the gradient of a stage's totals, by that of what was shared."""
+        """Return the gradient of a stage's totals, given that of the shared values."""
         totals, shared = self._tape[stage]
         outputs = [shared[name] for name in shared_gradients]
         seeds = [*shared_gradients.values()]
@@ -114,7 +108,7 @@ class ServerPass:
 
 @dataclass(frozen=True)
 class Shapes:
-    """Shapes of all that crosses a cut: weights, a stage's sums, what a stage shares."""
+    """Shapes of all data that crosses a cut: weights, a stage's sums, its shared values."""
 
     weights: dict[str, tuple[int, ...]]
     client_weights: dict[str, tuple[int, ...]]
@@ -144,7 +138,7 @@ def shapes_of(network: NeuralTopicModel) -> Shapes:
 def finish_all(
     network: NeuralTopicModel, weights: Tensors, averages: Tensors
 ) -> dict[str, Tensors]:
-    """Return what documents share under running averages of the sums, all by stage name."""
+    """Return the shared values under running averages of the sums, by stage name."""
     return {
         stage.name: stage.finish(weights, averages[stage.name], 1.0) for stage in network.stages
     }
@@ -153,10 +147,7 @@ def finish_all(
 def run_through(
     network: NeuralTopicModel, weights: Tensors, batch: Batch, shared: Shared | None
 ) -> tuple[Tensor, Tensors]:
-    """Run a whole pass over one batch without a cut; return the summed loss, and sums by stage.
-
-    Without `shared`, the batch's sums say what documents share, as in batch normalisation.
-    """
+    """Run a whole pass over one batch without a cut; return the summed loss, and sums by stage."""
 
     def share(stage: Stage, total: Tensor) -> Tensors:
         return shared[stage.name] if shared else stage.finish(weights, total, len(batch))

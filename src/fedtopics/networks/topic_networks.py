@@ -1,4 +1,4 @@
-"""The networks: ProdLDA, two that see embeddings besides or instead, and NeuralLDA."""
+"""The networks: ProdLDA, NeuralLDA, and two that use embeddings."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from fedtopics.networks.base import Batch, Shared, Stage, Tensors
 from fedtopics.networks.loops import reconstruct
 from fedtopics.networks.neural import EPSILON, NeuralTopicModel
 
-ADDED_PROBABILITY = 1e-10  # as the authors do: dropout may take all of a theta
+ADDED_PROBABILITY = 1e-10  # as the authors do: dropout may remove all of a theta
 
 
 class ProdLDA(NeuralTopicModel):
     """Product-of-experts LDA: softmax(batchnorm(theta @ beta_logits) + bias).
 
     The decoder's logits are linear in theta, so their mean and variance over documents follow from
-    the moments of theta, n_topics + n_topics**2 numbers: mean(theta) @ beta_logits and
-    diag(beta_logits' Cov(theta) beta_logits). The normalised decoder is then one matrix,
-    ``topics``, that all documents share.
+    the moments of theta: mean(theta) @ beta_logits and diag(beta_logits' Cov(theta) beta_logits).
     """
 
     name = "prodlda"
-    first_topics_alike = 0.6  # a product of sharp topics leaves documents of two topics no word
+    first_topics_alike = 0.6  # a product of sharp topics has no probable word for two topics
     finish_weights = frozenset({"beta_logits"})
-    _logits: Tensor | None = None  # memory of logits, the same at each call
+    _logits: Tensor | None = None  # memory of logits, reused in each call
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -75,13 +73,12 @@ class ProdLDA(NeuralTopicModel):
 
 
 class CombinedTM(ProdLDA):
-    """ProdLDA whose encoder sees the bag of words and an embedding of the document.
+    """ProdLDA whose encoder uses the bag of words and an embedding of the document.
 
-    The authors' linear adapter of the embedding is folded into the first layer, which is linear as
-    well: the same functions with fewer weights. We deviate in the loss: topics also say where
-    embeddings point (`embedding_loss`), without which the words of short texts decide alone;
-    ``embedding_weight = 0`` is the authors' way. See Bianchi, Terragni and Hovy, Pre-training is a
-    Hot Topic: Contextualized Document Embeddings Improve Topic Coherence, ACL 2021.
+    We deviate in the loss: topics also predict where embeddings point; otherwise only the words of
+    short texts would decide. ``embedding_weight = 0`` is the authors' loss. See Bianchi, Terragni
+    and Hovy, Pre-training is a Hot Topic: Contextualized Document Embeddings Improve Topic
+    Coherence, ACL 2021.
     """
 
     name = "combinedtm"
@@ -89,11 +86,10 @@ class CombinedTM(ProdLDA):
 
 
 class ZeroShotTM(ProdLDA):
-    """ProdLDA whose encoder sees an embedding of the document alone.
+    """ProdLDA whose encoder uses only an embedding of the document, of any supported language.
 
-    It finds the topics of documents in any language that the embedding's model knows. The loss is
-    that of `CombinedTM`. See Bianchi, Terragni, Hovy, Nozza and Fersini, Cross-lingual
-    Contextualized Topic Models with Zero-shot Learning, EACL 2021.
+    See Bianchi, Terragni, Hovy, Nozza and Fersini, Cross-lingual Contextualized Topic Models with
+    Zero-shot Learning, EACL 2021.
     """
 
     name = "zeroshottm"
@@ -104,15 +100,14 @@ class ZeroShotTM(ProdLDA):
 class NeuralLDA(NeuralTopicModel):
     """LDA with an encoder: a document's words come from theta @ softmax(rows).
 
-    Each word's logits are normalised over the topics, one cut less than ProdLDA's; that keeps a
-    word of one topic of many from saying so (``normalise_topics = False``). A subclass with other
-    rows overrides `draw_decoder` and `rows`.
+    Each word's logits are normalised over the topics, which limits how strongly a word can indicate
+    a single topic; ``normalise_topics = False`` turns this off. A subclass with other rows
+    overrides `draw_decoder` and `rows`.
     """
 
     name = "neurallda"
 
     def rows(self, weights: Tensors) -> Tensor:
-        """Return the logits of the topics' words, shape (n_topics, n_words)."""
         logits = weights["beta_logits"]
         if not self.settings.normalise_topics:
             return logits
@@ -124,7 +119,7 @@ class NeuralLDA(NeuralTopicModel):
         topics = torch.softmax(self._biased(weights), 1)
         document = torch.from_numpy(np.repeat(np.arange(len(batch)), np.diff(batch.bag.indptr)))
         word = torch.from_numpy(batch.bag.indices.astype(np.int64))
-        # Of the words that occur alone: most of theta @ topics is never looked at.
+        # Only for the words that occur: most of theta @ topics is not needed.
         theta = sampled["theta"].index_select(0, document)
         chosen = functional.embedding(word, topics.T)
         observed = (theta * chosen).sum(1)
@@ -141,15 +136,11 @@ class NeuralLDA(NeuralTopicModel):
         return rows + weights["word_bias"] if "word_bias" in weights else rows
 
 
-# Two functions whose derivatives are written out: autograd's would cost too much.
+# Two functions whose derivatives are written out: autograd's would be too slow.
 
 
 class Reconstruction(torch.autograd.Function):
-    """Sum over documents of -x' log softmax(theta @ topics + bias).
-
-    The gradient of the logits is computed where they were, in memory that is used again: fresh
-    pages for n times n_words numbers would cost more than the arithmetic.
-    """
+    """Sum over documents of -x' log softmax(theta @ topics + bias), in reused memory."""
 
     @staticmethod
     def forward(

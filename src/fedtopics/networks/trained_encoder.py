@@ -1,8 +1,4 @@
-"""What is trained for short texts: an adapter of embeddings with a head, and the encoder itself.
-
-The encoder is a sentence-transformers model as a function of its weights. Weights are tensors by
-name, as those of all networks: they travel, are averaged and are stored.
-"""
+"""Trained parts for short texts: an adapter of embeddings with a head, and the encoder itself."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from fedtopics.text.embeddings import SentenceEncoder, Vectors, fast_dtype
 
 
 class Adapter:
-    """An adapter of one hidden layer, at first the identity, and a head with a score a cluster."""
+    """An adapter of one hidden layer, at first the identity; a head with one score per cluster."""
 
     def __init__(self, dimension: int, hidden: int, n_outputs: int) -> None:
         self.shapes = {
@@ -38,7 +34,6 @@ class Adapter:
         }
 
     def initial_weights(self, seed: int, dtype: torch.dtype = torch.float32) -> Tensors:
-        """Draw the first weights: uniform, by the number of inputs; the adapter adds nothing."""
         generator = torch.Generator().manual_seed(seed)
         weights = {name: torch.zeros(shape, dtype=dtype) for name, shape in self.shapes.items()}
         for name, inputs in (("adapter_in", 0), ("head", 1)):
@@ -48,29 +43,23 @@ class Adapter:
 
 
 def represent(weights: Tensors, points: Tensor) -> Tensor:
-    """Return what the adapter makes of points, shape (n, dimension)."""
     hidden = torch.relu(points @ weights["adapter_in"] + weights["adapter_bias"])
     return points + hidden @ weights["adapter_out"]
 
 
 def score(weights: Tensors, represented: Tensor) -> Tensor:
-    """Return the head's outputs, shape (n, n_outputs)."""
     return represented @ weights["head"].T + weights["head_bias"]
 
 
-BATCH = 256  # texts that are embedded at a time
-_LOCK = Lock()  # a network is lent weights for the time of a call, and torch has one dropout
+BATCH = 256  # number of texts that are embedded at a time
+_LOCK = Lock()  # a network has borrowed weights during a call, and torch has one dropout
 
 Shapes = dict[str, tuple[int, ...]]
-Tokens = dict[str, Tensor]  # what a tokenizer makes of texts, by name; a row a text
+Tokens = dict[str, Tensor]  # a tokenizer's output for texts, by name; one row per text
 
 
 class EncoderNetwork:
-    """A sentence-transformers model, by name or folder, as a function of its weights.
-
-    Of a text, `max_length` tokens are read, if the model does not end before. A model that is not
-    there, or that is no transformer, is refused.
-    """
+    """A sentence-transformers model, by name or folder, as a function of its weights."""
 
     def __init__(self, model: str, max_length: int) -> None:
         with _seeded(torch.device("cpu"), 0):  # weights that its files lack are drawn
@@ -78,7 +67,7 @@ class EncoderNetwork:
         self._tokenizer: Any = getattr(encoder, "tokenizer", None)
         if not callable(self._tokenizer):
             raise StudyError(
-                f"The model {model!r} cannot be trained: it is no transformer. Set fine_tune = "
+                f"The model {model!r} cannot be trained: it is not a transformer; set fine_tune = "
                 "false, or choose another model."
             )
         self._prompt = encoder.prompts.get(encoder.default_prompt_name) or ""
@@ -90,7 +79,7 @@ class EncoderNetwork:
             for name, _ in self._network.named_parameters()
         }
         weights = dict(self._network.named_parameters())
-        # What it comes with: float32, on a GPU if there is one.
+        # The model's defaults: float32, on a GPU if there is one.
         self.first: Tensors = {name: weights[full].detach() for name, full in self._names.items()}
         self.shapes = tensor_shapes(self.first)
         self.device = next(iter(self.first.values())).device
@@ -118,13 +107,11 @@ class EncoderNetwork:
         return torch.cat([self(weights, take(tokens, part)) for part in parts])
 
 
-# The clients of a simulation share one, but for weights.
+# The clients of a simulation share one, except for its weights.
 encoder_network = lru_cache(maxsize=1)(EncoderNetwork)
 
 
 class _Named(torch.nn.Module):
-    """Gives its weights' names their prefix."""
-
     def __init__(self, encoder: Any) -> None:
         super().__init__()
         self.encoder = encoder
@@ -134,7 +121,7 @@ class _Named(torch.nn.Module):
 
 
 class TunedEncoder:
-    """An `Encoder` of trained weights; tokenizer and architecture are loaded when it is called."""
+    """An `Encoder` of trained weights; tokenizer and architecture are loaded on the first call."""
 
     def __init__(self, model: str, max_length: int, weights: Tensors) -> None:
         self._model = model
@@ -146,7 +133,7 @@ class TunedEncoder:
         return f"{digest(self._weights)} {self._length}"
 
     def __call__(self, texts: list[str]) -> Vectors:
-        """Embed texts; refuse a model of other weights than the one that was trained."""
+        """Embed texts; refuse a model whose weights have other names or shapes than trained."""
         network, weights = self._ready
         embedded: Vectors = network.embed(weights, network.tokens(texts)).cpu().numpy()
         return embedded
@@ -157,13 +144,13 @@ class TunedEncoder:
         if network.shapes != tensor_shapes(self._weights):
             raise StudyError(
                 f"The model {self._model!r} here is not the one that was trained: its weights have "
-                "other names or shapes. Give the model of that name, or the folder it is in."
+                "other names or shapes; give the model of that name, or its folder."
             )
         return network, {name: weight.to(network.device) for name, weight in self._weights.items()}
 
 
 def take(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
-    """Return the tokens of some texts, without what only filled them up to longer ones."""
+    """Return the tokens of some texts, without padding that they do not need."""
     index = torch.from_numpy(rows)
     taken = {name: column[index] for name, column in tokens.items()}
     used = taken["attention_mask"].any(0)
@@ -171,7 +158,6 @@ def take(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
 
 
 def digest(weights: Tensors) -> str:
-    """Return a digest of weights: of their names, shapes and numbers."""
     content = hashlib.sha256()
     for name, weight in sorted(weights.items()):
         content.update(f"{name} {tuple(weight.shape)}\n".encode())
@@ -181,7 +167,7 @@ def digest(weights: Tensors) -> str:
 
 @contextmanager
 def _seeded(device: torch.device, seed: int | None) -> Iterator[None]:
-    """Let torch draw on a device from a seed, and go on afterwards as if nothing had been drawn."""
+    """Let torch draw on a device from a seed, and restore its random state afterwards."""
     if seed is None:
         yield
         return
@@ -193,7 +179,7 @@ def _seeded(device: torch.device, seed: int | None) -> Iterator[None]:
 
 
 def _fast(device: torch.device) -> torch.autocast:
-    """Multiply matrices in bfloat16 where the device is faster at it; weights stay float32."""
+    """Multiply matrices in bfloat16 if the device is faster at it; weights stay float32."""
     if device.type == "cuda":
         able = torch.cuda.is_bf16_supported(including_emulation=False)
     else:

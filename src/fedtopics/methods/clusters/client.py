@@ -1,4 +1,4 @@
-"""What the clients of all methods that find clusters of documents compute."""
+"""The client side of all methods that find clusters of documents."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from fedtopics.methods.core.interfaces import Exchanges, leaves
 from fedtopics.methods.core.settings import TopicSettings
 
 Clustering = tuple[int, int, int]
-"""Which start, how many clusters, which part of the documents."""
+"""Number of the start, number of clusters, part of the documents."""
 Labels = NDArray[np.int64]
 FILE = "labels.safetensors"
 
 
 class ReleasedLabels:
-    """The labels of the last update of each clustering, stored in a folder if they protect it."""
+    """The labels of the last update of each clustering, stored on disk."""
 
     def __init__(self, folder: Path | None) -> None:
         self._file = None if folder is None else folder / FILE
-        # The last question about each clustering, the labels before it, and those of its reply.
+        # The last request for each clustering, the labels before it, and those of the reply.
         self._last: dict[Clustering, tuple[str, Labels, Labels]] = {}
         if self._file is not None and self._file.exists():
             for key, labels in load(read_bytes(self._file)).items():
@@ -51,31 +51,25 @@ class ReleasedLabels:
                 self._last[start, number, part] = "", labels, labels
 
     def before(self, clustering: Clustering, question: str, labels: Labels) -> Labels:
-        """Return the labels of the last reply; of the first, and of other documents, these.
-
-        A reply to the same question counts as none: it has not been added up if it is asked again.
-        """
+        """Return the labels of the last reply to another request, or `labels` if there is none."""
         last_question, earlier, last = self._last.get(clustering, ("", labels, labels))
         before = earlier if last_question == question else last
         return before if len(before) == len(labels) else labels
 
     def keep(self, clustering: Clustering, question: str, labels: Labels) -> None:
-        """Remember the labels of a reply to a question."""
         self._last[clustering] = question, self.before(clustering, question, labels), labels
 
     def of(self, number: int, part: int) -> list[Labels]:
-        """Return the labels of all clusterings of so many clusters."""
+        """Return the labels of all clusterings with this number of clusters."""
         found = self._last.items()
         return [labels for (_, *of), (*_, labels) in found if of == [number, part]]
 
     def forget(self) -> None:
-        """Start a new study, in which nothing was released yet."""
         if self._last:
             self._last = {}
             self.store()
 
     def store(self) -> None:
-        """Write the labels to disk, before the reply leaves."""
         if self._file is not None:
             make_folder(self._file.parent)
             named = {"-".join(map(str, key)): labels for key, (*_, labels) in self._last.items()}
@@ -83,8 +77,6 @@ class ReleasedLabels:
 
 
 class PointSums(Exchanges):
-    """Sums of a client's documents as points: their embeddings."""
-
     client: TopicClient[Any]
 
     def __init__(self, client: TopicClient[Any]) -> None:
@@ -95,20 +87,19 @@ class PointSums(Exchanges):
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
-        """The documents' embeddings; DataError if they have none."""
         embeddings: NDArray[np.float32] | None = self.client.corpus.embeddings
         if embeddings is None:
-            raise DataError("the documents have no embeddings, by which they are told apart.")
+            raise DataError(
+                "the documents have no embeddings, which the method needs to distinguish them."
+            )
         return embeddings
 
     @cached_property
     def located(self) -> Documents:
-        """Rows of the documents that have a point."""
         return np.flatnonzero(self.embeddings.any(1))
 
     @leaves("The sum of the documents' embeddings, and their number.")
     def means(self, vocabulary: str) -> dict[str, Any]:
-        """Sum the embeddings of all documents."""
         self.client.check(vocabulary)
         total = np.zeros(self.embeddings.shape[1])
         for _, block in blocks(self.embeddings[self.located]):
@@ -116,14 +107,11 @@ class PointSums(Exchanges):
         return {"embeddings": total, "documents": len(self.located)}
 
     @leaves(
-        "The sum of the points, the sum of their outer products (of fewer documents than "
-        "dimensions, it tells which space they span), and their number."
+        "The sum of the points, the sum of their outer products (for fewer documents than "
+        "dimensions it reveals the space that they span), and their number."
     )
     def moments(self, vocabulary: str, origin: Numbers, part: int) -> dict[str, Any]:
-        """Sum the embeddings, less their mean and of unit length, and their outer products.
-
-        The origin (n_dimensions,) is the mean embedding of all clients; see `rows` for the part.
-        """
+        """Sum the embeddings, less the origin and of unit length, and their outer products."""
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
         total, products = np.zeros(points.shape[1]), np.zeros((points.shape[1],) * 2)
@@ -133,10 +121,10 @@ class PointSums(Exchanges):
         return {"points": total, "products": products, "documents": len(points)}
 
     @leaves(
-        "For each clustering: of each cluster with enough of the documents, their sum and "
-        "their number; the sum of squared distances to the nearest centre. The number of "
-        "documents. Where sums are masked, before that: how many of the documents are now in each "
-        "cluster, by the cluster that they were in at the last reply."
+        "For each clustering: of each cluster with enough of the documents, their sum and their "
+        "number; the sum of squared distances to the nearest centre. The number of documents. With "
+        "secure aggregation, before that: how many of the documents are now in each cluster, by "
+        "their cluster at the last reply."
     )
     def cluster_sums(
         self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],
@@ -144,12 +132,8 @@ class PointSums(Exchanges):
     ) -> dict[str, Any]:  # fmt: skip
         """Sum the points that are nearest to each centre (k-means).
 
-        From one reply to the next about a clustering, documents change their cluster only in groups
-        of the policy's min_documents, so that sums do not differ by one document's embedding; where
-        they are masked, in groups of so many of all clients.
-
-        Centres of several clusterings have the shape (n_starts, n_clusters, n_dimensions); `starts`
-        are the clusterings' numbers, as later rounds have fewer. See `moments` for the rest.
+        Between replies about a clustering, documents change their cluster only in groups of the
+        policy's min_documents, so that two sums never differ by one document's embedding.
         """
         self.client.check(vocabulary)
         points = self.points(origin)[self.rows(part)]
@@ -177,11 +161,7 @@ class PointSums(Exchanges):
     def moved(
         self, groups: Groups, clustering: int, before: Labels, now: Labels, n: int
     ) -> tuple[Labels, Enough, NDArray[np.int64]]:
-        """Let documents change their cluster, of n, in groups only.
-
-        Return their clusters, which have enough documents, and by which moves they are counted:
-        documents that move in groups of this client alone do not move for others.
-        """
+        """Move documents only in groups; return clusters, which are large enough, and moves."""
         moves = flows(before, now, n)
         if not self.client.guard.shares(groups):
             may, enough = _settled(moves, self.client.guard.least)
@@ -193,15 +173,10 @@ class PointSums(Exchanges):
         return np.where(may[before, now], now, before), enough, moves
 
     def forget(self) -> None:
-        """As of `Exchanges`: nothing was released yet."""
         self.released.forget()
 
     def rows(self, part: int) -> Documents | slice:
-        """Return which points belong to a part of the documents: a half, or all of them.
-
-        Where one of the halves has fewer documents than the policy asks for, both are empty: the
-        sum of all less the sum of one is that of the other.
-        """
+        """Return the points in a part of the documents; both halves are empty if one is small."""
         if part not in (0, 1):
             return slice(None)
         shuffled = self.client.secret.rng("halves").permutation(len(self.located))
@@ -209,46 +184,43 @@ class PointSums(Exchanges):
         return np.sort(shuffled[part::2]) if enough else shuffled[:0]
 
     def points(self, origin: Numbers) -> Points:
-        """Return the points of the documents that have one; the last ones are cached."""
         key = origin.tobytes()
         if self._points[0] != key:
             self._points = key, self.find_points(origin)
         return self._points[1]
 
     def find_points(self, origin: Numbers) -> Points:
-        """Return embeddings less the origin, of unit length."""
+        """Return centred embeddings of unit length."""
         return centred(self.embeddings[self.located], origin)
 
 
 def of_enough(enough: Enough, sums: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:
-    """Set the sums of clusters of too few documents to 0, and what they weigh."""
+    """Set the sums and weights of clusters of too few documents to 0."""
     return sums * enough[..., None], weights * enough
 
 
 def _settled(moves: NDArray[np.int64], least: int) -> tuple[NDArray[np.bool_], Enough]:
-    """Return which of these moves documents make, and which clusters have enough of them then."""
+    """Return which of these moves documents make, and which clusters then have enough of them."""
     may = may_move(moves, least)
     return may, as_many((moves * may).sum(0) + (moves * ~may).sum(1), least)
 
 
 AnyClusterSettings = TypeVar("AnyClusterSettings", bound=ClusterSettings)
-UNCLEAR = 0.5  # a document whose clusters are all less probable belongs to none
+UNCLEAR = 0.5  # a document with a lower probability for every cluster belongs to none
 
 
 class ClusterSums(PointSums):
-    """Sums of a client's documents as points by clusters: of embeddings, or of bags of words."""
-
     client: ClusterClient[Any]
 
     @property
     def located(self) -> Documents:
-        """Rows of the documents that have a point: where words are points, those with a word."""
+        """Rows of the documents that have a point: an embedding, or a word."""
         return self.client.usable
 
     @leaves(
-        "For each clustering: with how much weight the documents are members of each cluster; "
-        "of each with enough weight, their sum by membership. The number of documents. Where sums "
-        "are masked, the weights are also asked before that."
+        "For each clustering: the weight with which the documents are members of each cluster; of "
+        "each cluster with enough weight, their sum by membership. The number of documents. With "
+        "secure aggregation, the weights are also summed before that."
     )
     def class_sums(
         self, vocabulary: str, round: int, origin: Numbers, projection: Numbers,
@@ -279,14 +251,14 @@ class ClusterSums(PointSums):
         return reply | {"documents": len(points)}
 
     @leaves(
-        "How many pairs of its documents are in one cluster of both clusterings, of the "
+        "The number of pairs of its documents that are in one cluster of both clusterings, of the "
         "first, of the second, and of both by chance; the number of documents."
     )
     def agreeing_pairs(
         self, vocabulary: str, origin: Numbers, first: dict[str, NDArray[Any]],
         second: dict[str, NDArray[Any]],
     ) -> dict[str, Any]:  # fmt: skip
-        """Count the pairs of documents that two clusterings, by `Discriminants`, have together."""
+        """Count the pairs of documents that two clusterings, by `Discriminants`, put together."""
         self.client.check(vocabulary)
         labels = []
         for clusters in (first, second):
@@ -310,8 +282,6 @@ class ClusterSums(PointSums):
 
 
 class ClusterClient(TopicClient[AnyClusterSettings]):
-    """A client's documents as points, each of one cluster."""
-
     inference: ClassVar[type[ClusterInference]]
     exchanges = (ClusterSums,)
 
@@ -325,9 +295,9 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
         return np.flatnonzero(self.part(ClusterSums).embeddings.any(1))
 
     @leaves(
-        "The number of such documents of each cluster that has enough of them, else zero; the "
-        "number of those of which no cluster has at least half a probability, if enough; the "
-        "number of all. The model says them of each client: all participants see them.",
+        "The number of documents that belong to each cluster with at least half a probability, or "
+        "zero if too few; the number of those that belong to none, if enough; the number of all. "
+        "The model contains them for each client: all participants see them.",
         seen_by_all=True,
     )
     def sizes(self, vocabulary: str, weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -359,12 +329,11 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
     def points_of(
         self, origin: Numbers, views: Sequence[NDArray[np.float32]]
     ) -> list[NDArray[np.float32]]:
-        """Return the points of views of all documents, given by their embeddings."""
         inference = self.inference_of()
         return [inference.points(origin, None, view[self.usable]) for view in views]
 
     def inference_of(self, n_clusters: int | None = None) -> ClusterInference:
-        """Return what infers clusters, of the settings' number or of another one."""
+        """Return the inference of clusters, with the settings' number or another one."""
         number = n_clusters or self.settings.n_components
         shape = self.settings.shape(self.inference.settings_type, n_components=number)
         return self.inference(self.bag.shape[1], shape)

@@ -1,8 +1,4 @@
-"""What the programs of all methods that find clusters of documents have in common.
-
-Clusters are found by points: embeddings, or bags of words. Words are counted as for topics, and
-describe the clusters at the end.
-"""
+"""Program shared by all methods that find clusters of documents, by embeddings or bags of words."""
 
 from __future__ import annotations
 
@@ -25,20 +21,17 @@ from fedtopics.model.topics import Topics
 
 Settings = TypeVar("Settings", bound=ClusterSettings)
 State = TypeVar("State")
-DIGITS = 6  # by which two clusters are told apart
+DIGITS = 6  # to which two clusters are compared
 
 
 class ClusterProgram(Program[Settings, State]):
-    """The method's program, except how clusters are found."""
-
     inference: ClassVar[type[ClusterInference]]
 
     @abstractmethod
     def weights(self, agreement: Agreement, state: State, rounds: int) -> Arrays:
-        """Return the arrays that a model infers clusters by."""
+        """Return the arrays by which a model infers clusters."""
 
     def shape(self, settings: Settings) -> Any:
-        """Return the settings that a model keeps."""
         return settings.shape(self.inference.settings_type)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
@@ -46,7 +39,6 @@ class ClusterProgram(Program[Settings, State]):
         return reach_agreement(clients, run, self.plan, 1)
 
     def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> Topics:
-        """Sum the sizes and words of the clusters; make the model."""
         weights = self.weights(agreement, state, rounds)
         n_clusters = len(weights[self.inference.prototypes])
         settings = self.settings.model_copy(update={"n_components": n_clusters})
@@ -69,28 +61,26 @@ class ClusterProgram(Program[Settings, State]):
 
 
 def _count_same(prototypes: Numbers) -> int:
-    """Count the clusters that are the same as an earlier one, but for rounding."""
+    """Count the clusters that equal an earlier one, up to rounding."""
     rounded = np.round(prototypes / max(np.abs(prototypes).max(), TINY), DIGITS)
     return len(rounded) - len(np.unique(rounded, axis=0))
 
 
 def find_origin(agreement: Agreement, dimension: int) -> Numbers:
-    """Return the mean embedding of all clients."""
     total = agreement.sum("means", {"embeddings": (dimension,)})
     origin: Numbers = total["embeddings"] / max(total["documents"], 1)
     return origin
 
 
 def find_moments(agreement: Agreement, dimension: int) -> tuple[Numbers, Moments]:
-    """Return the mean embedding, and the moments of the points measured from it."""
     origin = find_origin(agreement, dimension)
     return origin, moments_about(agreement, origin, ALL)
 
 
 def moments_about(agreement: Agreement, origin: Numbers, part: int) -> Moments:
-    """Return the moments of points; raise StudyError if there are no two different ones."""
+    """Return the moments of points; raise StudyError if no two of them differ."""
     dimension = len(origin)
-    # Points have length 1. Those of most clients may cancel out, of one that differs they do not.
+    # Points have length 1; their sum can vanish for most clients but not for one that differs.
     points = Field((dimension,), length=1.0)
     products = Field((dimension, dimension), products=True)
     template: Template = {"points": points, "products": products}
@@ -98,17 +88,17 @@ def moments_about(agreement: Agreement, origin: Numbers, part: int) -> Moments:
     count = reply["documents"]
     if count == 0 or not reply["products"].any():
         raise StudyError(
-            "There is nothing to find clusters by: all documents are empty, or the same. Give "
-            "documents that differ."
+            "All documents are empty or the same, so there are no clusters to find; give documents "
+            "that differ."
         )
     return Moments.of(count, reply["points"], reply["products"])
 
 
 def check_enough(weights: Numbers) -> None:
-    """Raise StudyError if there is no cluster of enough documents."""
+    """Raise StudyError if no cluster has enough documents."""
     if not weights.any():
         raise StudyError(
-            "No cluster has as many documents as a policy asks for, of one client or, with masks, "
-            "of all; ask for fewer clusters, give more documents, or lower min_documents in the "
-            "policies."
+            "No cluster has as many documents as a policy requires, from one client or, with "
+            "secure aggregation, from all; set fewer clusters, give more documents, or lower "
+            "min_documents in the policies."
         )

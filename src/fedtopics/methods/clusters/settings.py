@@ -1,4 +1,4 @@
-"""Settings that several methods have which find clusters of documents."""
+"""Settings shared by several methods that find clusters of documents."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ N_VIEWS = 2  # of a text
 
 
 class StartSettings(BaseModel, extra="forbid", frozen=True):
-    """How k-means begins."""
-
-    tries: int = Field(8, ge=1, le=20, description="starts of k-means, of which the best is kept")
-    rounds: int = Field(60, ge=1, description="most rounds of k-means before what follows")
+    tries: int = Field(
+        8, ge=1, le=20, description="number of starts of k-means, of which the best is kept"
+    )
+    rounds: int = Field(
+        60, ge=1, description="maximum number of rounds of k-means before the next stage"
+    )
 
 
 class ClusterSettings(TopicSettings, ClusterShape):
-    """Settings of all methods that find clusters of documents."""
-
-    BY_WORDS: ClassVar[bool] = False  # whether clusters can be found by words as well
+    BY_WORDS: ClassVar[bool] = False  # whether clusters can also be found by words
 
     n_components: int = Field(20, ge=2, description="number of clusters")
-    start: StartSettings = Field(StartSettings(), description="how k-means begins")
+    start: StartSettings = Field(StartSettings(), description="settings of k-means at the start")
 
     @model_validator(mode="after")
     def _sees_embeddings(self) -> Any:
@@ -39,7 +39,6 @@ class ClusterSettings(TopicSettings, ClusterShape):
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
-        """The kind of embeddings that documents need, if any."""
         return self.embedding if self.representation == "embedding" else None
 
     @property
@@ -49,45 +48,48 @@ class ClusterSettings(TopicSettings, ClusterShape):
 
 
 class NetworkTraining(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
-    """How clients train their networks of short texts."""
-
-    hidden: int = Field(128, ge=1, description="units of the adapter of embeddings")
-    local_steps: int = Field(100, ge=1, description="minibatches a client takes in one round")
-    batch_size: int = Field(200, ge=1, description="documents of a minibatch")
+    hidden: int = Field(128, ge=1, description="units in the adapter of embeddings")
+    local_steps: int = Field(100, ge=1, description="number of minibatches of a client per round")
+    batch_size: int = Field(200, ge=1, description="number of documents in a minibatch")
     learning_rate: float = Field(5e-4, gt=0, description="of adapter and head")
     deletion: float = Field(
         0.0, ge=0, lt=1,
-        description="share of a text's words that a view of it does without; it needs the model of "
-        "the embeddings",
+        description="share of a text's words that a view of it omits; views need the embedding "
+        "model",
     )  # fmt: skip
 
     @property
     def n_views(self) -> int:
-        """Number of views of a text: none, if they would not differ from it."""
+        """Number of views of a text; 0 if they would not differ from it."""
         return N_VIEWS if self.deletion else 0
 
 
 class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
-    """How discriminative clustering, be it alone or the start of FSTC, moves clusters apart."""
+    """How discriminative clustering separates clusters, as a method or as the start of FSTC."""
 
     candidates: tuple[int, ...] = Field(
         (),
         description="numbers of clusters to choose from, by how well the clusters of two halves of "
-        "the documents agree; by default n_components it is",
+        "the documents agree; by default n_components is used",
     )
     shrinkage: float = Field(
-        0.3, gt=0, description="mean variances of all points that are added to those in clusters"
+        0.3,
+        gt=0,
+        description="multiple of the variance of all points that is added to the "
+        "variance within clusters",
     )
     sizes: Literal["even", "free"] = Field(
         "even",
-        description='whether all clusters together are brought to one size ("even") or are as '
-        'large as they come ("free")',
+        description='whether all clusters are brought to the same size ("even") or may have any '
+        'size ("free")',
     )
     tolerance: float = Field(
-        1e-3, ge=0, description="stop when the clusters' sums change by less, relative to them"
+        1e-3,
+        ge=0,
+        description="stop when the clusters' sums change by less than this, relative to their size",
     )
     finalists: int = Field(
-        4, ge=1, description="starts that are gone on with, until one of them is the best"
+        4, ge=1, description="number of starts that continue until one of them is the best"
     )
 
     @field_validator("candidates")
@@ -99,15 +101,12 @@ class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
 
 
 class DiscriminativeSettings(ClusterSettings):
-    """All parameters of discriminative clustering, as a study names them."""
-
     name: Literal["discriminative"] = Field("discriminative", description="the method")
-    max_rounds: int = Field(100, ge=1, description="most rounds")
+    max_rounds: int = Field(100, ge=1, description="maximum number of rounds")
     separation: SeparationSettings = Field(
-        SeparationSettings(), description="how clusters are moved apart"
+        SeparationSettings(), description="how clusters are separated"
     )
 
     @property
     def stops(self) -> dict[str, float]:
-        """The tolerance, which is among the settings of what moves clusters apart."""
         return {"tolerance": self.separation.tolerance}

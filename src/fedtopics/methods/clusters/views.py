@@ -1,12 +1,9 @@
 """Views of texts: the same texts without some of their words, for networks to learn from.
 
-A view depends on the text and the number of the view alone, not on client or seed, so that it is
-embedded once. Nothing here leaves the client.
-
 References
 ----------
-Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021, leaves words out,
-or has a language model replace them, which a frozen encoder gains nothing by.
+Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021, omits words, or
+has a language model replace them, which does not help a frozen encoder.
 """
 
 from __future__ import annotations
@@ -27,10 +24,10 @@ from fedtopics.text.embeddings import EmbeddingSettings, document_embeddings, re
 
 
 def text_views(corpus: Corpus, settings: NetworkTraining) -> list[list[str]]:
-    """Return each view of all texts; DataError if documents have an embedding and no text."""
+    """Return each view of all texts; raise DataError if documents have an embedding and no text."""
     if not settings.n_views:
         return []
-    require_texts(corpus, "that views of them are made of")
+    require_texts(corpus, "from which views are made")
     texts = list(chain.from_iterable(corpus.texts()))
     return [list(shorten(texts, settings.deletion, view)) for view in range(settings.n_views)]
 
@@ -38,10 +35,7 @@ def text_views(corpus: Corpus, settings: NetworkTraining) -> list[list[str]]:
 def embedded_views(
     corpus: Corpus, settings: NetworkTraining, embedding: EmbeddingSettings, site: Site
 ) -> list[NDArray[np.float32]]:
-    """Embed each view of all texts, of shape (n_documents, dimension).
-
-    It takes minutes and may fail: both should come before the first round.
-    """
+    """Embed each view of all texts, (n_documents, dimension); this takes minutes and may fail."""
     try:
         return [
             document_embeddings(
@@ -54,19 +48,13 @@ def embedded_views(
         ]
     except FedTopicsError as error:
         raise StudyError(
-            f"Client {site.name!r} cannot embed views of its texts: {error} Or set deletion = 0 "
-            "in [method.network]."
+            f"Client {site.name!r} cannot embed views of its texts: {error} Or set deletion = 0 in "
+            "[method.network]."
         ) from None
 
 
 def shorten(texts: Iterable[str], share: float, view: int) -> Iterator[str]:
-    """Leave out each word with a probability of `share`, but never all words of a text.
-
-    Examples
-    --------
-    >>> list(shorten(["oak and beech", "fir", ""], 0.5, view=0))
-    ['and', 'fir', '']
-    """
+    """Omit each word with a probability of `share`, but never all words of a text."""
     for text in texts:
         words = text.split()
         rng = _generator(text, view)

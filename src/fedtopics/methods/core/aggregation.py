@@ -1,8 +1,4 @@
-"""Sums that do not depend on the order of arrival, and the server's optimisers.
-
-A payload is plain data: numbers, strings, lists, maps, numpy arrays, `Rows` and `Named`. torch is
-imported where networks need it.
-"""
+"""Sums that do not depend on the order of arrival, and the server's optimisers."""
 
 from __future__ import annotations
 
@@ -28,14 +24,11 @@ Payload = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a matrix whose other rows are zero."""
-
     index: NDArray[np.int64]  # of shape (n_present,), ascending
     values: NDArray[Any]  # of shape (n_present, n_columns)
     n_rows: int
 
     def dense(self) -> NDArray[Any]:
-        """Return the matrix, shape (n_rows, n_columns)."""
         matrix = np.zeros((self.n_rows, *self.values.shape[1:]), self.values.dtype)
         matrix[self.index] = self.values
         return matrix
@@ -43,19 +36,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class Named:
-    """Counts by word; in a sum, words are those that any of its replies has."""
+    """Counts by word; a sum contains every word of any of its replies."""
 
     names: list[str]  # sorted, each once
     values: NDArray[np.int64]  # (n_names, n_columns), first the number of documents with the word
 
     @classmethod
     def columns(cls, n: int) -> Named:
-        """Return one of so many columns, without names."""
         return cls([], np.zeros((0, n), np.int64))
 
 
 def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield values of plain data under dotted names, maps, sparse rows and counts in parts."""
     for name, value in reply.items():
         if isinstance(value, Mapping):
             yield from flat_fields(value, f"{prefix}{name}.")
@@ -70,7 +61,6 @@ def flat_fields(reply: Payload, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def digest_of(payload: Payload) -> str:
-    """Return the SHA-256 of a payload: of its names, kinds, shapes and values."""
     content = hashlib.sha256()
     for name, value in flat_fields(payload):
         data, shape, dtype = describe(value)
@@ -80,7 +70,6 @@ def digest_of(payload: Payload) -> str:
 
 
 def describe(value: Any) -> tuple[memoryview, list[int], str]:
-    """Return the bytes, the shape and the kind of a value of a payload."""
     if isinstance(value, np.ndarray):
         flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
         return flat.data, list(value.shape), str(value.dtype)
@@ -90,20 +79,17 @@ def describe(value: Any) -> tuple[memoryview, list[int], str]:
 
 
 class RunningSum:
-    """The clients' replies, added up field by field in the order of their names, in float64.
+    """The sum of the clients' replies, in float64 and in the order of their names.
 
-    A total is rounded once, to the precision of the replies. The order of arrival changes no bit.
-    Fields are numbers, arrays, `Rows`, `Named`, or maps; a single reply is returned as it is. It
-    needs the memory of two replies, and is computed while the next one travels.
+    The total is rounded once, to the precision of the replies. Memory holds two replies at most.
     """
 
     def __init__(self) -> None:
         self._total: dict[str, Any] | None = None
         self._first: Payload = {}
-        self._changeable = False  # whether the total was made here
+        self._changeable = False  # whether the total was allocated here
 
     def add(self, reply: Payload, name: str = "") -> None:
-        """Add a client's reply; FedTopicsError if kinds or shapes of its fields are others."""
         if self._total is None:
             kind = lambda array: getattr(array, "dtype", None)  # noqa: E731
             self._total, self._first = dict(reply), mapped(kind, reply)
@@ -112,17 +98,13 @@ class RunningSum:
             self._changeable = True
 
     def total(self) -> dict[str, Any]:
-        """Return the sum of all replies; there has to be one."""
-        # In float32 where the replies were; whoever takes it computes in that.
+        # float32 if the replies were float32
         total: dict[str, Any] = mapped(_rounded, self._total or {}, self._first)
         return total
 
 
 def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """Change the arrays of plain data, those of maps and of sparse rows as well.
-
-    `change` also gets what is in the same places of others.
-    """
+    """Apply `change` to all arrays of plain data, with those at the same places in `others`."""
     if isinstance(value, Mapping):
         return {n: mapped(change, value[n], *(other[n] for other in others)) for n in value}
     if isinstance(value, Rows):
@@ -136,12 +118,11 @@ def _rounded(array: Any, precision: Any) -> Any:
 
 
 def _add(total: Any, value: Any, in_place: bool) -> Any:
-    """Add two values of one shape; in place: into the first one's float64 arrays."""
     shape, other = _shape(total), _shape(value)
     if shape != other:
         raise FedTopicsError(
-            f"Clients sent replies of different shapes, {shape} and {other}; "
-            "they do not run the same study."
+            f"Clients sent replies of different shapes, {shape} and {other}; check that all run "
+            "the same study."
         )
     if isinstance(total, Mapping):
         return {key: _add(total[key], value[key], in_place) for key in total}
@@ -159,7 +140,7 @@ def _add(total: Any, value: Any, in_place: bool) -> Any:
 
 
 def _shape(value: Any) -> tuple[Any, ...]:
-    """Return what must be the same in all replies and their sums: kind, keys, shape of an array."""
+    """Return what all replies must share: type, keys, shape of an array."""
     if isinstance(value, np.ndarray):
         return "integers" if value.dtype.kind in "biu" else "numbers", value.shape
     if isinstance(value, Mapping):
@@ -175,7 +156,7 @@ def _add_rows(*both: Rows) -> Rows:
     index, place = np.flatnonzero(present), np.cumsum(present) - 1
     total = np.zeros((len(index), *both[0].values.shape[1:]))
     total[place[both[0].index]] = both[0].values
-    total[place[both[1].index]] += both[1].values  # each row is there once
+    total[place[both[1].index]] += both[1].values  # each row occurs once
     return Rows(index, total, both[0].n_rows)
 
 
@@ -207,9 +188,8 @@ OptimizerName = Literal["sgd", "adam", "fedavg", "fedadam"]
 class ServerOptimizer:
     """The server's step with the combined update; it changes the weights in place.
 
-    ``sgd`` is the paper's (equation 3), ``adam`` the default; ``fedavg`` and ``fedadam`` take the
-    mean parameter delta of local steps for a gradient (Reddi et al., Adaptive Federated
-    Optimization, ICLR 2021). `beta1` is the decay of Adam's first moment.
+    ``sgd`` is equation 3 of the paper. ``fedavg`` and ``fedadam`` use the mean parameter change of
+    local steps as a gradient (Reddi et al., Adaptive Federated Optimization, ICLR 2021).
     """
 
     def __init__(
@@ -225,7 +205,7 @@ class ServerOptimizer:
     def step(
         self, gradients: Mapping[str, NDArray[Any] | Rows], documents: int, part: float = 1.0
     ) -> None:
-        """Change the weights by the gradients summed over documents (equation 2)."""
+        """Update the weights from gradients summed over documents (equation 2)."""
         self._steps += 1
         share, rate = 1 / documents, self._rate * part
         if self._adam:
@@ -258,7 +238,6 @@ class ServerOptimizer:
                 adam(*(array.reshape(-1) for array in (*arrays, dense)), typed)
 
     def state(self) -> Tensors:
-        """Return the moments and step counts, to be stored with the weights."""
         import torch
 
         state: Tensors = {}
@@ -268,7 +247,6 @@ class ServerOptimizer:
         return state
 
     def restore(self, state: Tensors) -> None:
-        """Restore moments and step counts that `state` returned."""
         for name in self.weights:
             if f"{name}.step" in state:
                 self._steps = int(state[f"{name}.step"])
@@ -276,7 +254,6 @@ class ServerOptimizer:
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> Tensors:
-    """Return an optimiser's moments and step counts, named by its weights, in their order."""
     ordered = list(names)
     return {
         f"{ordered[number]}.{key}": value
@@ -289,7 +266,6 @@ def optimizer_state(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> T
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, names: Iterable[str], state: Tensors
 ) -> None:
-    """Restore moments and step counts that `optimizer_state` returned."""
     numbers = {name: number for number, name in enumerate(names)}
     entries: dict[int, dict[str, torch.Tensor]] = {}
     for name, value in state.items():

@@ -32,47 +32,42 @@ COUNTED: dict[str, Any] = {
 LEAST_DOCUMENTS = Field((), MOST_COUNT, 1, dtype="int64")
 
 
-class NoDocumentsError(StudyError):
-    """The clients of a round have no document that counts in it."""
+class NoDocumentsError(StudyError): ...
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The clients, the vocabulary they agreed on, and calls that refer to it."""
+    """The clients, their agreed vocabulary, and calls that refer to it."""
 
     clients: Clients
     vocabulary: Vocabulary
     documents: int  # of all clients
-    training: int  # of these, to train with
-    length: float  # mean number of words of a document
+    training: int  # of these, documents to train with
+    length: float  # mean number of words per document
     draw: Draw = EVERYONE  # which clients train in a round
-    sizes: Mapping[str, int] = field(default_factory=dict)  # documents of each that was there
+    sizes: Mapping[str, int] = field(default_factory=dict)  # documents of each client
     counted: bool = False  # whether the words were counted in these documents
-    least: int = 1  # documents of all clients that a group has, where masks hide replies
+    least: int = 1  # with secure aggregation, the minimum size of a group over all clients
 
     def upper_bound(self, announced: T) -> T | float:
-        """Return the bound of a total: what all clients announced; infinite if some did not."""
+        """Return `announced`, or infinity if some clients have not announced theirs."""
         return announced if self.sizes.keys() >= set(self.clients.names) else np.inf
 
     def sum(self, function: str, template: Template, **payload: Any) -> dict[str, Any]:
-        """As `Clients.sum`, for this vocabulary; replies have a number of documents."""
+        """Call `Clients.sum` for this vocabulary; replies contain their number of documents."""
         payload["vocabulary"] = self.vocabulary.fingerprint
         total = self.clients.sum(function, self._counted(template), **payload)
         if payload.get("round") and not total["documents"]:
             raise NoDocumentsError(
                 f"None of {', '.join(self.clients.names)} has a document that counts in round "
-                f"{payload['round']}; look into their data."
+                f"{payload['round']}; check their data."
             )
         return total
 
     def sum_groups(
         self, function: str, template: Template, counted: Template, **payload: Any
     ) -> dict[str, Any]:
-        """As `sum`, by groups of documents (topics, clusters, periods), without those of too few.
-
-        With secure aggregation a first sum counts each group over all clients, by the template
-        `counted`.
-        """
+        """Sum by groups, without small ones; secure aggregation counts over all clients first."""
         if self.least == 1:
             return self.sum(function, template, **payload)
         groups: dict[str, Any] = {"least": self.least}
@@ -81,25 +76,20 @@ class Agreement:
         return self.sum(function, template, groups=groups, **payload)
 
     def call(self, function: str, template: Template, **payload: Any) -> dict[str, dict[str, Any]]:
-        """As `Clients.call`, for this vocabulary; replies have a number of documents."""
         payload["vocabulary"] = self.vocabulary.fingerprint
         return self.clients.call(function, self._counted(template), **payload)
 
     def _counted(self, template: Template) -> Template:
-        """Add the number of documents: at most what was announced."""
         return {"documents": Announced(self.sizes), **template}
 
     def loss(self, passes: int = 1) -> Field:
-        """Return the template of a summed loss: a bound for each counted word and pass."""
+        """Return the template of a summed loss, bounded by the number of words and passes."""
         words = self.upper_bound(self.vocabulary.occurrences.sum()) if self.counted else np.inf
         most = NATS * passes * words
         return Field((), most, -most)
 
     def round(self, number: int, work: Callable[[], T]) -> tuple[T, RoundReport]:
-        """As `Clients.round`, with the clients drawn; before the first round with all.
-
-        Where none of those has a usable document, the next ones of the draw are tried.
-        """
+        """Run `Clients.round`; without usable documents, try the next clients of the order."""
         draw = self.draw if number > 0 else EVERYONE
         n_clients = len(self.clients.names)
         *earlier, last = range(0, n_clients, draw.size or n_clients)
@@ -109,20 +99,12 @@ class Agreement:
         return self.clients.round(number, work, replace(draw, skipped=last))
 
     def share_kept(self, number: int) -> float:
-        """Return the weight of earlier sums in a round, 0 if all clients take part.
-
-        The rest is replaced by the sums of the round's clients, as if each client's part were
-        replaced when it is drawn: where all clients take part, nothing is kept.
-        """
+        """Return the weight of earlier sums in a round; it is 0 if all clients take part."""
         return 1 - self.draw.share(len(self.clients.names)) if number > 0 else 0.0
 
 
 def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: int) -> Agreement:
-    """Agree with all clients on a vocabulary, or reuse that of a resumed run.
-
-    No words leave the clients where a model is trained further with its vocabulary. Raise
-    StudyError if the vocabulary has fewer words than `least_words`.
-    """
+    """Agree on a vocabulary, or reuse that of a resumed run or of a model trained further."""
     draw = plan.settings.draw(plan.seed)
     agreed = run.recall("agreement")
     continued = None if plan.start is None else plan.start.continued
@@ -148,7 +130,7 @@ def reach_agreement(clients: Clients, run: Run, plan: Plan[Any], least_words: in
 
 
 def _agree(clients: Clients, limits: VocabularyLimits, least_words: int) -> dict[str, Any]:
-    # So many words of each client, its most frequent ones, are kept whatever the others name.
+    # Each client keeps this many of its most frequent words, whatever the others send.
     places = limits.max_words // len(clients.names)
     template = {"words": WordCounts(places), "documents": SAME_NUMBER}
     reply = clients.sum("vocabulary", template, places=places)
@@ -170,7 +152,7 @@ def _check_number(words: int, least: int) -> None:
 
 
 def _agree_on_model(clients: Clients, model: Topics) -> dict[str, Any]:
-    """Agree on the vocabulary of a model that is trained further: no words leave the clients."""
+    """Reuse the vocabulary of a model that is trained further; clients send no words."""
     total = clients.sum("size", {"documents": SAME_NUMBER})["documents"]
     usual = model.vocabulary.occurrences.sum() / max(sum(model.documents.values()), 1)
     length = float(model.info.get("length", usual))
@@ -178,17 +160,12 @@ def _agree_on_model(clients: Clients, model: Topics) -> dict[str, Any]:
 
 
 def adopt(clients: Clients, agreed: Mapping[str, Any], draw: Draw = EVERYONE) -> None:
-    """Send the clients the agreed words, the number of documents in a round, and their length."""
     total = max(1, round(agreed["total"] * draw.share(len(clients.names))))
     clients.tell("adopt", words=agreed["words"], total=total, length=agreed["length"])
 
 
 def counted(clients: Clients, words: Sequence[str]) -> dict[str, Any]:
-    """Return how many documents there are of all ("counts") and of each client ("sizes").
-
-    Counted are all documents, those to train with, and those without any of these words. Where
-    masks hide replies, "least" is the fewest documents that a group has for all clients' policies.
-    """
+    """Return numbers of documents: in total ("counts"), by client ("sizes"), "least" in groups."""
     least = {"least": LEAST_DOCUMENTS} if clients.hidden else {}
     replies = clients.call("counted", COUNTED | least, vocabulary=fingerprint(words))
     total = {name: sum(reply[name] for reply in replies.values()) for name in COUNTED}

@@ -1,7 +1,4 @@
-"""What happens in a study: a class each, whose attributes are the keys that are written down.
-
-The server's are in `events.jsonl` and go to `on_event`; a client's are for its own operator.
-"""
+"""Events of a study, one class per kind; the attributes are the keys in the log."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ if TYPE_CHECKING:
     from fedtopics.text.corpus import Corpus
 
 OnEvent = Callable[[dict[str, Any]], None]
-"""What users follow a run with; it is called with `Event.plain`, of a run with its times."""
+"""A user's function to follow a run; it gets the dictionaries that `Event.plain` returns."""
 
 
 @dataclass_transform(frozen_default=True)
 class Event:
-    """Something that happened, of a kind; its subclasses are frozen data classes."""
+    """Base of all kinds of events; its subclasses are frozen data classes."""
 
     kind: ClassVar[str]
 
@@ -27,7 +24,6 @@ class Event:
         dataclass(frozen=True)(cls)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data; what is None is left out."""
         return {"event": self.kind} | {k: v for k, v in vars(self).items() if v is not None}
 
 
@@ -35,10 +31,10 @@ class Event:
 
 
 class Started(Event, kind="started"):  # a run begins
-    study: str  # fingerprint, and that of the model to start from
+    study: str  # fingerprint of the study and of the model to start from
 
 
-class Resumed(Started, kind="resumed"):  # a run goes on after an interruption
+class Resumed(Started, kind="resumed"):  # a run is resumed after an interruption
     begun: float  # when it started, seconds since 1970
 
 
@@ -65,7 +61,7 @@ class VocabularyAgreed(Event, kind="vocabulary"):  # server and clients agree on
     fingerprint: str
     documents: int
     without_known_word: int  # documents
-    training: int | None = None  # documents that are not held back
+    training: int | None = None  # documents that are not held out
 
 
 class Chosen(Event, kind="chosen"):  # a rule chose the method
@@ -79,8 +75,6 @@ class TrainingStarted(Event, kind="training"):  # the rounds begin
 
 
 class RoundFacts(TypedDict, total=False):
-    """What a method says of a round."""
-
     documents: int
     loss: float
     # Of F-LDA, about its largest topics:
@@ -94,14 +88,12 @@ class RoundFacts(TypedDict, total=False):
 
 
 class RoundReport(TypedDict, total=False):
-    """What an engine says of a round."""
-
     clients: Sequence[str]  # whose replies count
-    missing: Mapping[str, str]  # client to why
+    missing: Mapping[str, str]  # reasons by client
     attempts: int
     bytes_sent: int
     bytes_received: int
-    waiting: float  # seconds of the server
+    waiting: float  # seconds that the server waited
 
 
 class RoundEnded(Event, kind="round"):  # a round is done
@@ -110,11 +102,10 @@ class RoundEnded(Event, kind="round"):  # a round is done
     report: RoundReport
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data, with the keys of facts and report."""
         return {"event": self.kind, "round": self.round, **self.facts, **self.report}
 
 
-class Validation(Event, kind="validation"):  # the loss of documents that are held back
+class Validation(Event, kind="validation"):  # the loss of held-out documents
     round: int
     loss: float
     documents: int
@@ -122,15 +113,15 @@ class Validation(Event, kind="validation"):  # the loss of documents that are he
 
 class Candidate(Event, kind="candidate"):  # a number of clusters was tried
     n_components: int
-    agreement: float  # of the clusters of two halves, from 0 (chance) to 1
+    agreement: float  # between clusters of two halves of the documents, from 0 (chance) to 1
 
 
 class SameClusters(Event, kind="same clusters"):  # documents have fewer groups than n_components
-    number: int  # of clusters that are the same as another one
+    number: int  # number of clusters that equal another one
     clusters: int
 
 
-class CheckpointFailed(Event, kind="checkpoint failed"):  # it could not be written; the run goes on
+class CheckpointFailed(Event, kind="checkpoint failed"):  # not written; the run continues
     round: int
     reason: str
 
@@ -150,78 +141,74 @@ class Finished(Event, kind="finished"):  # the model is written
 class Waiting(Event, kind="waiting"):  # a round waits for clients
     round: int
     clients: Sequence[str]  # who is connected
-    missing: Mapping[str, str]  # client to its state
+    missing: Mapping[str, str]  # state by client
     left: float  # seconds until it starts without them, or gives up
 
 
 class WaitsFor(Event, kind="waits for"):  # of a member: no total for a while
-    clients: Mapping[str, str]  # name to state
+    clients: Mapping[str, str]  # state by name
     seconds: float
     left: float | None  # seconds until it gives up; None if it does not
 
 
-class StatusChange(Event, kind=""):  # a client comes, goes, or does not take part
+class StatusChange(Event, kind=""):  # a client connects, disconnects, or does not take part
     status: Literal["joined", "lost", "declined"]
     client: str
     reason: str = ""
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data, an event of the kind that the status names."""
         return {"event": self.status, "client": self.client, "reason": self.reason}
 
 
-class CaughtUp(Event, kind="caught up"):  # a signed state came in place of decisions
+class CaughtUp(Event, kind="caught up"):  # a signed state replaced missing decisions
     round: int
 
 
 class Repeated(Event, kind="repeated"):  # a round is repeated without clients that were lost
     round: int
-    missing: Mapping[str, str]  # client to why
+    missing: Mapping[str, str]  # reasons by client
 
 
 class LeftOut(Event, kind="left out"):
-    """Clients have no part in what comes before the first round (0), or in what describes a model.
-
-    Of the rounds between, `RoundEnded` says it.
-    """
+    """Clients that took no part before the first round (0) or in the description of the model."""
 
     round: int
-    missing: Mapping[str, str]  # client to why
+    missing: Mapping[str, str]  # reasons by client
 
 
-class BadReply(Event, kind="bad reply"):  # a client sent what cannot be used
+class BadReply(Event, kind="bad reply"):  # a client sent an unusable reply
     client: str
     round: int
     reason: str
 
 
-class Clipped(Event, kind="clipped"):  # a reply went too far, and counted for less
+class Clipped(Event, kind="clipped"):  # an outlying reply was given less weight
     client: str
     round: int
-    times: float  # as far a document as the others
+    times: float  # distance per document, relative to the other clients
 
 
 class Excluded(BadReply, kind="excluded"):
-    """A client sent too many bad replies, and takes part no more."""
+    """A client sent too many bad replies and no longer takes part."""
 
 
 # Of a client, for its operator
 
 
-class Offer(Event, kind="offer"):  # what a server's study asks for
+class Offer(Event, kind="offer"):  # the server's study proposal
     study: Any  # the Study
-    leaves: Mapping[str, Mapping[str, str]]  # function to how often, and what leaves
-    seen: str  # who sees replies, or sums alone
-    policy: str  # what the client's own lets out of it
+    leaves: Mapping[str, Mapping[str, str]]  # by function: how often, and the data sent
+    seen: str  # whether others see each reply or only sums
+    policy: str  # what the client's policy lets it send
     known: bool  # it was shown before
 
 
-class Narrowed(Event, kind="narrowed"):  # a reply's numbers were made smaller, to be masked
+class Narrowed(Event, kind="narrowed"):  # numbers were reduced to be masked
     factor: float
 
 
-class Allowed(Event, kind="allowed"):  # the policy allows the study; nothing has left
-    exposure: Any  # what it would show of the documents, as an Exposure
+class Allowed(Event, kind="allowed"):  # the policy allows the study; no data was sent
+    exposure: Any  # an Exposure: what the study would reveal about the documents
 
 
 class Joined(Event, kind="joined"):  # the client takes part
@@ -258,31 +245,29 @@ class Arrived(Event, kind="arrived"):  # a round takes new documents
     least: int  # documents below which the client skips a round
 
 
-class Skipped(Arrived, kind="skipped"):
-    """A client has too few new documents for a round."""
+class Skipped(Arrived, kind="skipped"): ...
 
 
-class Documents(Event, kind="documents"):  # what was read as a client's documents
+class Documents(Event, kind="documents"):  # the documents of a client were read
     client: str
     documents: int
     empty: int
-    source: str  # column, file, and what else tells whether the right ones were read
-    words: Sequence[int]  # how many the first documents have
+    source: str  # column, file and other signs that the right ones were read
+    words: Sequence[int]  # number in each of the first documents
 
     @classmethod
     def of(cls, client: str, corpus: Corpus) -> Documents:
-        """Return what a client says of its documents, to those who have them."""
         source = corpus.source or "where nothing is yet"
         return cls(client, len(corpus), corpus.n_empty, source, corpus.first_words)
 
 
-class Languages(Event, kind="languages"):  # which ones a client's documents are in
+class Languages(Event, kind="languages"):  # languages of a client's documents
     client: str
-    languages: Mapping[str, float]  # share of documents, by a sample
-    advice: str  # "" where the study's rules fit them
+    languages: Mapping[str, float]  # share of documents, estimated from a sample
+    advice: str  # "" if the study's rules fit them
 
 
-class Unreadable(Event, kind="unreadable"):  # documents cannot be read now
+class Unreadable(Event, kind="unreadable"):  # documents cannot be read at present
     reason: str
 
 
@@ -293,4 +278,4 @@ class AlreadyFinished(Event, kind="already finished"):  # the member is started 
 class ModelReceived(Event, kind="model"):  # the client has it, and its documents' topics
     folder: str
     documents: int
-    unknown: int  # documents without anything that the model knows
+    unknown: int  # documents with nothing that the model knows

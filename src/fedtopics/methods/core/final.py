@@ -1,7 +1,4 @@
-"""The last exchanges of every method: its topics' shares, words and coherence.
-
-`LastSums` is what clients compute, `describe` what the program makes of it.
-"""
+"""The last exchanges of every method: its topics' shares, words and coherence."""
 
 from __future__ import annotations
 
@@ -34,20 +31,16 @@ from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topics import TOGETHER, Periods, Topics
 
 CHOOSING, SCORED, ALL = range(3)
-"""Of the documents that pairs of words are counted in: those that choose which words are shown,
-those that these are scored on, or both halves."""
+"""Documents for counts of pairs of words: to choose the words shown, to score them, or both."""
 
 
 class LastSums(Exchanges):
-    """The last exchanges of every method."""
-
     @leaves(
-        "A number for each topic and the number of documents, which the model says of each "
+        "A number for each topic and the number of documents, which the model contains for each "
         "client: all participants see them.",
         seen_by_all=True,
     )
     def shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
-        """Sum theta over all usable documents."""
         self.client.check(vocabulary)
         total = np.zeros(self.client.n_topics(**model))
         for _, theta in self.client.thetas(**model):
@@ -56,23 +49,22 @@ class LastSums(Exchanges):
 
     @leaves(
         "For each topic that enough of the documents have, a number for each word that enough of "
-        "them have, zeros for the rest; the number of documents. Where sums are masked, before "
-        "that: for each topic the sums of the documents' shares and of their squares."
+        "them contain, and zeros for the rest; the number of documents. With secure aggregation, "
+        "before that: for each topic the sums of the documents' shares and of their squares."
     )
     def word_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
-        """Sum the words of all documents, weighted by theta, to read the topics by."""
-        # Apart from `shares`, which all see one by one: of these the sum alone is needed.
+        """Sum the words of all documents, weighted by theta, to rank the words of each topic."""
+        # Not part of `shares`, which all participants see: of these only the sum is needed.
         self.client.check(vocabulary)
         thetas, n_topics = self.client.thetas(**model), self.client.n_topics(**model)
         return sums_of_words(self.client, groups, model, thetas, n_topics)
 
     @leaves(
-        "For each period with enough documents, the sum of their topics' shares, zeros for the "
-        "rest; the number of all documents. Where sums are masked, before that: how many documents "
-        "each period has."
+        "For each period with enough documents, the sum of their topics' shares, and zeros for the "
+        "rest; the number of all documents. With secure aggregation, before that: the number of "
+        "documents in each period."
     )
     def period_sums(self, vocabulary: str, groups: Groups = SEEN, **model: Any) -> dict[str, Any]:
-        """Sum theta over the documents of each period; see `core.groups`."""
         self.client.check(vocabulary)
         over_time = cast("OverTime", self.client.settings.over_time)
         places, n_topics = over_time.places(self.client.corpus), self.client.n_topics(**model)
@@ -83,25 +75,24 @@ class LastSums(Exchanges):
 
     @leaves(
         "For each period with enough of the client's documents, the sum of their topics' shares, "
-        "zeros for the rest; the number of all documents. The model says them of each client: all "
-        "participants see them.",
+        "and zeros for the rest; the number of all documents. The model contains them for each "
+        "client: all participants see them.",
         seen_by_all=True,
     )
     def period_shares(self, vocabulary: str, **model: Any) -> dict[str, Any]:
-        """Sum theta over the documents of each period, which all see."""
         return self.period_sums(vocabulary, **model)
 
     @leaves(
-        "For each pair of words of a topic that enough of the documents have, the number of "
-        "windows or documents that hold both; the numbers of windows and documents. Words are "
-        "chosen in one half of the documents and scored in the other, which the client draws; "
-        "words that too few documents of a half have do not count."
+        "For each pair of words of a topic that enough of the documents contain, the number of "
+        "windows or documents with both words; the numbers of windows and documents. Words are "
+        "chosen in one half of the documents and scored in the other, and the client draws the "
+        "halves. Words that too few documents of a half contain do not count."
     )
     def pairs(
         self, vocabulary: str, words: list[str], pairs: NDArray[np.int64], windows: list[int],
         part: int,
     ) -> dict[str, Any]:  # fmt: skip
-        """Count how often the topics' words occur together, to choose them or to score them."""
+        """Count how often the topics' words occur together, to choose or to score them."""
         self.client.check(vocabulary)
         corpus, bags = self.client.corpus, [self.client.bag]
         if part != ALL:
@@ -118,10 +109,7 @@ class LastSums(Exchanges):
 
 
 def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np.int64]]:
-    """Draw the documents that choose which words are shown, and those that score the words.
-
-    It is the same draw each time. Where a half has fewer than `least`, none choose and all score.
-    """
+    """Split the documents, always the same way, into halves that choose and that score words."""
     order = secret.rng("halves of pairs").permutation(n_documents)
     middle = n_documents // 2
     return [np.sort(part) for part in np.split(order, [middle if middle >= least else 0])]
@@ -130,7 +118,7 @@ def draw_halves(secret: Secret, n_documents: int, least: int) -> list[NDArray[np
 def sums_of_words(
     client: Any, groups: Groups, request: dict[str, Any], thetas: Thetas, n_topics: int
 ) -> dict[str, Any]:
-    """Sum the words of documents by topic, a row a topic, of what `enough_have`."""
+    """Sum the words of documents by topic, one row per topic with enough documents."""
 
     def compute() -> Grouped:
         total = np.zeros((n_topics, client.bag.shape[1]))
@@ -149,7 +137,6 @@ def sums_of_words(
 
 
 def document_frequency(bag: sparse.csr_array) -> NDArray[np.int64]:
-    """Return the number of documents with each word."""
     return np.bincount(bag.indices, minlength=bag.shape[1])
 
 
@@ -157,12 +144,7 @@ def describe(
     agreement: Agreement, settings: TopicSettings, model: Mapping[str, Any],
     make: Callable[..., Topics], start: WarmStart | None = None,
 ) -> Topics:  # fmt: skip
-    """Sum the topics' shares and words over the clients, and choose how topics are read.
-
-    `model` is the trained model as the clients' functions take it, and `make` makes the Topics
-    of it with vocabulary, shares, documents and word_sums. If the documents are new ones, those of
-    the model in `start` are added.
-    """
+    """Sum the topics' shares and words over the clients, and choose which words are shown."""
     n_topics, vocabulary = settings.n_components, agreement.vocabulary
     template: Template = {"theta": Field((n_topics,), least=0, adds_up=True)}
     words: Template = {"sums": sums(n_topics, len(vocabulary), each=LONGEST)}
@@ -184,7 +166,6 @@ def describe(
 def sum_periods(
     agreement: Agreement, over_time: OverTime | None, n_topics: int, model: Mapping[str, Any]
 ) -> Periods | None:
-    """Sum the topics of all clients' documents by period, if the study asks for it."""
     if over_time is None:
         return None
     begins = tuple(map(str, over_time.begins))
@@ -202,10 +183,9 @@ def sum_periods(
 def count_pairs(
     agreement: Agreement, words: list[str], pairs: NDArray[np.int64], windows: list[int], part: int
 ) -> dict[str, Any]:
-    """Count pairs of words in all clients' documents; see `LastSums.pairs`."""
     template, vocabulary = {}, agreement.vocabulary
     places = [vocabulary.index[word] for word in words]
-    for size in windows:  # each place of a word is in so many
+    for size in windows:  # each word occurs in at most this many windows
         counted = size * vocabulary.occurrences if size else vocabulary.document_frequency
         most = agreement.upper_bound(counted[places]) if agreement.counted else np.inf
         most = np.broadcast_to(most, len(words))
@@ -215,7 +195,7 @@ def count_pairs(
 
 
 def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -> Topics:
-    """Choose how topics are read, and score the words in documents that did not choose them."""
+    """Choose the words shown for each topic, and score them in other documents."""
     readings, within = settings.readings, settings.coherence
     chosen = readings[0] if len(readings) == 1 else USUAL
     if within == "nothing":

@@ -1,11 +1,7 @@
-"""Groups of documents, such as clusters, topics and periods: the sum of few documents reveals them.
+"""Groups of documents (clusters, topics, periods), without those whose sums reveal documents.
 
-Where each update is seen, a client leaves out groups of fewer of its own documents than its policy
-requires. Where secure aggregation hides updates and sums over all clients are what is seen, the
-documents of all are counted first, in a sum as well, and groups of too few of them are left out.
-
-Periods with too few documents are left out, and one more if the documents outside all periods
-would be too few: sums over all documents are published as well, and the difference would be these.
+With plain aggregation, a client omits groups of fewer of its own documents than its policy
+requires. With secure aggregation, a first sum counts the documents of all clients.
 """
 
 from __future__ import annotations
@@ -25,23 +21,18 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.times import Unit, as_array, begin_of, missing, times_of
 
 Groups = Mapping[str, Any]
-"""What a client is told of groups: nothing where its reply is seen. Else `least`, the fewest
-documents of a group, and what was `counted` of all clients' documents; without that it is to count
-its own, and gives no sum yet."""
+"""What a client gets about groups: nothing with plain aggregation; else `least`, the minimum size
+of a group. In the second exchange also `counted`, the counts over all clients."""
 Enough = NDArray[np.bool_]
 Grouped = tuple[Mapping[str, Numbers], Callable[[Enough], dict[str, Any]]]
-"""Counts of a client's groups, and what returns the sums of those that have enough."""
+"""Counts of a client's groups, and a function that returns the sums of the large enough ones."""
 Result = TypeVar("Result")
 SEEN: Groups = {}
 ROUNDING = 1e-9
 
 
 class Guard:
-    """Which groups of documents a client sums.
-
-    `least` is the fewest documents of a group by its policy: of all clients if it counts `of_all`
-    and they count together, else of its own.
-    """
+    """Decides which groups a client sums, by a minimum size (of all clients' with `of_all`)."""
 
     def __init__(self, least: int, of_all: bool) -> None:
         self.least = least
@@ -50,22 +41,17 @@ class Guard:
 
     @property
     def stated(self) -> int:
-        """The fewest documents that a group of all clients' has to have for this one."""
         return self.least if self.of_all else 1
 
     def shares(self, groups: Groups) -> bool:
-        """Whether groups are those of all clients' documents here, and of enough of them."""
+        """Whether group sizes are those of all clients, with a minimum that this client accepts."""
         return self.of_all and groups.get("least", 0) >= self.least
 
     def sums(
         self, groups: Groups, request: Payload, rule: Callable[..., Enough],
         compute: Callable[[], Grouped],
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the counts of its own groups if these are asked for, else what they sum to.
-
-        `rule` says by counts which groups have enough documents. Where it goes by its own alone,
-        a client counts for others what it gives. Both are computed `once`.
-        """
+        """Return the counts of the client's groups if requested, else sums of those in `rule`."""
         own, summed = self.once(groups, request, compute)
         enough = rule(**own, least=self.least)
         shares = self.shares(groups)
@@ -74,7 +60,7 @@ class Guard:
         return summed(rule(**groups["counted"], least=groups["least"]) if shares else enough)
 
     def once(self, groups: Groups, request: Payload, compute: Callable[[], Result]) -> Result:
-        """Compute what both counts and sums are of once: what is summed is what was counted."""
+        """Compute both only once, so that the sums are over the documents counted."""
         if not groups:
             return compute()
         digest = digest_of(request)
@@ -85,21 +71,16 @@ class Guard:
 
 
 def is_count(groups: Groups) -> bool:
-    """Whether a client is to count its groups, and to sum none."""
     return bool(groups) and "counted" not in groups
 
 
 def as_many(counts: Numbers, least: int) -> Enough:
-    """Return which groups have as many documents, or as much weight; where one is enough, all."""
+    """Return which groups have at least `least` documents; all do if 1 is enough."""
     return np.asarray(counts >= (least if least > 1 else 0))
 
 
 def enough_have(shares: Numbers, squares: Numbers, least: int) -> Enough:
-    """Return which topics as many documents have as asked for, each by how much of it is there.
-
-    Their number is (sum of shares)^2 / sum of squared shares: one document with nine that hardly
-    have the topic is one.
-    """
+    """Return which topics have `least` documents: (sum of shares)^2 / sum of their squares."""
     return np.asarray(shares**2 >= least * squares * (1 - ROUNDING))
 
 
@@ -111,15 +92,16 @@ Thetas = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
 class OverTime(BaseModel):
-    """Which periods topics are summed by."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     period: Unit = Field("month", description='"year", "quarter", "month", "week" or "day"')
-    begin: date = Field(description="a day of the first period; documents before are in none")
-    end: date = Field(description="a day of the last period")
+    begin: date = Field(
+        description="any day of the first period; earlier documents are in no period"
+    )
+    end: date = Field(description="any day of the last period")
     by_client: bool = Field(
-        False, description="whether all see the sums of each client, and not of all together alone"
+        False,
+        description="whether all participants see the sums of each client instead of the total",
     )
 
     @model_validator(mode="after")
@@ -128,20 +110,19 @@ class OverTime(BaseModel):
             raise ValueError("over_time ends before it begins")
         if (periods := len(self.begins)) > MOST_PERIODS:
             raise ValueError(
-                f"over_time has {periods:,} periods, more than {MOST_PERIODS:,}: take longer ones"
+                f"over_time has {periods:,} periods, more than {MOST_PERIODS:,}; choose longer ones"
             )
         return self
 
     @property
     def begins(self) -> NDArray[Any]:
-        """When each period begins, as datetime64 of days."""
         unit, step = STEPS[self.period]
         ends = begin_of(np.array([self.begin, self.end], "datetime64[D]"), self.period)
         first, last = ends.astype(f"datetime64[{unit}]")
         return np.arange(first, last + 1, step).astype("datetime64[D]")
 
     def places(self, corpus: Corpus) -> NDArray[np.int64]:
-        """Return the number of each document's period; after the last one if it is in none."""
+        """Return the number of each document's period; one after the last if it is in none."""
         n_periods = len(self.begins)
         places = np.full(len(corpus), n_periods)
         if corpus.times is None:
@@ -158,25 +139,19 @@ class OverTime(BaseModel):
 
 
 def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
-    """Raise DataError if documents lack the times that a study needs, or these are no dates."""
+    """Raise DataError if documents lack the times that a study needs, or these are not dates."""
     if over_time is None:
         return
     if corpus.times is None:
         raise DataError(
-            f"The study sums topics by {over_time.period}, and nothing says when documents are "
-            "of; name it with --columns time=NAME, or as time in the client's table."
+            f"The study sums topics by {over_time.period}, but the documents have no times; name "
+            "the column with --columns time=NAME, or as time in the client's table."
         )
     over_time.places(corpus)
 
 
 def periods_to_share(counts: NDArray[Any], least: int) -> Enough:
-    """Return of which periods sums are told; the last number is of the documents in none.
-
-    Examples
-    --------
-    >>> periods_to_share(np.array([30, 4, 20, 0]), 10).tolist()  # 4 would be what is left
-    [True, False, False, False]
-    """
+    """Return which periods are shared; one more is omitted if it would reveal the omitted ones."""
     enough = as_many(counts, least)
     enough[-1] = False
     left = counts[~enough].sum()
@@ -189,7 +164,7 @@ def own_sums(
     guard: Guard, places: NDArray[np.int64], thetas: Callable[[], Thetas], groups: Groups,
     model: Mapping[str, Any], shape: tuple[int, int],
 ) -> dict[str, Any]:  # fmt: skip
-    """Return theta summed by period, (n_periods, n_topics), or how many documents each has."""
+    """Return theta summed by period, (n_periods, n_topics), or the number of documents in each."""
 
     def compute() -> Grouped:
         total, number = np.zeros((shape[0] + 1, shape[1])), np.zeros(shape[0] + 1)

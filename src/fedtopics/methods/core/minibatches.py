@@ -1,9 +1,4 @@
-"""The documents of a client that a round trains on, and those held back for validation.
-
-A minibatch is a function of the client's secret, the round and the attempt at it: a repeated call
-gives the same update, also after a restart of the client. An attempt after the first has documents
-of its own: two sums that differ by a client are not over the same ones.
-"""
+"""The documents that a client trains on in a round, and those held out for validation."""
 
 from __future__ import annotations
 
@@ -18,11 +13,7 @@ from fedtopics.methods.core.settings import MinibatchSettings
 
 
 class Minibatches:
-    """Rows of a client's usable documents, for `training` or `held` back for validation.
-
-    With too few documents both are the same; DataError if there are none. A minibatch has as many
-    as `wanted`, if there are so many; it or a validation has at least the `smallest` number.
-    """
+    """Rows of a client's usable documents, for `training` or `held` out; the same if too few."""
 
     def __init__(
         self, usable: Documents, secret: Secret, wanted: float, validation_share: float = 0.0,
@@ -32,9 +23,9 @@ class Minibatches:
         self._epoch = (-1, np.zeros(0, np.int64))
         if len(usable) == 0:
             raise DataError(
-                "no document has a word of the agreed vocabulary that enough of them have; raise "
-                "max_words, lower min_clients_per_word or min_document_frequency, or give more "
-                "documents."
+                "no document has a word of the agreed vocabulary that enough of them have; give "
+                "more documents, raise max_words, or lower min_clients_per_word or "
+                "min_document_frequency."
             )
         shuffled = secret.rng("validation").permutation(usable)
         held = max(round(validation_share * len(usable)), smallest) if validation_share else 0
@@ -48,15 +39,15 @@ class Minibatches:
     def of(
         cls, client: TopicClient[Any], share: float, validation_share: float = 0.0
     ) -> Minibatches:
-        """Return those of a client that has this share of the documents of a round's clients."""
+        """Split a client's documents; it has this share of the documents of a round's clients."""
         settings: MinibatchSettings = client.settings
         wanted = settings.batch_size * (share if settings.batch_split == "proportional" else 1)
         return cls(client.usable, client.secret, wanted, validation_share, client.min_documents)
 
     def draw(self, number: int, attempt: int = 1) -> Documents:
-        """Return minibatch 1, 2, ...; each epoch is a new permutation of the documents.
+        """Return minibatch 1, 2, ...; a repeated attempt uses other documents.
 
-        Of a later attempt it is a sample by itself.
+        Otherwise two sums that differ by a client would be over the same documents.
         """
         if attempt > 1:
             rng = self._secret.rng("minibatch", number, attempt)

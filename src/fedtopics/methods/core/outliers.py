@@ -1,8 +1,4 @@
-"""How the replies of clients are added up: as they are, with outliers bounded, or by the median.
-
-"clip" bounds the arrays of a reply by what the other clients' documents do; "median" takes, of each
-number, the median over clients of what a document adds, times the number of documents. Counts and
-losses stay sums: the template of a reply bounds them.
+"""How the replies of clients are summed: plainly, with outliers bounded, or by the median.
 
 References
 ----------
@@ -27,21 +23,18 @@ from fedtopics.methods.core.events import Clipped, Event
 from fedtopics.methods.core.replies import Field, Template
 
 Rule = Literal["none", "clip", "median"]
-Key = tuple[str, int]  # a function, and which exchange of a round it is called in
-FAR_TIMES = 3.0  # times as far a document as clients usually move a sum: no reply moves it further
-ABSURD = 30.0  # from where a reply moves the sum the less, the further it goes
-ENOUGH_TO_COMPARE = 3  # clients, of which one can be told from the others
-NOTABLE = 10.0  # times as far as usual, on (geometric) average over the last replies
+Key = tuple[str, int]  # a function, and in which exchange of a round it is called
+FAR_TIMES = 3.0  # limit per document, relative to how far clients usually move a sum
+ABSURD = 30.0  # beyond this, a reply moves the sum less the further it goes
+ENOUGH_TO_COMPARE = 3  # clients, to recognise one outlier
+NOTABLE = 10.0  # relative to the usual, as geometric mean over the last replies
 LAST = 10  # replies
 LARGEST = 1e300
-FARTHEST = 1e12  # times as far as usual: what goes further is told as this far
+FARTHEST = 1e12  # relative to the usual; events report no more
 
 
 class Robust:
-    """The sums of an engine, by a rule.
-
-    It learns from round to round how far replies usually move a sum, and anew after a restart.
-    """
+    """The sums of an engine, by a rule; it learns from each round how far replies usually go."""
 
     def __init__(self, rule: Rule, notify: Callable[[Event], None]) -> None:
         self._rule = rule
@@ -53,13 +46,12 @@ class Robust:
     def sum(
         self, function: str, template: Template | None, exchange: int, round_: int
     ) -> RunningSum | _Bounded | _Median:
-        """Return what adds up the replies to a round's exchange, the first, second, ..."""
         if self._rule == "clip":
             return _Bounded(self, (function, exchange), round_, template)
         return _Median(template) if self._rule == "median" else RunningSum()
 
     def moved(self, client: str, key: Key, round_: int, times: float) -> None:
-        """Take how far a reply goes; tell of who goes too far on average, and of twice as far."""
+        """Record how far a reply goes; report clients that are too far on average."""
         last = self._last.setdefault((client, key), deque(maxlen=LAST))
         last.append(np.log(min(max(times, 1.0), LARGEST)))
         if np.mean(last) > np.log(NOTABLE) and times > 2 * self._reported.get(client, 0.0):
@@ -69,19 +61,16 @@ class Robust:
 
 @dataclass(frozen=True)
 class Usual:
-    """How far clients usually move a sum: the median over clients, for each field, a document."""
+    """The median over clients of how far they move a sum per document, for each field."""
 
-    documents: float  # of a client, the median
+    documents: float  # median per client
     levels: Mapping[str, float]
 
     @classmethod
     def of(
         cls, replies: Sequence[tuple[int, Mapping[str, float]]], possible: Mapping[str, float]
     ) -> Usual:
-        """Learn it from the documents and lengths of fields of ENOUGH_TO_COMPARE replies or more.
-
-        What documents can move a sum by at most, where that is known, is never too far.
-        """
+        """Learn it from the replies; it is at least the documents' maximum divided by FAR_TIMES."""
         usual = cls(float(np.median([n for n, _ in replies])), {})
         levels = {}
         for field in dict.fromkeys(field for _, lengths in replies for field in lengths):
@@ -91,27 +80,18 @@ class Usual:
         return replace(usual, levels=levels)
 
     def reach(self, documents: int) -> float:
-        """Return how far so many documents move a sum, when one moves it by 1.
-
-        Fewer documents than usual cancel out less. A client gains nothing by announcing fewer: it
-        could move the sum further with the usual number.
-        """
+        """Return the usual effect of `documents`; announcing fewer than usual gains nothing."""
         n = float(max(documents, 1))
         return math.sqrt(n * max(n, self.documents))
 
     def times(self, documents: int, lengths: Mapping[str, float]) -> float:
-        """Return how many times as far as usual a reply moves the sum, in its farthest field."""
         known = (field for field in lengths if field in self.levels)
         reach = self.reach(documents)
         return max((lengths[field] / (self.levels[field] * reach) for field in known), default=0.0)
 
 
 class _Bounded:
-    """The sum of replies of which none goes much further than usual, a document.
-
-    A reply that goes further than was usual the round before waits until all are here, as usual
-    may be further now; in a first round all wait. Of the others two are in memory.
-    """
+    """The sum of replies, each limited; those beyond the last round's limit wait for all others."""
 
     def __init__(self, robust: Robust, key: Key, round_: int, template: Template | None) -> None:
         self._robust = robust
@@ -146,12 +126,12 @@ class _Bounded:
 
 
 def weight(times: float) -> float:
-    """Return the share that counts of a reply that goes so many times as far as usual."""
+    """Return the weight of a reply that goes `times` as far as usual."""
     return min(1.0, FAR_TIMES / times) * min(1.0, ABSURD / times) if times else 1.0
 
 
 def _lengths(reply: Payload) -> dict[str, float]:
-    """Return the length of each field's arrays, as of one vector; infinite where they are not."""
+    """Return the length of each field's arrays, taken as one vector, or infinity if not finite."""
     squares = {name: _square(value) for name, value in reply.items()}
     return {n: math.sqrt(x) if math.isfinite(x) else math.inf for n, x in squares.items()}
 
@@ -167,18 +147,14 @@ def _square(value: Any) -> float:
 
 
 def _scaled(value: Any, factor: float) -> Any:
-    """Multiply an array that is not of counts; what is infinite becomes nothing."""
+    """Multiply an array unless it contains counts; infinite values become 0."""
     if not _is_numbers(value):
         return value
     return value * value.dtype.type(factor) if factor else np.zeros_like(value)
 
 
 class _Median:
-    """The median over clients of what one document adds, times the number of documents.
-
-    Each client counts once, however many documents it has. All replies are in memory until the
-    last one arrives.
-    """
+    """The median over clients of the mean per document, times the number of documents."""
 
     def __init__(self, template: Template | None) -> None:
         self._template = template or {}
@@ -199,7 +175,6 @@ class _Median:
 
 
 def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: Any) -> Any:
-    """Return the median in place of a total's arrays, within the template's bounds."""
     if isinstance(total, Mapping):
         fields = template if isinstance(template, Mapping) else {}
         return {
@@ -219,5 +194,4 @@ def _median(total: Any, values: Sequence[Any], sizes: Sequence[int], template: A
 
 
 def _is_numbers(value: Any) -> bool:
-    """Whether it is an array, and not of counts."""
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"

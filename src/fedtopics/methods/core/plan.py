@@ -1,8 +1,5 @@
 """What a method is made from: a program from a plan, a client side from a plan and a site.
 
-A plan may have a warm start, a model or topics. A site has the client's secret, from which it draws
-its minibatches: others who knew them could solve the sums of many rounds for the documents.
-
 References
 ----------
 Krawczyk and Eronen, HMAC-based Extract-and-Expand Key Derivation Function (HKDF), RFC 5869.
@@ -40,38 +37,35 @@ LENGTH = 32  # bytes
 
 @dataclass(frozen=True)
 class Secret:
-    """What all random numbers of one client in one study follow from.
+    """The source of all random choices of one client in one study.
 
-    The same purpose and numbers give the same draws, at any time and in any order.
+    Others who know the minibatches could reconstruct documents from the sums of many rounds.
     """
 
     key: bytes = field(repr=False)
-    seeded: bool = False  # by a study: who knows its seed knows all draws
+    seeded: bool = False  # derived from the study's seed, so not a secret from others
 
     @classmethod
     def from_seed(cls, seed: int, client: str) -> Secret:
-        """Derive a client's secret from a study's seed: in simulations, which anyone may repeat."""
+        """Derive a client's secret from a study's seed, for reproducible simulations."""
         return cls(hashlib.sha256(json.dumps([seed, client]).encode()).digest(), True)
 
     @classmethod
     def keep(cls, path: Path) -> Secret:
-        """Read the secret that a file has, or draw one and write it there, for its owner alone."""
+        """Read the secret in a file, or generate one and write it there for its owner only."""
         if not path.exists():
             make_folder(path.parent)
             write_durably(path, os.urandom(LENGTH))
         key = read_bytes(path)
         if len(key) != LENGTH:
             raise RunError(
-                f"{path} is no secret of {LENGTH} bytes; restore it, or delete it if this client "
-                "takes part in no study any more."
+                f"{path} is not a secret of {LENGTH} bytes; restore it, or delete it if this "
+                "client no longer takes part in any study."
             )
         return cls(key)
 
     def of_run(self, study: str) -> Secret:
-        """Return the secret of the run of the study with this fingerprint.
-
-        One from a seed is the same in all runs: they end with the bits of a simulation.
-        """
+        """Return the secret of one run; one from a seed is the same in all runs."""
         return self if self.seeded else Secret(self.derive("run", study))
 
     def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
@@ -79,11 +73,9 @@ class Secret:
         return np.random.default_rng(int.from_bytes(self.derive(purpose, *numbers)))
 
     def seed(self, purpose: str, *numbers: int) -> int:
-        """Return a number from 0 to 2**63 - 1, for what takes no generator."""
         return int.from_bytes(self.derive(purpose, *numbers)[:8]) >> 1
 
     def derive(self, purpose: str, *context: int | str) -> bytes:
-        """Return 32 bytes that follow from the secret, for a purpose."""
         info = json.dumps([purpose, *context]).encode()
         return HKDF(SHA256(), LENGTH, salt=None, info=info).derive(self.key)
 
@@ -95,23 +87,17 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Topics that a training starts from."""
-
     words: Sequence[str]
     topics: NDArray[np.float64]  # p(topic, word) of shape (n_topics, n_words)
     model: Topics | None = None  # with these topics
-    # "keep" trains the model further: its words stay, so that none leave the clients, and its
-    # rounds count on. "agree" starts from its topics in an agreed vocabulary.
+    # "keep" trains the model further: clients send no words, and rounds are counted from those of
+    # the model. "agree" starts from its topics in an agreed vocabulary.
     vocabulary: Words = "agree"
     once: bool = False  # documents are new, each is used once, and the model is `added_to` theirs
 
     @classmethod
     def of(cls, source: Any, vocabulary: Words = "agree", once: bool = False) -> WarmStart:
-        """Start from a TopicModel of any method that finds topics, or from a pair (beta, words).
-
-        Raise StudyError if it is neither, beta and words do not fit together, the model has
-        clusters instead of topics, or a pair has no vocabulary to keep.
-        """
+        """Start from a TopicModel that finds topics, or from a pair (beta, words)."""
         if isinstance(source, cls):
             return source
         if vocabulary not in ("keep", "agree"):
@@ -119,8 +105,8 @@ class WarmStart:
         if isinstance(source, Topics):
             if source.shows_clusters:
                 raise StudyError(
-                    f"The model to begin with has clusters of {_method(source)}, not topics of "
-                    "words; begin with a model of a method that finds topics."
+                    f"The model to begin with has clusters of {_method(source)} instead of topics; "
+                    "begin with a model of a method that finds topics."
                 )
             topics = source.share[:, None] * source.beta
             return cls(source.vocabulary.words, topics, source, vocabulary, once)
@@ -137,29 +123,26 @@ class WarmStart:
                 raise ValueError
         except (TypeError, ValueError):
             raise StudyError(
-                "To begin with topics, give a TopicModel, or a pair of beta, not negative and not "
-                "all zero, of shape (n_topics, n_words), and its words."
+                "The topics to begin with cannot be used; give a TopicModel, or a pair of beta, "
+                "not negative and not all zero, of shape (n_topics, n_words), and its words."
             ) from None
         return cls(list(words), topics / topics.sum())
 
     @property
     def continued(self) -> Topics | None:
-        """The model, if it is trained further."""
         return self.model if self.vocabulary == "keep" else None
 
     @property
     def added(self) -> Topics | None:
-        """The model, if it is trained further on new documents, each once, added to its own."""
+        """The model, if it is trained further on new documents that are added to its own."""
         return self.continued if self.once else None
 
     @property
     def rounds(self) -> int:
-        """Rounds of a model that is trained further."""
         return 0 if self.continued is None else self.continued.info.get("rounds", 0)
 
     @property
     def fingerprint(self) -> str:
-        """Digest of all of it: a resumed run needs the same."""
         digest = hashlib.sha256(f"{self.vocabulary} {self.once}\n".encode())
         digest.update("\n".join(self.words).encode())
         if self.model is None:
@@ -170,7 +153,6 @@ class WarmStart:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The description of the model for a run's events; nothing without one."""
         model = self.model
         return {} if model is None else {
             "model": fingerprint_of(model), "method": _method(model),
@@ -178,12 +160,7 @@ class WarmStart:
         }  # fmt: skip
 
     def added_to(self, model: Topics) -> Topics:
-        """Return the new model with the documents of the old one added, if `once`.
-
-        Documents, shares and word sums are then those of all documents, each by the model that was
-        trained with it. The share of a topic that is gone is spread over the others in proportion;
-        its word sums, and words that are gone, are left out.
-        """
+        """Return the new model with the documents of the old one added, if `once`."""
         before = self.added
         if before is None:
             return model
@@ -202,28 +179,25 @@ class WarmStart:
         return replace(model, documents=documents, shares=shares, word_sums=sums)
 
     def check_method(self, method: str) -> None:
-        """Raise StudyError if a model is to be trained further by another method."""
         if self.continued is not None and _method(self.continued) != method:
             raise StudyError(
-                f"The model is one of {_method(self.continued)}, the study trains {method}, so it "
-                'cannot go on as it is; set vocabulary to "agree" to begin with its topics.'
+                f"The model was trained by {_method(self.continued)} and the study trains "
+                f'{method}; set vocabulary to "agree" to begin with its topics.'
             )
         if self.continued is not None and self.continued.inference.name == Merged.name:
             raise StudyError(
-                "Topics of the model were put together, so it cannot go on as it is; train the one "
-                'before further, or set vocabulary to "agree" to begin with its topics.'
+                "The model has merged topics and cannot be trained further; use the model from "
+                'before the merge, or set vocabulary to "agree" to begin with its topics.'
             )
 
     def check_number(self, n_topics: int) -> None:
-        """Raise StudyError if there are more or fewer topics than the study's."""
         if len(self.topics) != n_topics:
             raise StudyError(
-                f"There are {len(self.topics)} topics to begin with, the study asks for "
-                f"{n_topics}; set n_components to their number."
+                f"There are {len(self.topics)} topics to begin with, but the study has "
+                f"n_components = {n_topics}; set n_components to their number."
             )
 
     def lists(self, n_words: int) -> list[dict[str, float]]:
-        """Return each topic as its first words with their weights in it."""
         lists = []
         for topic in self.topics / np.maximum(self.topics.sum(1, keepdims=True), TINY):
             order = np.argsort(-topic, kind="stable")[:n_words]
@@ -235,7 +209,7 @@ class WarmStart:
         topics = align_words(self.topics, self.words, words)
         if not topics.any():
             raise StudyError(
-                "The topics to begin with have no word that the clients agreed on; begin "
+                "The topics to begin with contain no word that the clients agreed on; begin "
                 "without them."
             )
         return topics
@@ -250,7 +224,6 @@ def usual_words(model: Topics | None, settings: TopicSettings, text: TextRules) 
 
 
 def fingerprint_of(model: Topics) -> str:
-    """Digest a model's words and all of its weights."""
     digest = hashlib.sha256("\n".join(model.vocabulary.words).encode())
     for owner, tensors in sorted({"": model.weights, **model.shared}.items()):
         for name, tensor in sorted(tensors.items()):
@@ -269,42 +242,38 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class Plan(Generic[Settings]):
-    """A study as its method sees it."""
-
     settings: Settings
     text: TextRules
     limits: VocabularyLimits
     seed: int
-    start: WarmStart | None = None  # what the training starts from, for the program alone
-    kept: Mapping[str, Any] = field(default_factory=dict)  # with the agreement
+    start: WarmStart | None = None  # for the program only
+    kept: Mapping[str, Any] = field(default_factory=dict)  # stored with the agreement
 
 
 class Limits(Protocol):
-    """What the code of a client takes from its policy."""
-
     @property
     def min_documents(self) -> int:
         """Fewest documents that a reply sums over."""
 
     @property
     def min_document_frequency(self) -> int:
-        """Fewest documents that have a word which leaves."""
+        """Fewest documents that contain a word that is shared."""
 
     @property
     def counts_of_all(self) -> bool:
-        """Whether small groups are those of all clients' documents where sums are masked."""
+        """Whether secure aggregation applies the limit of groups to all documents together."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A client: its documents, its policy, and what it may use of its computer."""
+    """A client: its documents, its policy, and resources of its computer."""
 
     name: str
     corpus: Corpus  # the documents at the start
     policy: Limits
-    folder: Path | None = None  # where it stores what it needs again after a restart
-    notify: Callable[[Event], None] = lambda _: None  # with events for the client itself
-    embedding_model: str | None = None  # name or folder of the study's model at this client
-    growing: Follow | None = None  # reads the documents again where they grow during the study
-    secret: Secret | None = None  # of its draws; by default from the study's seed and the name
-    masked: bool = False  # whether replies leave in masked sums, of which nobody sees one
+    folder: Path | None = None  # where it stores its state for a restart
+    notify: Callable[[Event], None] = lambda _: None  # receives events for the client itself
+    embedding_model: str | None = None  # name or local folder of the study's embedding model
+    growing: Follow | None = None  # reads the documents again if they grow during the study
+    secret: Secret | None = None  # by default derived from the study's seed and the name
+    masked: bool = False  # whether secure aggregation hides replies

@@ -1,7 +1,4 @@
-"""What a reply must look like: its type, its range, and what has to agree within it.
-
-Each reply is held against its template before it is added up, and each total by whoever gets it.
-"""
+"""The expected form of a reply: its types, its ranges, and relations between its numbers."""
 
 from __future__ import annotations
 
@@ -16,22 +13,20 @@ from fedtopics.errors import FederationError
 from fedtopics.methods.core.aggregation import Named, Rows
 from fedtopics.text.words import is_word
 
-BAD_REPLIES = 3  # after these a client is excluded
-LIMIT = 1e30  # of numbers without a bound: a sum over a million clients is far from infinite
+BAD_REPLIES = 3  # after this many a client is excluded
+LIMIT = 1e30  # for numbers without a bound: a sum over a million clients is still finite
 MOST_COUNT = 1 << 53  # exact in float64; a sum of it over a thousand clients fits into 64 bits
-MOST_DOCUMENTS = 10**9  # of a client
-MOST_WORDS = 1 << 20  # that a client may name
-LONGEST = 1_000_000  # words of a client's documents, on average
-NATS = 100.0  # of loss that a word may cost; untrained, a network says ten or so
-LONGEST_NAME = 100  # characters of a field's name, in the sentence of a fault
-FINEST = 2.0**-33  # what numbers of one reply are rounded to, where they are masked
-ROUNDING = 1e-5  # by which a sum, in float32, may be above its bound, relative to that
+MOST_DOCUMENTS = 10**9  # per client
+MOST_WORDS = 1 << 20  # per client
+LONGEST = 1_000_000  # words per document of a client, on average
+NATS = 100.0  # maximum loss per word; an untrained network has about ten
+LONGEST_NAME = 100  # characters of a field's name in a message
+FINEST = 2.0**-33  # rounding of the numbers in a masked reply
+ROUNDING = 1e-5  # relative tolerance of bounds, for sums in float32
 
 
 @dataclass(frozen=True)
 class UpTo:
-    """A length with a name, as in the shapes of a `Field`, of at most so many."""
-
     name: str
     most: int
 
@@ -43,25 +38,10 @@ Axis = int | str | UpTo
 class Field:
     """Numbers of one type, all between two bounds.
 
-    Attributes
-    ----------
-    shape : tuple of int, str or UpTo
-        A name instead of a length is any length, the same throughout a reply; `()` is one number.
-    most, least : float or array
-        Bounds of each number, or of each by broadcasting.
-    each : float
-        How much a document can add, in absolute value: a sum over n of them is at most n times it.
-    length : float
-        Of what a document can add, as one vector; 0 if that is not known.
-    adds_up : bool
-        Whether the numbers, all at least 0, add up to the reply's number of documents.
-    squares : bool
-        Whether the second half are the summed squares of what the first half sums.
-    products : bool
-        Whether it is a matrix of summed products of numbers with each other.
-    dtype : {"float64", "float32", "int64"}
-    rows : bool
-        Whether they come as `Rows`.
+    In a `shape`, a name is any length, the same throughout a reply; `()` is one number. `each` and
+    `length` bound a document's contribution, as numbers and as a vector. With `adds_up`, the
+    numbers add up to the reply's number of documents. With `squares`, the second half are sums of
+    squares of what the first half sums; `products` are sums of products of all pairs.
     """
 
     shape: tuple[Axis, ...] = ()
@@ -78,11 +58,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Announced:
-    """A number of documents: at most as many as the reply's clients have announced.
-
-    Who has not, as it was away, has at most as many as the largest of the others. In a round it is
-    the `same` in all exchanges that say so.
-    """
+    """A number of documents, at most what clients announced; in a round it stays the `same`."""
 
     sizes: Mapping[str, int]
     same: bool = False
@@ -90,21 +66,14 @@ class Announced:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Counts by word: documents with it, occurrences, clients, and who has it among its first.
-
-    A client has so many `places`: of its most frequent words, which no other's can push out.
-    """
+    """Counts by word: documents, occurrences, clients, and how many have it in their `places`."""
 
     places: int
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """A number of windows, at least one a document, and of those that hold both words of a pair.
-
-    A pair of a word with itself is of all that hold it: at most so many, by its number. With
-    `documents` they are the windows.
-    """
+    """Numbers of windows, and of those with both words of a pair, at most `most` for each word."""
 
     pairs: NDArray[np.int64]  # (n_pairs, 2)
     most: NDArray[Any]  # (n_words,)
@@ -112,33 +81,26 @@ class Windows:
 
     @property
     def fields(self) -> dict[str, Field]:
-        """What it consists of."""
         seen = {"windows": counts(each=LONGEST)}
         return seen | {"pairs": counts(len(self.pairs), each=LONGEST)}
 
 
 @dataclass(frozen=True)
 class AgreeingPairs:
-    """Numbers of pairs of documents: together in two clusterings, in each, and by chance."""
-
     @property
     def fields(self) -> dict[str, Field]:
-        """What it consists of."""
         return dict.fromkeys(PAIRS_IN, sums(most=float(MOST_DOCUMENTS) ** 2))
 
 
 def counts(*shape: Axis, each: float = np.inf) -> Field:
-    """Return the template of whole numbers, at least 0."""
     return Field(shape, MOST_COUNT, 0, each, dtype="int64")
 
 
 def sums(*shape: Axis, most: float | NDArray[Any] = LIMIT, each: float = np.inf) -> Field:
-    """Return the template of numbers that are not negative."""
     return Field(shape, most, 0, each)
 
 
 def of_topics(n: int) -> dict[str, Field]:
-    """Return the template of how many documents have each topic: shares, and their squares."""
     return {"shares": sums(n, each=1), "squares": sums(n, each=1)}
 
 
@@ -146,49 +108,41 @@ COUNT = counts()
 PAIRS_IN = ("together", "first", "second", "chance")
 Template = Mapping[str, Any]
 """By field: a `Field`, `Announced`, `WordCounts`, `Windows`, `AgreeingPairs`, a map for a map, a
-list of one length for words, or a shape alone, of float64."""
+list of one length for words, or only a shape, of float64."""
 
 
 def find_fault(reply: Any, template: Template | None, of: Sequence[str] = ("",)) -> str:
-    """Return what is wrong with a reply, or the sum of the replies `of` some clients; or ''."""
+    """Return what is wrong with a reply, or the sum of the replies `of` some clients, or ""."""
     documents = reply.get("documents") if isinstance(reply, Mapping) else None
     return _Check(documents if type(documents) is int else 0, of).fault(reply, template, "")
 
 
 class ReplyValidator:
-    """Checks the replies of one attempt at a round."""
-
     def __init__(self) -> None:
         self._documents: dict[str, int] = {}
 
     def fault(self, client: str, reply: Any, template: Template | None) -> str:
-        """Return what is wrong with a client's reply, by itself or after its earlier ones."""
         if fault := find_fault(reply, template, [client]):
             return fault
         announced = (template or {}).get("documents")
         if isinstance(announced, Announced) and announced.same:
             documents = reply["documents"]
             if self._documents.setdefault(client, documents) != documents:
-                return "its field 'documents' is another one than before in this round"
+                return "its field 'documents' differs from its earlier one in this round"
         return ""
 
 
 def check_blame(faults: Mapping[str, str], of: Sequence[str], clients: int) -> None:
-    """Raise FederationError if most of a round's clients reply badly: the model is to blame.
-
-    Of many `clients` in the study, one alone in a round is to blame itself.
-    """
+    """Raise FederationError if most of a round's clients send bad replies: the model is bad."""
     if len(faults) > len(of) / 2 and (len(of) > 1 or clients == 1):
         raise FederationError(
-            f"Most clients send bad replies ({len(faults)} of {len(of)}; the first: "
-            f"{next(iter(faults.values()))}). If the model has come apart, lower learning_rate; "
-            "else look into what the clients run."
+            f"Most clients sent bad replies ({len(faults)} of {len(of)}; the first: "
+            f"{next(iter(faults.values()))}). If the training diverged, lower learning_rate; "
+            "otherwise check which version and study the clients run."
         )
 
 
 class _Check:
-    """One look at a reply."""
-
     def __init__(self, documents: int, of: Sequence[str]) -> None:
         self._documents = documents
         self._of = of
@@ -201,7 +155,7 @@ class _Check:
         if isinstance(template, list):
             words = value if isinstance(value, list) else [None]
             if not all(isinstance(word, str) and is_word(word) for word in words):
-                return f"{where} is no list of words"
+                return f"{where} is not a list of words"
             return self._misfit((len(value),), tuple(template), where)
         if isinstance(template, WordCounts):
             return self._fault_of_words(value, template, where)
@@ -218,7 +172,7 @@ class _Check:
             return self._fault_of_field(value, field, where)
         if isinstance(value, Mapping):
             return self._fault_of_map(value, dict.fromkeys(value), name, where)
-        return "" if _are_finite(value) else f"{where} holds NaN or infinite numbers"
+        return "" if _are_finite(value) else f"{where} contains NaN or infinite numbers"
 
     def _fault_of_map(self, value: Any, template: Template, name: str, where: str) -> str:
         if not isinstance(value, Mapping) or value.keys() != template.keys():
@@ -233,9 +187,9 @@ class _Check:
             return fault
         kind, wanted = _kind(value), (field.dtype, field.rows)
         if kind != wanted:
-            return f"{where} holds {_named(*kind)} instead of {_named(*wanted)}"
+            return f"{where} contains {_named(*kind)} instead of {_named(*wanted)}"
         if not _are_finite(value):
-            return f"{where} holds NaN or infinite numbers"
+            return f"{where} contains NaN or infinite numbers"
         numbers = value.values if isinstance(value, Rows) else np.asarray(value)
         bound = np.inf if np.isinf(field.each) else field.each * self._documents
         most, least = np.asarray(field.most), np.asarray(field.least)
@@ -245,15 +199,15 @@ class _Check:
         if field.dtype != "int64":
             most, least = most + ROUNDING * np.abs(most), least - ROUNDING * np.abs(least)
         if np.less(numbers, least).any() or np.greater(numbers, most).any():
-            return f"{where} holds numbers that cannot be, by what was agreed"
+            return f"{where} contains numbers outside the agreed bounds"
         if field.adds_up and abs(numbers.sum() - self._documents) > ROUNDING * self._documents:
             return f"{where} does not add up to the number of documents"
         if not self._fits_together(numbers, field):
-            return f"{where} holds squares or products that cannot be"
+            return f"{where} contains impossible squares or products"
         return ""
 
     def _fits_together(self, numbers: NDArray[Any], field: Field) -> bool:
-        """Whether what is squared and multiplied could be, by the inequality of Cauchy, Schwarz."""
+        """Whether squares and products satisfy the Cauchy-Schwarz inequality."""
         if field.squares:
             first, squares = np.split(numbers, 2)
             fine = FINEST * len(self._of) * (self._documents + 2 * np.abs(first))
@@ -266,9 +220,9 @@ class _Check:
 
     def _fault_of_words(self, value: Any, template: WordCounts, where: str) -> str:
         if not isinstance(value, Named) or value.values.shape[1:] != (4,):
-            return f"{where} holds no counts by word"
+            return f"{where} does not contain counts by word"
         if not all(map(is_word, value.names)) or sorted(set(value.names)) != value.names:
-            return f"{where} holds words that are none, or not in order"
+            return f"{where} contains invalid words, or they are not sorted"
         n, clients = len(self._of), value.values[:, 2]
         documents, occurrences, first = value.values.T[[0, 1, 3]]
         fits = (documents >= 1) & (documents <= self._documents) & (occurrences >= documents)
@@ -276,7 +230,7 @@ class _Check:
         fits &= (first >= 0) & (first <= clients)
         fits &= occurrences.sum(dtype=np.float64) <= LONGEST * self._documents
         if not fits.all() or first.sum() > n * template.places or len(fits) > n * MOST_WORDS:
-            return f"{where} holds counts of words that cannot be"
+            return f"{where} contains impossible counts of words"
         return ""
 
     def _fault_of_windows(self, value: Any, template: Windows, name: str, where: str) -> str:
@@ -293,7 +247,7 @@ class _Check:
         of_word = np.zeros(len(words), np.int64)
         of_word[left[alone]] = found[alone]
         if (of_word > words).any() or (found > np.minimum(of_word[left], of_word[right])).any():
-            return f"{where} holds numbers of windows that cannot be"
+            return f"{where} contains impossible numbers of windows"
         return ""
 
     def _fault_of_pairs(self, value: Any, name: str, where: str) -> str:
@@ -306,7 +260,7 @@ class _Check:
         if len(self._of) == 1:
             expected = first * second / max(n * (n - 1) / 2, 1.0)
             fits &= abs(chance - expected) <= ROUNDING * expected
-        return "" if fits else f"{where} holds numbers of pairs that cannot be"
+        return "" if fits else f"{where} contains impossible numbers of pairs"
 
     def _misfit(self, shape: tuple[int, ...] | None, wanted: tuple[Axis, ...], where: str) -> str:
         fits = shape is not None and len(shape) == len(wanted)
@@ -336,7 +290,6 @@ def _size(value: Any) -> tuple[int, ...] | None:
 
 
 def _kind(value: Any) -> tuple[str, bool]:
-    """Return the type of numbers, and whether they come as `Rows`."""
     if isinstance(value, Rows):
         return value.values.dtype.name, True
     return {int: "int64", float: "float64"}.get(type(value)) or value.dtype.name, False

@@ -1,4 +1,4 @@
-"""Settings that all methods have, and rules that end a training before its last round."""
+"""Settings that all methods have, and rules that end a training early."""
 
 from __future__ import annotations
 
@@ -22,41 +22,35 @@ from fedtopics.text.rules import TextRules
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a training after a round."""
-
     round: int
-    loss: float = np.nan  # mean over the documents of this round; NaN where there is none
-    change: float = np.inf  # of what is trained, relative to its norm; infinite if not measured
+    loss: float = np.nan  # mean over the documents of this round, or NaN
+    change: float = np.inf  # of the model, relative to its norm; infinite if not measured
     validations_without_gain: int = 0
-    best_loss: float = np.inf  # of a validation
+    best_loss: float = np.inf  # of validations
 
 
-GAIN = 1e-3  # of a validation loss: a client could say that it loses a little less each time
+GAIN = 1e-3  # in validation loss; else a client could claim a tiny gain each time
 StopRule = Callable[[Progress, float], str]
-"""Returns why the training ends, or nothing."""
+"""Returns the reason why the training ends, or ""."""
 STOP_RULES: Registry[StopRule] = Registry("stop rule", "fedtopics.stop_rules")
 
 
 def improves(loss: float, best: float) -> bool:
-    """Whether a validation is clearly better than the best one before it."""
     return best - loss > GAIN * abs(loss)
 
 
 def why_stop(progress: Progress, limits: Mapping[str, float]) -> str:
-    """Return why a training ends here, or nothing; limits have each rule's number by its name."""
     reasons = (STOP_RULES.find(name)(progress, limit) for name, limit in limits.items())
     return next(filter(None, reasons), "")
 
 
 def _tolerance(progress: Progress, limit: float) -> str:
-    """Stop where little changes; 0 never stops."""
     if progress.change < limit:
-        return f"what is trained changed by {progress.change:.2e}, less than the tolerance"
+        return f"the model changed by {progress.change:.2e}, less than the tolerance"
     return ""
 
 
 def _patience(progress: Progress, limit: float) -> str:
-    """Stop after so many validations without a gain."""
     if progress.validations_without_gain < max(limit, 1):
         return ""
     return (
@@ -66,19 +60,18 @@ def _patience(progress: Progress, limit: float) -> str:
 
 
 def _loss(progress: Progress, limit: float) -> str:
-    """Stop at a loss that is low enough."""
     return f"the loss is {progress.loss:.4f}, at most {limit:g}" if progress.loss <= limit else ""
 
 
 SETTINGS_OF_METHODS: dict[str, StopRule] = {"tolerance": _tolerance, "patience": _patience}
-"""Rules that only methods name, which measure what these need."""
+"""Rules with a setting of their own, in the methods that measure what they need."""
 for _name, _rule in {**SETTINGS_OF_METHODS, "loss": _loss}.items():
     STOP_RULES.register(_name, _rule)
 
 
 FIRST_TOPICS = (
-    'first topics: "random", what is beside words that stand for one topic alone ("anchors"; an '
-    'exchange of sums more), or those of a matrix factorisation ("nmf"; thirty exchanges of sums)'
+    'first topics: "random", from anchor words that indicate a single topic ("anchors"; one more '
+    'exchange of sums), or from a matrix factorisation ("nmf"; thirty exchanges of sums)'
 )
 Beginning = Literal["random", "anchors", "nmf"]
 NetworkBeginning = Literal[Beginning, "mixture"]
@@ -87,14 +80,13 @@ NetworkBeginning = Literal[Beginning, "mixture"]
 def fill_from(
     presets: Mapping[str, dict[str, Any]], settings: Any, implied: dict[str, Any] | None = None
 ) -> Any:
-    """Fill missing settings from a preset."""
     if not isinstance(settings, dict):
         return settings
     return filled(settings, presets.get(str(settings.get("preset")), {}) | (implied or {}))
 
 
 def filled(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill missing settings, and those of groups; None is missing, as a study cannot say it."""
+    """Fill missing settings, also in groups; None counts as missing, as TOML cannot express it."""
     found = {**settings, **{key: each for key, each in usual.items() if settings.get(key) is None}}
     for key, each in usual.items():
         if isinstance(each, Mapping) and isinstance(found[key], Mapping):
@@ -103,7 +95,6 @@ def filled(settings: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
 
 
 def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
-    """Raise ValueError if words are of too many topics, none of one, or the same of two."""
     if len(seeds) > n_topics:
         raise ValueError(f"there are {len(seeds)} seed_topics, more than n_components = {n_topics}")
     for number, words in enumerate(seeds):
@@ -116,25 +107,24 @@ def check_seeds(seeds: Sequence[Sequence[str]], n_topics: int) -> None:
 def seeds_in(
     text: TextRules, seeds: Sequence[Sequence[str]], n_topics: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the words of seed_topics as texts have them; StudyError if a topic has none left."""
+    """Return seed_topics in the form of the texts; StudyError if a topic has no word left."""
     found = []
     for number, words in enumerate(seeds):
         forms, left_out = text.forms_of(words)
         found.append(tuple(word for word in forms if word not in left_out))
         if not found[-1]:
             raise StudyError(
-                f"All words of topic {number} of seed_topics are stop words, which no document "
-                f"keeps: {', '.join(forms)}. Give others, or set stop_words."
+                f"All words of topic {number} of seed_topics are stop words, which are removed "
+                f"from documents: {', '.join(forms)}. Give others, or set stop_words."
             )
     try:
         check_seeds(found, n_topics)
     except ValueError as error:
-        raise StudyError(f"As documents have their words, {error}.") from None
+        raise StudyError(f"In the form that words have in documents, {error}.") from None
     return tuple(found)
 
 
 def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> None:
-    """Raise StudyError if all words of a topic, by its number in seed_topics, are unknown."""
     for number, words in seeds.items():
         if not any(word in known for word in words):
             near = next(filter(None, (closest(word, known) for word in words)), "")
@@ -145,49 +135,52 @@ def check_known(seeds: Mapping[int, Sequence[str]], known: Collection[str]) -> N
 
 
 class TopicSettings(BaseModel):
-    """Settings of all methods."""
+    """Settings of all methods; base class of each method's settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {}
 
     name: str = Field("", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
-    max_rounds: int = Field(2000, ge=1, description="most rounds")
+    max_rounds: int = Field(2000, ge=1, description="maximum number of rounds")
     clients_per_round: int | None = Field(
         None,
         ge=1,
-        description="how many clients train in a round, drawn anew for each; by default all",
+        description="number of clients that train in a round, sampled again for each round; by "
+        "default all",
     )
     relevance: float | None = Field(
         None, ge=0, le=1,
-        description="how topics are read: 1 by probability, 0 by lift; by default the most "
-        "coherent way in which nine of ten words differ",
+        description="how words are ranked: 1 by probability, 0 by lift; by default the most "
+        "coherent ranking in which nine of ten words differ between topics",
     )  # fmt: skip
     candidate_words: int | None = Field(
         None, ge=WORDS_SHOWN, le=50,
-        description="of so many first words of a topic the ten that are most coherent together are "
-        "shown first; 10 leaves them as they are; by default 15, or 10 if relevance says how "
-        "topics are read",
+        description="the ten words shown first are chosen among this many first words of a topic, "
+        "to be coherent together; 10 keeps their order; by default 15, or 10 if "
+        "relevance is set",
     )  # fmt: skip
     coherence: Within = Field(
         "windows",
         description='where the topics\' words count as occurring together: "windows" of text, '
-        '"documents" (where the order of words is lost), or "nothing": no coherence, no counts',
+        '"documents" (which ignores the order of words), or "nothing": no coherence, '
+        "no counts",
     )
     over_time: OverTime | None = Field(
         None,
-        description="a table with period, begin and end, by which topics are summed at the end, "
-        "of the clients' column of times; by_client tells all each client's sums",
+        description="a table with period, begin and end: topics are summed by period at the end, "
+        "by the clients' column of times; with by_client, all participants see each "
+        "client's sums",
     )
     stop_when: dict[str, float] = Field(
-        {}, description="further rules that end the training, by name with their number"
+        {}, description="further rules that end the training: their names with a number"
     )
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, settings: Any) -> Any:
         found = fill_from(cls.PRESETS, settings)
-        own = {  # what a method has in a group also holds where the group is given in part
+        own = {  # a method's own defaults in a group also apply if the group is given in part
             name: info.default.model_dump(exclude_unset=True)
             for name, info in cls.model_fields.items()
             if isinstance(info.default, BaseModel)
@@ -196,7 +189,7 @@ class TopicSettings(BaseModel):
 
     @property
     def adds_up(self) -> bool:
-        """Whether replies are added up, so that they can be masked, but for what a model says."""
+        """Whether replies are summed, except those in the model, so that they can be masked."""
         return True
 
     @field_validator("stop_when")
@@ -205,8 +198,8 @@ class TopicSettings(BaseModel):
         for name in value:
             if name in SETTINGS_OF_METHODS:
                 raise ValueError(
-                    f"{name} is a setting of its own, of the methods that measure it; set it "
-                    "there, not in stop_when"
+                    f"{name} is a setting of the methods that measure it; set it there, not in "
+                    "stop_when"
                 )
             try:
                 STOP_RULES.find(name)
@@ -215,32 +208,28 @@ class TopicSettings(BaseModel):
         return value
 
     def shape(self, kind: type[BaseModel], **more: Any) -> Any:
-        """Return the settings that a model keeps, of this kind; a network's are in a group."""
+        """Return the settings that a model keeps, as an object of this kind."""
         own = self.model_dump()
         own |= (own["network"] if isinstance(own.get("network"), dict) else {}) | more
         return kind(**{name: own[name] for name in kind.model_fields if name in own})
 
     @property
     def stops(self) -> dict[str, float]:
-        """The method's own stop rules by name, with their numbers: of most its tolerance."""
         return self.model_dump(include={"tolerance"})
 
     def read_by(self, text: TextRules) -> Self:
-        """Return them with the words that people give as documents have them."""
+        """Return the settings with words in the form that they have in documents."""
         return self
 
     def draw(self, seed: int) -> Draw:
-        """Return which clients train in a round of the study with this seed."""
         return Draw(self.clients_per_round, seed)
 
     @property
     def method_name(self) -> str:
-        """Name of the method: each has that one value of ``name``."""
         return self.name
 
     @property
     def needed_embedding(self) -> EmbeddingSettings | None:
-        """The kind of embeddings that documents need, if any."""
         return None
 
     def embedding_of(self, corpus: Corpus) -> EmbeddingSettings | None:
@@ -249,30 +238,27 @@ class TopicSettings(BaseModel):
 
     @property
     def readings(self) -> list[Reading]:
-        """The ways of reading topics of which the most coherent is chosen."""
         return READINGS if self.relevance is None else [Reading(self.relevance)]
 
     @property
     def n_candidate_words(self) -> int:
-        """The first words of a topic of which the most coherent are shown first."""
         return self.candidate_words or (CANDIDATES if self.relevance is None else WORDS_SHOWN)
 
     @property
     def chooses_words(self) -> bool:
-        """Whether documents choose which words of topics are shown."""
         return len(self.readings) > 1 or self.n_candidate_words > WORDS_SHOWN
 
 
 class MinibatchSettings(TopicSettings):
-    """Settings of the methods that train topics on an agreed vocabulary."""
-
-    batch_size: int = Field(256, ge=1, description="documents of a round")
+    batch_size: int = Field(256, ge=1, description="number of documents in a round")
     batch_split: Literal["proportional", "fixed"] = Field(
         "proportional",
-        description='"proportional": the clients share batch_size by their numbers of documents; '
-        '"fixed": each client takes batch_size (as in the paper)',
+        description='"proportional": clients share batch_size in proportion to their numbers of '
+        'documents; "fixed": each client uses batch_size documents (as in the paper)',
     )
     tolerance: float = Field(
-        0.0, ge=0, description="stop when the weights change by less, relative to their norm"
+        0.0,
+        ge=0,
+        description="stop when the weights change by less than this, relative to their norm",
     )
     initialisation: NetworkBeginning = Field("random", description=FIRST_TOPICS)

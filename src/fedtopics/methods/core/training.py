@@ -1,7 +1,4 @@
-"""The training loop of every method: a method defines the first state, the step, and the model.
-
-Everything else is here once: resuming, checkpoints, the best state, events, stop rules, the end.
-"""
+"""The training loop of all methods: resuming, checkpoints, validation, events and stop rules."""
 
 from __future__ import annotations
 
@@ -40,30 +37,26 @@ NEVER: Mapping[str, float] = {}
 
 @dataclass(frozen=True)
 class RoundResult(Generic[State]):
-    """The result of a round."""
-
     state: State
-    facts: RoundFacts  # for the round's event: with documents and loss where there are any
-    change: float = np.inf  # as of `Progress`
-    reason: str = ""  # why the method itself ends the training here
+    facts: RoundFacts  # for the round's event: with documents and loss if available
+    change: float = np.inf  # see `Progress`
+    reason: str = ""  # a reason of the method itself to end the training here
     files: Mapping[str, Any] = field(default_factory=dict)  # plain data for the run's folder
 
     def why_stop(self, round_: int, rules: Mapping[str, float], **more: Any) -> str:
-        """Return why the training ends here, or nothing."""
         progress = Progress(round_, self.facts.get("loss", np.nan), self.change, **more)
         return self.reason or why_stop(progress, rules)
 
 
 class Rounds(Protocol[State]):
-    """What each round of a training does: an exchange with the clients, and a step."""
+    """The work of each round of a training: an exchange with the clients, and a step."""
 
     def exchange(self, agreement: Agreement, state: State, round_: int) -> Any:
-        """Call the clients; change nothing, as it is repeated if one of them is lost meanwhile."""
+        """Call the clients, without side effects: it is repeated if a client is lost meanwhile."""
 
     def step(
         self, agreement: Agreement, state: State, reply: Any, round_: int
-    ) -> RoundResult[State]:
-        """Compute the new state from what the exchange returned."""
+    ) -> RoundResult[State]: ...
 
 
 def iterate(
@@ -71,11 +64,7 @@ def iterate(
     stops: Mapping[str, float] = NEVER,
     ends: Callable[[RoundResult[State], int, RoundReport], tuple[State, bool]] | None = None,
 ) -> State:  # fmt: skip
-    """Repeat rounds with these numbers from a first state; return the last state.
-
-    `ends` returns after a round the state of the next one, and whether the training ends; by
-    default the stop rules decide, by name with their numbers.
-    """
+    """Run the rounds with these numbers; `ends` returns the next state and whether to end."""
     for number in numbers:
         reply, report = agreement.round(number, partial(rounds.exchange, agreement, state, number))
         step = rounds.step(agreement, state, reply, number)
@@ -89,8 +78,6 @@ def iterate(
 
 @dataclass
 class TrainingStatus:
-    """The last round of a training, and its best state on documents held back."""
-
     round: int
     stopped: bool = False
     best: Arrays = field(default_factory=dict)
@@ -99,14 +86,12 @@ class TrainingStatus:
 
     @classmethod
     def resumed(cls, saved: Checkpoint) -> TrainingStatus:
-        """Restore it from a checkpoint."""
         numbers = saved.numbers
         best_loss, waited = numbers.get("best_loss", np.inf), int(numbers.get("waited", 0))
         stopped = bool(numbers.get("stopped", 0))
         return cls(saved.round, stopped, without_prefix("best", saved.arrays), best_loss, waited)
 
     def checkpoint(self, state: Arrays) -> Checkpoint:
-        """Return the checkpoint of it and a state."""
         numbers = {
             "best_loss": self.best_loss, "waited": self.waited, "stopped": int(self.stopped),
         }  # fmt: skip
@@ -114,41 +99,33 @@ class TrainingStatus:
 
 
 def with_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
-    """Put ``prefix/`` before all names."""
     return {f"{prefix}/{name}": array for name, array in arrays.items()}
 
 
 def without_prefix(prefix: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what has ``prefix/`` before its name, without it."""
     names = [name for name in arrays if name.startswith(f"{prefix}/")]
     return {name.removeprefix(f"{prefix}/"): arrays[name] for name in names}
 
 
 class Trainer(Protocol):
-    """What a study asks of a method's program."""
-
-    def train(self, clients: Clients, run: Run) -> Topics:
-        """Train in rounds; return the model."""
+    def train(self, clients: Clients, run: Run) -> Topics: ...
 
 
 class Program(ABC, Generic[Settings, State]):
-    """A method as each participant executes it, with the same totals and so to the same end.
+    """A method as each participant executes it, with the same totals and therefore the same result.
 
-    Raises
-    ------
-    StudyError
-        If the training cannot start from what the plan has for it.
+    A subclass defines the first state, the rounds and the model; the other methods are optional.
     """
 
-    saves_every_round = False  # whether each round has a checkpoint, as clients keep states too
+    saves_every_round = False  # because clients keep states too
     trains_encoder = False  # whether matrices are large enough for several threads
-    starts_from_any_number = False  # whether it can start from more or fewer topics than it finds
+    starts_from_any_number = False  # whether the start may have another number of topics
 
     def __init__(self, plan: Plan[Settings]) -> None:
         self.plan = plan
         self.settings = plan.settings
         start = plan.start
-        self.continued = None if start is None else start.continued  # a model, as is `added`
+        self.continued = None if start is None else start.continued  # models
         self.added = None if start is None else start.added
         if start is not None and not self.starts_from_any_number:
             start.check_number(plan.settings.n_components)
@@ -158,18 +135,18 @@ class Program(ABC, Generic[Settings, State]):
         """Return the state before the first round."""
 
     def rounds(self, agreement: Agreement) -> Rounds[State]:
-        """Return what is repeated: the program itself, if it has `exchange` and `step`."""
+        """Return the work of a round: by default the program itself, with `exchange` and `step`."""
         return cast("Rounds[State]", self)
 
     @abstractmethod
     def model(self, agreement: Agreement, state: State, rounds: int, run: Run) -> Topics:
-        """Make the model of the last state, after so many rounds, with the last exchanges."""
+        """Make the model from the last state after `rounds` rounds, with the last exchanges."""
 
     def made(
         self, inference: Any, weights: dict[str, Any], rounds: int, shared: Any = None,
         **info: Any,
     ) -> Callable[..., Topics]:  # fmt: skip
-        """Return what makes the model of vocabulary, shares and sums; `info` is kept with it."""
+        """Return a function that makes the model from vocabulary, shares and sums."""
         about: Any = {"method": self.settings.method_name, "rounds": rounds, "seed": self.plan.seed}
         return partial(
             Topics, inference=inference, weights=weights, shared=shared or {},
@@ -177,7 +154,7 @@ class Program(ABC, Generic[Settings, State]):
         )  # fmt: skip
 
     def save(self, state: State) -> Arrays | None:
-        """Return a state as named arrays, which a state may be itself; None if it cannot be."""
+        """Return a state as named arrays, or None if that is impossible."""
         return cast(Arrays, state)
 
     def load(self, agreement: Agreement, arrays: Arrays) -> State:
@@ -185,11 +162,11 @@ class Program(ABC, Generic[Settings, State]):
         return cast(State, arrays)
 
     def validate(self, agreement: Agreement, state: State, round_: int) -> tuple[float, int] | None:
-        """Return the mean loss of documents held back and their number, in rounds that validate."""
+        """Return mean loss and number of held-out documents; None in rounds without."""
         return None
 
     def best(self, state: State) -> Arrays:
-        """Copy the arrays that determine the model, of a method that validates."""
+        """Copy the arrays that determine the model, if the method validates."""
         return {}
 
     def with_best(self, state: State, best: Arrays) -> State:
@@ -198,25 +175,20 @@ class Program(ABC, Generic[Settings, State]):
 
     @property
     def stops(self) -> Mapping[str, float]:
-        """Stop rules by name, with their numbers."""
         return {**self.settings.stops, **self.settings.stop_when}
 
     @property
     def rounds_before(self) -> int:
-        """Number of rounds of the model that is trained further; 0 for a new one."""
         return 0 if self.plan.start is None else self.plan.start.rounds
 
     @property
     def last_round(self) -> int:
-        """Number of the last round, if no rule stops before it."""
         return self.rounds_before + (1 if self.added is not None else self.settings.max_rounds)
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        """Agree with the clients on the vocabulary."""
         return reach_agreement(clients, run, self.plan, self.settings.n_components)
 
     def train(self, clients: Clients, run: Run) -> Topics:
-        """Train in rounds; return the model."""
         with nullcontext() if self.trains_encoder else small_products():
             return self._train(clients, run)
 
@@ -235,7 +207,7 @@ class Program(ABC, Generic[Settings, State]):
         state = iterate(agreement, self.rounds(agreement), state, numbers, ends=ends)
         if status.best:
             state = self.with_best(state, status.best)
-        # One more round, so that all of the model's descriptions are by the same clients.
+        # One more round, so that all descriptions of the model come from the same clients.
         work = partial(self.model, agreement, state, status.round, run)
         model, report = agreement.clients.round(status.round + 1, work)
         if missing := report.get("missing"):
@@ -246,13 +218,12 @@ class Program(ABC, Generic[Settings, State]):
         self, agreement: Agreement, run: Run, status: TrainingStatus, step: RoundResult[State],
         round_: int, report: RoundReport,
     ) -> tuple[State, bool]:  # fmt: skip
-        """Record a round; return the state to go on from, and whether it is the last."""
         status.round = round_
         loss = step.facts.get("loss", 0.0)
         if not np.isfinite(loss):
             fields = type(self.settings).model_fields
             rates = " or ".join(name for name in fields if name.endswith("learning_rate"))
-            advice = f"lower {rates}" if rates else "look for values that are no numbers"
+            advice = f"lower {rates}" if rates else "check for values that are not numbers"
             raise StudyError(f"The loss of round {round_} is not finite; {advice}.")
         for name, content in step.files.items():
             run.publish(name, content)
@@ -291,6 +262,6 @@ def _loaded(program: Program[Any, State], agreement: Agreement, saved: Checkpoin
         return program.load(agreement, saved.arrays)
     except (LookupError, RuntimeError, TypeError, ValueError):
         raise RunError(
-            f"The checkpoint of round {saved.round} has another state than this study's; delete it "
-            "to resume from the one before, or begin a new run."
+            f"The checkpoint of round {saved.round} does not fit this study; delete it to resume "
+            "from the one before, or start a new run."
         ) from None

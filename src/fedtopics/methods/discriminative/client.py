@@ -1,4 +1,4 @@
-"""Discriminative clustering at each client: sums of its points by clusters, and how often."""
+"""The client side of discriminative clustering."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from fedtopics.methods.kmeans.lloyd import calls_of_start
 
 
 class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
-    """Sums of points by clusters."""
-
     inference = Discriminants
 
     @staticmethod
@@ -22,7 +20,6 @@ class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
 
 
 def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
-    """Return how often which functions are called before clusters are moved apart."""
     calls, n = calls_of_start(settings.start), len(settings.separation.candidates)
     if not n:
         return calls
@@ -37,6 +34,5 @@ def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
 
 
 def with_call(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:
-    """Return how often functions are called, with more calls of one."""
     before = calls.get(function)
     return {**calls, function: f"{before}, and {often}" if before else often}

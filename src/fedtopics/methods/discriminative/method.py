@@ -1,10 +1,8 @@
 """Federated discriminative clustering, a method of our own, which also gives FSTC's first labels.
 
-Two steps alternate: Fisher's discriminant analysis finds the projection that keeps the present
-clusters furthest apart for their width, and softmax memberships follow from the projected points. A
-bias for each cluster, updated as in one column scaling of Sinkhorn's algorithm, keeps sizes even.
-All of it are sums, so clusters do not depend on how documents are spread over clients, except that
-groups of fewer than min_documents are left out.
+Two steps alternate: Fisher's discriminant analysis finds the projection that separates the present
+clusters best, and softmax memberships follow from the projected points. A bias per cluster, updated
+like one column scaling of Sinkhorn's algorithm, keeps sizes even. Both steps need only sums.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ from fedtopics.methods.registry import Method
 
 @dataclass(frozen=True)
 class DiscriminativeState:
-    """Clusterings, and the rounds that separate their clusters."""
-
     separation: Separation
     split: Split
 
@@ -41,7 +37,6 @@ def start_separation(
     agreement: Agreement, settings: DiscriminativeSettings, seed: int,
     notify: Callable[[Event], None],
 ) -> DiscriminativeState:  # fmt: skip
-    """Compute the points' moments, choose the number of clusters, and start from k-means."""
     origin, moments = find_moments(agreement, settings.embedding.dimension)
     settings = with_number(agreement, settings, origin, seed, notify)
     start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
@@ -50,8 +45,6 @@ def start_separation(
 
 
 class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]):
-    """The method's program."""
-
     inference = Discriminants
 
     def first_state(self, agreement: Agreement, run: Run) -> DiscriminativeState:
@@ -69,7 +62,7 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         )
 
     def save(self, state: DiscriminativeState) -> Arrays | None:
-        """As of `Program.save`; with several starts left, a run cannot be resumed."""
+        """Return the arrays; while several starts remain, a run cannot be resumed."""
         if len(state.split.bias) > 1:
             return None
         moments = state.separation.moments
@@ -84,7 +77,6 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         return DiscriminativeState(separation, split)
 
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
-        """Return projection, directions and biases of the clusters furthest apart."""
         directed = state.separation.direct(state.split.best())
         return {"origin": state.separation.origin, **directed.weights()}
 

@@ -1,10 +1,8 @@
-"""Rounds of discriminative clustering by sums over documents, and how many clusters there are.
-
-The method `discriminative` and the start of FSTC use it.
+"""Rounds of discriminative clustering by sums over documents, and the choice of n_components.
 
 References
 ----------
-Of the number of clusters: Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther,
+For the number of clusters: Hubert and Arabie, Comparing Partitions, 1985. Tibshirani and Walther,
 Cluster Validation by Prediction Strength, 2005.
 """
 
@@ -29,9 +27,9 @@ from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
-TRIAL = 20  # rounds after which the best of the finalists goes on alone
+TRIAL = 20  # rounds after which only the best of the finalists continues
 LEAST_COUNT = 1e-6  # of a document
-RAREST = 1e-3  # share of an even size below which a cluster's bias grows no more
+RAREST = 1e-3  # share of an even size below which a cluster's bias stops growing
 
 
 @dataclass(frozen=True)
@@ -40,17 +38,13 @@ class Split:
 
     sums: Numbers  # of points by their memberships, shape (n_starts, n_clusters, n_dimensions)
     weights: Numbers  # summed memberships, shape (n_starts, n_clusters)
-    bias: Numbers  # of that shape
-    apart: Numbers  # trace of S_W^-1 S_B of each clustering: its clusters' distance for their width
+    bias: Numbers  # of the same shape
+    apart: Numbers  # trace of S_W^-1 S_B of each clustering, a measure of separation
     rounds: int = 0
 
     @classmethod
     def of(cls, clusters: Partition) -> Split:
-        """Return the clusters of k-means, with no bias.
-
-        An empty cluster gets a tiny part of a document at its centre: two of them would be, and
-        stay, the same otherwise.
-        """
+        """Return the clusters of k-means; a tiny weight keeps two empty ones from being equal."""
         no_bias = np.zeros_like(clusters.counts)
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
         empty = clusters.counts[..., None] == 0
@@ -58,7 +52,6 @@ class Split:
         return cls(sums, counts, no_bias, np.zeros(len(no_bias)))
 
     def best(self) -> Split:
-        """Return the clustering whose clusters are furthest apart."""
         return chosen(self, ranked(-self.apart)[:1])
 
 
@@ -74,7 +67,6 @@ class Separation:
     def exchange(
         self, agreement: Agreement, state: Split, round_: int
     ) -> tuple[Directed, dict[str, Any]]:
-        """Ask for the points, summed by their memberships under the projections and biases."""
         directed = self.direct(state)
         shape = directed.bias.shape
         n_dimensions = len(self.origin)
@@ -93,7 +85,6 @@ class Separation:
         self, agreement: Agreement, state: Split, reply: tuple[Directed, dict[str, Any]],
         round_: int,
     ) -> RoundResult[Split]:  # fmt: skip
-        """Replace the sums by those of the new memberships."""
         directed, new = reply
         check_enough(new["sent"])
         kept = agreement.share_kept(round_)
@@ -107,12 +98,12 @@ class Separation:
         return RoundResult(after, {"loss": loss, "documents": documents}, float(change))
 
     def iterate(self, agreement: Agreement, state: Split, most: int) -> Split:
-        """Repeat at most so many rounds before the first one; return the best clustering."""
+        """Run at most `most` rounds before the first round; return the best clustering."""
         stops = {"tolerance": self.settings.separation.tolerance}
         return iterate(agreement, self, state, repeat(0, most), stops).best()
 
     def direct(self, state: Split) -> Directed:
-        """Compute each clustering's projection of its sums; update the biases for even sizes."""
+        """Compute each clustering's projection from its sums; update the biases for even sizes."""
         results = [
             discriminate(sums, weights, self.moments, self.settings.separation.shrinkage)
             for sums, weights in zip(state.sums, state.weights, strict=True)
@@ -126,12 +117,7 @@ class Separation:
 
 
 def complete(reply: Mapping[str, Numbers], before: Split) -> tuple[Numbers, Numbers]:
-    """Return the clusters' sums over all documents and their weights.
-
-    Clients send sums of enough documents alone. Their mean stands for the rest of a cluster; if
-    nothing is sent, its last mean does, which a cluster that nothing is left of keeps as well: two
-    of them would be, and stay, the same otherwise.
-    """
+    """Return sums and weights over all documents; the mean of those sent represents the rest."""
     sent = reply["sent"][..., None]
     mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
     means = np.where(sent > 0, reply["sums"] / np.maximum(sent, TINY), mean_before)
@@ -149,7 +135,6 @@ class Directed:
     apart: Numbers
 
     def weights(self) -> dict[str, NDArray[Any]]:
-        """Return those of the first clustering, by name."""
         names = ("projection", "directions", "bias")
         return {name: getattr(self, name)[0] for name in names}
 
@@ -161,11 +146,9 @@ def with_number(
     agreement: Agreement, settings: DiscriminativeSettings, origin: Numbers, seed: int,
     notify: Callable[[Event], None],
 ) -> DiscriminativeSettings:  # fmt: skip
-    """Return the settings with the number of clusters for which two halves of the documents agree.
+    """Choose the number of clusters for which clusterings of two halves of the documents agree.
 
-    Each half is clustered by itself; both clusterings then label all documents, and their agreement
-    is the adjusted Rand index over pairs of documents of one client: sums of four numbers. Without
-    candidates the settings stay. `notify` gets the agreement of each, from 0 (by chance) to 1.
+    Their agreement is the adjusted Rand index over pairs of documents of one client.
     """
     scores: dict[int, float] = {}
     how = settings.separation
@@ -186,7 +169,6 @@ def with_number(
 
 
 def _agreement(agreement: Agreement, origin: Numbers, first: Arrays, second: Arrays) -> float:
-    """Return the adjusted Rand index of two clusterings, over pairs of documents of one client."""
     template = {"pairs": AgreeingPairs()}
     payload = {"origin": origin, "first": first, "second": second}
     work = partial(agreement.sum, "agreeing_pairs", template, **payload)

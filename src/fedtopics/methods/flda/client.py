@@ -1,4 +1,4 @@
-"""What a client of F-LDA computes: LDA of its new documents, guided by all clients' topics."""
+"""The client side of F-LDA: LDA of its new documents, guided by all clients' topics."""
 
 from __future__ import annotations
 
@@ -27,14 +27,10 @@ from fedtopics.text.vocabulary import count_words
 
 
 class FLDAClient(TopicClient[FLDASettings]):
-    """LDA of the documents that arrived since the last round.
-
-    A word that fewer of a round's documents have than the policy allows is left out before LDA, and
-    a topic that is the largest of too few documents does not leave.
-    """
+    """LDA of the documents that arrived since the last round, without words of too few of them."""
 
     def __init__(self, plan: Plan[FLDASettings], site: Site) -> None:
-        load_tomotopy()  # here, so that a missing package stops it before anything leaves
+        load_tomotopy()  # here, so that a missing package is noticed before any data is sent
         super().__init__(plan, site)
         try:
             self._arrivals = Arrivals(site.corpus, self.settings, site.folder, site.growing)
@@ -48,28 +44,23 @@ class FLDAClient(TopicClient[FLDASettings]):
 
     @classmethod
     def schedule(cls, settings: FLDASettings) -> dict[str, str]:
-        """Return how often a study calls which function: there is no agreed vocabulary."""
         calls = cls.rounds(settings) | cls.end(settings)
         if settings.stop == "coherence":
             calls |= dict.fromkeys(("counted", "pairs"), "each round, and at the end")
         return calls
 
     @leaves(
-        "Of each topic that is the largest of enough of the new documents: its first words, "
-        "each in enough of these documents, with their weights; which of all clients' topics "
-        "guided it; how many words of the documents are of it. The number of documents. If "
-        "too few documents are new, nothing but that. They are merged, not summed: all "
-        "participants see those of each client.", seen_by_all=True,
+        "Of each topic that is the largest in enough of the new documents: its first words, each "
+        "in enough of these documents, with their weights; which of all clients' topics guided it; "
+        "how many words of the documents belong to it. The number of documents. If too few "
+        "documents are new, only that number. The topics are merged, not summed: all participants "
+        "see those of each client.", seen_by_all=True,
     )  # fmt: skip
     def local_topics(
         self, round: int, ids: list[int], seeds: dict[str, list[int]], first: list[int],
         **packed: Any,
     ) -> dict[str, Any]:  # fmt: skip
-        """Compute topics of the new documents, guided by those of all clients (Algorithm 3).
-
-        The merged topics are `packed` (see `pack_topics`) and have these ids. `seeds` are those of
-        M* of each client, `first` those for a client without such: new, or absent before.
-        """
+        """Compute topics of the new documents, guided by those of all clients (Algorithm 3)."""
         topics = dict(zip(ids, unpack_topics(packed) or [], strict=False))
         chosen = [id_ for id_ in seeds.get(self.name, first) if id_ in topics]
         least = max(self.settings.min_new_documents, self.min_documents)
@@ -94,7 +85,7 @@ class FLDAClient(TopicClient[FLDASettings]):
         numbers = np.flatnonzero(sampled.main >= self.min_documents).tolist()
         topics = {number: sampled.topic(number, settings.n_words) for number in numbers}
         topics = {number: topic for number, topic in topics.items() if topic}
-        guided = [  # a topic with none of the words that guided it was not guided
+        guided = [  # a topic without any word of its guide was not guided
             number < len(ids) and bool(topic.keys() & guides[number].keys())
             for number, topic in topics.items()
         ]
@@ -116,17 +107,16 @@ class FLDAClient(TopicClient[FLDASettings]):
         """Adopt the words of all clients' topics, for all documents of the rounds so far."""
         self.corpus = self._arrivals.used()
         super().adopt(words, total, length)
-        if len(self.usable) < self.min_documents:  # then it has none
+        if len(self.usable) < self.min_documents:  # then it sends none
             self.usable, self._training = self.usable[:0], 0
             self.bag = self.bag[self.usable]
             self.corpus = self.corpus.take([])
 
     @leaves(
-        "Two numbers for each word that enough of the documents have, zeros for the rest; the "
+        "Two numbers for each word that enough of the documents contain, zeros for the rest; the "
         "number of documents."
     )
     def word_counts(self, vocabulary: str) -> dict[str, Any]:
-        """Count the documents with each word of the topics, and its occurrences."""
         self.check(vocabulary)
         occurrences = np.asarray(self.bag.sum(0), np.int64)
         counted = {"containing": document_frequency(self.bag), "occurrences": occurrences}

@@ -28,7 +28,6 @@ from fedtopics.text.vocabulary import Vocabulary
 
 
 def adopt_words(clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
-    """Let clients adopt the words of topics; return the agreement on them."""
     total: dict[str, float] = {}
     for topic in topics:
         for word, weight in topic.words.items():
@@ -43,7 +42,7 @@ def adopt_words(clients: Clients, topics: Sequence[GlobalTopic]) -> Agreement:
 
 
 def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDASettings) -> float:
-    """Return the mean coherence (C_V) of topics in all clients' documents; -1 of no topics."""
+    """Return the mean coherence (C_V) of topics in all clients' documents; -1 without topics."""
     if not topics:
         return -1.0
     shown = min(WORDS_SHOWN, *(len(topic.words) for topic in topics))
@@ -56,11 +55,7 @@ def coherence_of(clients: Clients, topics: Sequence[GlobalTopic], settings: FLDA
 def count_topic_words(
     clients: Clients, topics: Sequence[GlobalTopic], eta: float
 ) -> tuple[Agreement, NDArray[np.float64]]:
-    """Count the topics' words at the clients; return them, and the topics as pseudo-counts.
-
-    Words of earlier documents, or of an absent client, count as in the topics: lift divides by
-    their number.
-    """
+    """Count the topics' words at the clients; absent clients' words count as in the topics."""
     agreement = adopt_words(clients, topics)
     n, index = len(agreement.vocabulary), agreement.vocabulary.index
     template = {"containing": counts(n, each=1), "occurrences": counts(n, each=LONGEST)}
@@ -77,12 +72,11 @@ def count_topic_words(
 
 
 def model_of(plan: Plan[FLDASettings], agreement: Agreement, state: FLDAState, run: Run) -> Topics:
-    """Return the largest topics, with words counted by all clients."""
     topics = state.topics[: plan.settings.n_components]
     if not topics:
         raise StudyError(
-            "No topic is left: no two clients have similar ones, or none has enough documents. "
-            "Lower threshold or min_new_documents, keep unmatched topics, or give more documents."
+            "No topic remains: no two clients have similar ones, or none has enough documents; "
+            "give more documents, keep unmatched topics, or lower threshold or min_new_documents."
         )
     known = {word for topic in state.topics if topic.clients for word in topic.words}
     check_known({t.id: [*t.words] for t in state.topics if t.seed and not t.clients}, known)

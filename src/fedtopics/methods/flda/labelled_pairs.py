@@ -1,8 +1,4 @@
-"""The threshold of F-LDA by labels of pairs of topics: the same topic, or different ones.
-
-F-LDA merges topics of different clients whose cosine reaches a threshold. Here pairs of topics that
-clients sent are drawn from a run and stored with their labels in a CSV file, from which that number
-is estimated. All of it happens at the server, which has the topics anyway.
+"""The threshold of F-LDA from pairs of topics that a person labels as the same or different.
 
 References
 ----------
@@ -40,15 +36,13 @@ LABELS = {
     **dict.fromkeys(("1", "y", "yes", "true"), True),
     **dict.fromkeys(("0", "n", "no", "false"), False),
 }
-DEGREES = 10  # degrees of similarity that a sample has equally many pairs of
+DEGREES = 10  # degrees of similarity with equally many pairs in a sample
 FEWEST_LABELS = 10
-PENALTY = 1e4  # scikit-learn's C: as good as none, but a slope exists if a cosine parts the labels
+PENALTY = 1e4  # scikit-learn's C: a weak penalty; without it, separable labels have no slope
 
 
 @dataclass(frozen=True)
 class TopicPair:
-    """Two topics of different clients, their words in a row, and a person's label, if any."""
-
     first: str
     second: str
     cosine: float
@@ -56,12 +50,12 @@ class TopicPair:
 
 
 def read_topics(run: str | Path) -> list[dict[str, list[Topic]]]:
-    """Read the topics that clients sent from the folder of a run of F-LDA, a mapping a round."""
+    """Read the topics that clients sent from the folder of an F-LDA run, one mapping per round."""
     files = sorted(Path(run).glob("topics-*.json"))
     if not files:
         raise RunError(
-            f"There is no topics-*.json in {run}, so it is not the folder of a run of F-LDA whose "
-            "clients have sent topics; name one that is."
+            f"There is no topics-*.json in {run}, so it is not the folder of a run of F-LDA with "
+            "topics from clients; give one that is."
         )
     return [_read_round(path) for path in files]
 
@@ -85,11 +79,7 @@ def sample_pairs(
     rounds: Sequence[Mapping[str, Sequence[Topic]]], n_pairs: int = 60, seed: int = 0,
     n_words: int = 10,
 ) -> list[TopicPair]:  # fmt: skip
-    """Draw pairs of topics of different clients and the same round, of all degrees of similarity.
-
-    At most `n_pairs`, in random order, without labels. A person sees the first `n_words` of a
-    topic; the cosine is that of all its words. Raise RunError if there is no such pair.
-    """
+    """Sample pairs of topics of different clients in one round, of all degrees of similarity."""
     pairs = [
         (first, second, float(cosine))
         for sent in rounds
@@ -99,7 +89,7 @@ def sample_pairs(
     ]
     if not pairs:
         raise RunError(
-            "In no round two clients have sent topics, and a pair is of two; take the run of a "
+            "In no round did two clients send topics, so there are no pairs; use the run of a "
             "study with more clients, or with more documents."
         )
     drawn = []
@@ -111,23 +101,16 @@ def sample_pairs(
 
 
 def sample_evenly(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.int64]:
-    """Draw equally many from each tenth of the range of values, as far as there are; return places.
-
-    Examples
-    --------
-    >>> values = np.array([0.0] * 1000 + [0.5] * 2 + [1.0] * 1000)
-    >>> sorted(values[sample_evenly(values, 8, seed=0)].tolist())
-    [0.0, 0.0, 0.0, 0.5, 0.5, 1.0, 1.0, 1.0]
-    """
+    """Sample equally many from each tenth of the range of values, if available; return places."""
     rng = np.random.default_rng(seed)
     low, high = values.min(), values.max()
-    width = max(high - low, 1e-300)  # all may be the same
+    width = max(high - low, 1e-300)  # all values may be the same
     bins = np.minimum((values - low) / width * DEGREES, DEGREES - 1).astype(np.int64)
     order, turn = rng.permutation(len(values)), np.empty(len(values), np.int64)
     for number in range(DEGREES):
         members = order[bins[order] == number]
         turn[members] = np.arange(len(members))
-    chosen = np.lexsort((-bins, turn))[:n]  # one of each bin in turn, the most alike first
+    chosen = np.lexsort((-bins, turn))[:n]  # one of each bin in turn, the most similar first
     return rng.permutation(chosen)
 
 
@@ -154,7 +137,7 @@ def _read_pair(row: Sequence[str], where: str) -> TopicPair:
     try:
         first, second, number, label = row
         cosine = float(number.replace(",", "."))  # as Excel writes it in Europe
-        if not 0 <= cosine <= 1:  # NaN neither
+        if not 0 <= cosine <= 1:  # excludes NaN
             raise ValueError
     except ValueError:
         raise DataError(
@@ -162,13 +145,12 @@ def _read_pair(row: Sequence[str], where: str) -> TopicPair:
         ) from None
     if label.strip().lower() not in LABELS:
         raise DataError(
-            f"{where} has a label that is none; write 1 for the same, 0 for not, or nothing."
+            f"{where} has an unknown label; write 1 for the same, 0 for different, or nothing."
         )
     return TopicPair(first, second, cosine, LABELS[label.strip().lower()])
 
 
 def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
-    """Write a CSV file of pairs, over an older one; see `check_free`."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -180,12 +162,12 @@ def write_pairs(path: str | Path, pairs: Sequence[TopicPair]) -> None:
 
 
 def check_free(path: str | Path) -> None:
-    """Raise InputError if there is a file that has labels, or that is not one of pairs."""
+    """Raise InputError if a file exists that has labels, or that does not contain pairs."""
     check_output(path, [".csv"], names=COLUMNS)
     drawn = read_pairs(path) if Path(path).exists() else []
     if labels := sum(pair.same is not None for pair in drawn):
         raise DataError(
-            f"{path} has {labels} labels already, which would be lost; name another file."
+            f"{path} already contains {labels} labels, which would be lost; give another file name."
         )
 
 
@@ -202,61 +184,48 @@ class Curve:
         return -self.intercept / self.slope
 
     def probability(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probability at cosines, of their shape."""
         return np.asarray(expit(self.intercept + self.slope * values))
 
 
 def fit_curve(pairs: Sequence[TopicPair]) -> Curve:
-    """Fit by logistic regression how probable it is that two topics are the same, by their cosine.
-
-    The threshold of the curve is the paper's gamma. Pairs without a label do not count. Raise
-    DataError if there are fewer than ten labels, all of them are alike, the probability does not
-    rise with the cosine, or it is one half at no cosine from 0 to 1.
-    """
+    """Fit the probability that two topics are the same to their cosine (logistic regression)."""
     from sklearn.linear_model import LogisticRegression
 
     values, labels = _labelled(pairs)
     if len(labels) < FEWEST_LABELS:
         raise DataError(
-            f"{len(labels)} of {len(pairs)} pairs have a label and a threshold needs "
+            f"{len(labels)} of {len(pairs)} pairs have a label, but a threshold needs "
             f"{FEWEST_LABELS}; write 1 or 0 into the column same of more pairs."
         )
     if labels.all() or not labels.any():
         what = "the same topic" if labels.all() else "different topics"
         raise DataError(
-            f"All {len(labels)} labelled pairs are {what} and a threshold needs both kinds; label "
+            f"All {len(labels)} labelled pairs are {what}, but a threshold needs both kinds; label "
             "more pairs."
         )
     fitted = LogisticRegression(C=PENALTY, tol=1e-8, max_iter=1000).fit(values[:, None], labels)
     curve = Curve(float(fitted.intercept_[0]), float(fitted.coef_[0, 0]))
     if curve.slope <= 0:
         raise DataError(
-            "The labels do not say that topics of a higher cosine are rather the same, so there is "
-            "no threshold; look whether yes and no were mixed up, or label more pairs."
+            "The labels do not show that topics with a higher cosine are more often the same, so "
+            "there is no threshold; check whether yes and no were swapped, or label more pairs."
         )
     if not 0 < curve.threshold <= 1:
         raise DataError(
-            f"By the labels two topics are as likely the same as not at {curve.threshold:.2f}, "
-            "which no cosine is; label more pairs, of a run with more topics."
+            "By the labels, two topics are equally likely the same or different at a cosine of "
+            f"{curve.threshold:.2f}, which is impossible; label more pairs, from a run with more "
+            "topics."
         )
     return curve
 
 
 def decided_alike(pairs: Sequence[TopicPair], threshold: float) -> int:
-    """Count the labelled pairs that a threshold decides as the person did.
-
-    Examples
-    --------
-    >>> pairs = [TopicPair("oak", "elm", 0.1, False), TopicPair("oak", "oak", 0.8, True)]
-    >>> decided_alike(pairs, 0.5), decided_alike(pairs, 0.9)
-    (2, 1)
-    """
+    """Count the labelled pairs that a threshold classifies like the person."""
     values, labels = _labelled(pairs)
     return int(((values >= threshold) == labels).sum())
 
 
 def _labelled(pairs: Sequence[TopicPair]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the cosines and labels of the pairs that have a label."""
     labelled = [pair for pair in pairs if pair.same is not None]
     return np.array([pair.cosine for pair in labelled]), np.array([p.same for p in labelled], bool)
 

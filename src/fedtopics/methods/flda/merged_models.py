@@ -1,11 +1,9 @@
 """Merge models that were trained separately, without any document.
 
-All topics stand side by side in the words of all models; then those that are alike become one.
-
 References
 ----------
-Which topics are the same: Algorithm 1 of the paper of F-LDA, as `topic_lists.group_topics` has it,
-or down to a number of topics as `merging.hierarchy` does.
+Which topics are the same: Algorithm 1 of the paper of F-LDA, as in `topic_lists.group_topics`, or
+down to a number of topics as in `merging.hierarchy`.
 """
 
 from __future__ import annotations
@@ -32,27 +30,26 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.model.topics import MergedModel
 from fedtopics.text.vocabulary import Vocabulary
 
-# No documents choose it. By benchmarks/merging.py, 20ng reads better than at 0.6.
+# No documents choose it. In benchmarks/merging.py, 20ng has better topics than at 0.6.
 READING = Reading(0.4)
 
 
 def merge_models(
     models: Sequence[TopicModel], n_topics: int | None = None, threshold: float | None = None
 ) -> TopicModel:
-    """Put the topics of several models together; alike ones of different models become one.
+    """Combine the topics of several models; similar ones of different models become one.
 
-    The words are those of all models, with their counts added up: one that a model leaves out
-    counts as nothing there. What finds topics in documents is LDA's posterior by the words, of
-    whatever method the models are. A client's shares are as its own model found them: of topics
-    that its model does not have it has none. Labels that people gave are kept, as `merge_topics`
-    does; suggested ones are not.
+    The words are those of all models, with summed counts; a word that a model lacks counts as zero
+    there. For new documents, topics are found by LDA's posterior from the words, whatever the
+    models' methods. A client keeps the shares that its own model found; its share of other topics
+    is zero. Labels that people gave are kept, as in `merge_topics`; suggested ones are not.
 
     Parameters
     ----------
     models : sequence of TopicModel
-        At least two, of any methods, with the same rules of text and different clients.
+        At least two, of any methods, with the same text settings and different clients.
     n_topics : int, optional
-        Put the nearest together until so many are left, also two of one model.
+        Merge the nearest topics until this many remain, also two of one model.
     threshold : float in (0, 1], optional
         Otherwise: cosine from which topics are the same. By default that of F-LDA, which one in a
         hundred pairs of topics of one model reaches.
@@ -60,18 +57,18 @@ def merge_models(
     Raises
     ------
     StudyError
-        If there are fewer than two, two have a client of the same name, or their texts become words
-        in different ways; if there cannot be so many topics, or the threshold is no cosine.
+        If there are fewer than two models, two have a client of the same name, or their text
+        settings differ; if `n_topics` is impossible, or the threshold is not a cosine.
     """
     if len(models) < 2:
         raise StudyError("One model cannot be merged; name two or more.")
     if threshold is not None and not 0 < threshold <= 1:
-        raise StudyError(f"threshold={threshold:g} is no cosine; it must be above 0 and at most 1.")
+        raise StudyError(f"threshold={threshold:g} is not valid; it must be above 0 and at most 1.")
     _check(models)
     joined = _side_by_side(models)
     if n_topics is not None:
         return joined.reduce_topics(n_topics)
-    names = [f"{number:06d}" for number in range(len(models))]  # sorted as models are
+    names = [f"{number:06d}" for number in range(len(models))]  # sorted like the models
     local = {name: word_weights(model) for name, model in zip(names, models, strict=True)}
     found = usual_threshold(local) if threshold is None else threshold
     first = dict(zip(names, _firsts(models), strict=True))
@@ -80,24 +77,22 @@ def merge_models(
 
 
 def _check(models: Sequence[TopicModel]) -> None:
-    """Refuse models that do not fit together."""
     clients = [*chain.from_iterable(model.documents for model in models)]
     if twice := [name for name in clients if clients.count(name) > 1]:
         raise StudyError(
-            f"Two models have a client {twice[0]!r}; give those of one client a name each, as in "
+            f"Two models have a client {twice[0]!r}; give each a different name, as in "
             "north=MODEL, and name no model twice."
         )
     first, *others = (model.text.model_dump() for model in models)
     for number, rules in enumerate(others, 2):
         if different := [key for key in rules if rules[key] != first[key]]:
             raise StudyError(
-                f"Texts become words in another way in model {number} than in the first one, by "
+                f"Model {number} and the first one have different text settings: "
                 f"{', '.join(different)} of [text]; train them with the same."
             )
 
 
 def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
-    """Return a model of all topics of all models."""
     vocabulary = _all_words(model.vocabulary for model in models)
     sums = np.zeros((sum(model.n_topics for model in models), len(vocabulary)))
     shares: dict[str, NDArray[np.float64]] = {}
@@ -123,12 +118,10 @@ def _side_by_side(models: Sequence[TopicModel]) -> TopicModel:
 
 
 def _firsts(models: Sequence[TopicModel]) -> list[int]:
-    """Return the number of each model's first topic among all."""
     return [0, *np.cumsum([model.n_topics for model in models]).tolist()][: len(models)]
 
 
 def _all_words(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
-    """Return the words of all, most frequent first; counts are added up."""
     counts: dict[str, NDArray[np.int64]] = {}
     for each in vocabularies:
         pairs = np.stack([each.document_frequency, each.occurrences], axis=1)
@@ -149,15 +142,7 @@ def _described(model: TopicModel) -> MergedModel:
 
 
 def read_models(places: Iterable[str]) -> list[TopicModel]:
-    """Read models from folders, each as FOLDER, or NAME=FOLDER to name its client.
-
-    Raises
-    ------
-    ModelError
-        If there is no model.
-    StudyError
-        If a model of several clients is to have one name, or the name cannot be one.
-    """
+    """Read models from folders, each as FOLDER, or NAME=FOLDER to name its client."""
     models = []
     for place in places:
         name, equals, folder = place.partition("=")
@@ -168,12 +153,11 @@ def read_models(places: Iterable[str]) -> list[TopicModel]:
 
 
 def _of_client(model: TopicModel, name: str) -> TopicModel:
-    """Return the model of a single client with that client called otherwise."""
     check_client_name(name)
     if len(model.documents) != 1:
         raise StudyError(
-            f"The model to be called {name} is of {len(model.documents)} clients, which have "
-            "names; leave the name out."
+            f"The model to be named {name} has {len(model.documents)} clients, which have names of "
+            "their own; leave the name out."
         )
     (share,), (documents,) = model.shares.values(), model.documents.values()
     return replace(model, shares={name: share}, documents={name: documents}, client_names={})

@@ -1,14 +1,10 @@
 """F-LDA: topics of each client's own LDA, merged by similarity, guide its LDA of new documents.
 
-In round 1 each client runs plain LDA. Similar topics are merged into the global topics M (Algorithm
-1). For each client those of M most similar to its own are selected, M* (Algorithm 2), and guide its
-LDA of documents that arrive later (Algorithm 3). Topics are lists of words: none are agreed on.
-
-The paper lacks lines of Algorithm 1, which can be read in two ways. "paper-transitive": similarity
-is transitive, and topics without a partner are dropped; soon few topics are left, or one.
-"paper-pairwise": each similar pair is a topic, the others stay; there are many, a few at each
-client. By default a merged topic has at most one topic of a client, topics of one client stay,
-clients have a few topics without guidance, and a word counts as zero where a topic lacks it.
+The paper lacks lines of Algorithm 1, which can be read in two ways. In "paper-transitive",
+similarity is transitive, and topics without a partner are dropped; soon few topics remain, or one.
+In "paper-pairwise", each similar pair is a topic and the others stay. By default a merged topic has
+at most one topic of a client, topics of one client stay, clients have a few topics without
+guidance, and a missing word counts as zero.
 
 References
 ----------
@@ -58,11 +54,7 @@ def global_topics(
     local: Mapping[str, LocalTopics], threshold: float, settings: FLDASettings,
     seed_ids: Sequence[int] = (),
 ) -> list[tuple[dict[str, float], list[Place]]]:  # fmt: skip
-    """Merge similar topics of different clients (Algorithm 1), and those guided by the same seed.
-
-    The threshold is the paper's gamma. Returns the words of each topic with their weights, and the
-    places of the client topics that were merged into it.
-    """
+    """Merge similar topics of different clients (Algorithm 1), and those guided by one seed."""
     places = [(name, k) for name, sent in sorted(local.items()) for k in range(len(sent.topics))]
     together = [[at for at in places if local[at[0]].seeds[at[1]] == seed] for seed in seed_ids]
     by_client = {name: sent.topics for name, sent in local.items()}
@@ -81,11 +73,7 @@ def global_topics(
 def optimal_topics(
     local: Sequence[Topic], topics: Sequence[GlobalTopic], threshold: float
 ) -> list[int]:
-    """Replace each of a client's topics T_i by the most similar one of M (Algorithm 2).
-
-    A topic whose similarity to all of M is below the threshold is removed.
-    Returns the ids of M*, each once, in the order of M.
-    """
+    """Return the topics of M nearest to a client's (M*, Algorithm 2), each once, in order."""
     if not local or not topics:
         return []
     alike = cosines(local, [topic.words for topic in topics])
@@ -104,7 +92,6 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return Agreement(clients, NO_WORDS, 0, 0, 1.0, self.settings.draw(self.plan.seed))
 
     def first_state(self, agreement: Agreement, run: Run) -> FLDAState:
-        """Start from the plan's topics and the seeds, if any."""
         start = self.plan.start
         if start is not None and start.continued is not None:
             return state_of_model(start.continued)
@@ -139,12 +126,12 @@ class FLDA(Program[FLDASettings, FLDAState]):
         self, agreement: Agreement, state: FLDAState,
         reply: tuple[dict[str, LocalTopics], FLDAState], round_: int,
     ) -> RoundResult[FLDAState]:  # fmt: skip
-        """Record the round; with stop="coherence" more coherent topics of the round before stay."""
+        """Record the round; with stop="coherence", keep the previous topics if they are better."""
         settings, (local, after) = self.settings, reply
         reason = "no client has enough new documents" if after.idle >= settings.patience else ""
         scored, coherence = settings.stop == "coherence" and not after.idle, after.coherence
         if scored and coherence < state.coherence:
-            reason = "the topics are less coherent than those of the round before, which stay"
+            reason = "the topics are less coherent than those of the previous round, which are kept"
             after = replace(state, round=round_)
         facts = round_facts(state, after, local, settings.n_components)
         if scored:
@@ -160,7 +147,6 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return FLDAState.of(arrays)
 
     def _guide(self, topic: GlobalTopic) -> Topic:
-        """Return the words that guide clients: a topic's, averaged with those of its seed."""
         if not topic.seed or topic.id >= len(self.settings.seed_topics):
             return topic.words
         seeds = self.settings.seed_topics[topic.id]
@@ -173,7 +159,7 @@ class FLDA(Program[FLDASettings, FLDAState]):
         return seeds[: self.settings.n_components]
 
     def _merged(self, state: FLDAState, local: Mapping[str, LocalTopics], round_: int) -> FLDAState:
-        """Make M of the topics of a round, and M* of each client."""
+        """Compute M from the topics of a round, and M* of each client."""
         settings = self.settings
         if not local:
             return replace(state, round=round_, idle=state.idle + 1)

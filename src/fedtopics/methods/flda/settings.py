@@ -1,4 +1,4 @@
-"""The parameters of F-LDA, as a study names them, and the authors' values."""
+"""The settings of F-LDA, and the authors' values."""
 
 from __future__ import annotations
 
@@ -26,34 +26,33 @@ FLDA_PRESETS: dict[str, dict[str, Any]] = {
 
 
 class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
-    """All parameters of F-LDA, as a study names them."""
-
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FLDA_PRESETS
 
     name: Literal["flda"] = Field("flda", description="the method")
     preset: Literal["default", "paper-transitive", "paper-pairwise"] = Field(
         "default",
-        description='for what is not given: "paper-transitive" and "paper-pairwise" take the '
-        "paper's algorithms, of which lines are lost, word by word",
+        description='preset for other settings: "paper-transitive" and "paper-pairwise" follow the '
+        "paper's algorithms, of which lines are lost, literally",
     )
-    max_rounds: int = Field(3, ge=1, description="most rounds")
+    max_rounds: int = Field(3, ge=1, description="maximum number of rounds")
     spare_topics: int | None = Field(
         None,
         ge=0,
-        description="topics of a client besides n_components, free for what is new or its own; by "
-        "default as many again",
+        description="topics of a client in addition to n_components, without guidance; by default "
+        "as many again",
     )
-    n_words: int = Field(30, ge=2, description="words of a topic that leave a client")
+    n_words: int = Field(30, ge=2, description="number of words of a topic that a client sends")
     threshold: float | None = Field(
         None, gt=0, le=1,
-        description="cosine from which two topics are the same; by default what one in a hundred "
-        "pairs of topics of one client reaches",
+        description="cosine from which two topics are the same; by default the value that one in a "
+        "hundred pairs of topics of one client reaches",
     )  # fmt: skip
     linkage: Linkage = Field(
         "average",
-        description="which topics are merged: the most alike first, at most one of a client "
-        '("average"), all that a chain of pairs over the threshold connects ("single"), or each '
-        'such pair by itself ("pairs"), so that a topic is in as many as it has partners',
+        description="which topics are merged: the most similar first, at most one of each client "
+        '("average"), all that a chain of pairs over the threshold connects '
+        '("single"), or each such pair separately ("pairs"), so that a topic can be in '
+        "several",
     )
     absent_words: Literal["zero", "ignored"] = Field(
         "zero",
@@ -62,15 +61,16 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
     )
     weighting: Literal["topics", "documents"] = Field(
         "topics",
-        description="whether each topic of a mean counts the same, or its client's documents do",
+        description="whether each topic has the same weight in a mean, or is weighted by its "
+        "client's documents",
     )
     refill: bool = Field(
         True, description="whether a client that is guided has as many topics as one that is not"
     )
-    keep_unmatched: bool = Field(True, description="whether topics of one client alone stay")
+    keep_unmatched: bool = Field(True, description="whether topics of a single client stay")
     memory: float = Field(
         0.7, ge=0, le=1,
-        description="how much a topic of the round before counts beside one of this round",
+        description="weight of a topic of the previous round, relative to one of this round",
     )  # fmt: skip
     seed_topics: tuple[tuple[str, ...], ...] = Field(
         (), description='words of topics to begin with, which keep them: [["fever", "cough"]]'
@@ -79,33 +79,31 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
         100, ge=1, description="a client with fewer new documents skips the round"
     )
     patience: int = Field(
-        1, ge=1, description="end after so many rounds in a row without new documents"
+        1, ge=1, description="end after this many rounds in a row without new documents"
     )
     stop: Literal["documents", "coherence"] = Field(
         "documents",
         description='"coherence" ends with the first round whose topics are less coherent than '
-        "those of the round before, which stay",
+        "those of the previous round, which are kept",
     )
 
     @model_validator(mode="after")
     def _seeds_fit(self) -> FLDASettings:
         check_seeds(self.seed_topics, self.n_components)
         if self.stop == "coherence" and self.coherence == "nothing":
-            raise ValueError('stop = "coherence" needs a coherence that is not "nothing"')
+            raise ValueError('stop = "coherence" needs a coherence other than "nothing"')
         return self
 
     def read_by(self, text: TextRules) -> Self:
-        """Return them with seed_topics as documents have these words."""
+        """Return the settings with seed_topics in the form that words have in documents."""
         seeds = seeds_in(text, self.seed_topics, self.n_components)
         return self.model_copy(update={"seed_topics": seeds})
 
     @property
     def adds_up(self) -> bool:
-        """No: topics of clients are merged one by one."""
         return False
 
     @property
     def n_local(self) -> int:
-        """Topics of a client that begins without seeds."""
         spare = self.n_components if self.spare_topics is None else self.spare_topics
         return self.n_components + spare

@@ -1,4 +1,4 @@
-"""What the program of F-LDA keeps from round to round: its topics, and where they came from."""
+"""The state of F-LDA's program between rounds: its topics, and where they came from."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from fedtopics.methods.flda.topic_lists import Place, mean_topic, unpack_topics
 from fedtopics.metrics import cosines
 from fedtopics.model.topics import Topics, TrainingInfo
 
-NAMED = 5  # words by which events call a topic
+NAMED = 5  # number of words that name a topic in events
 
 
 class FLDAInfo(TrainingInfo):
-    """What a model of F-LDA says of its training; all of it is needed to go on."""
+    """Training state in a model of F-LDA; all of it is needed to continue."""
 
     threshold: float
     """Cosine from which two topics were the same in the last round."""
     optimal: dict[str, list[int]]
-    """By client, the topics that are its (Algorithm 2)."""
+    """By client, its topics (Algorithm 2)."""
     clients: list[list[str]]
-    """By topic, who sent a topic of it last."""
+    """By topic, the clients that sent it last."""
     eta: float
-    """Pseudo-count of each word, which the weights have besides the topics' words."""
+    """Pseudo-count of each word, which the weights contain in addition to the topics' words."""
     seeds: int
     """Topics that began with words of the study, the first ones."""
     next_id: int
@@ -40,20 +40,18 @@ class FLDAInfo(TrainingInfo):
 class GlobalTopic:
     """A topic of the set M of all clients' topics."""
 
-    id: int  # the same from round to round
+    id: int  # constant over rounds
     words: dict[str, float]  # with their weights, the largest first
     clients: list[str]  # that sent a topic merged into it last
-    occurrences: float  # number of its words in documents; of earlier rounds they count less
-    seed: bool = False  # of seed_topics, which never vanish
+    occurrences: float  # number of its words in documents, with less weight for earlier rounds
+    seed: bool = False  # from seed_topics; it never vanishes
 
 
 @dataclass
 class FLDAState:
-    """What is kept from round to round."""
-
     topics: list[GlobalTopic]
     round: int = 0
-    optimal: dict[str, list[int]] = field(default_factory=dict)  # ids, of each client: M*
+    optimal: dict[str, list[int]] = field(default_factory=dict)  # ids by client: M*
     next_id: int = 0
     idle: int = 0
     coherence: float = -1.0
@@ -62,7 +60,6 @@ class FLDAState:
     history: list[RoundFacts] = field(default_factory=list)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the state as an array of JSON."""
         return {"state": np.frombuffer(json.dumps(asdict(self)).encode(), np.uint8)}
 
     @classmethod
@@ -82,7 +79,6 @@ class LocalTopics:
 
 
 def state_of_model(model: Topics) -> FLDAState:
-    """Return the state at the end of a model's training."""
     info = cast("FLDAInfo", model.info)
     counts = np.maximum(model.weights["pseudo_counts"] - info["eta"], 0)
     topics = []
@@ -103,7 +99,6 @@ def state_of_model(model: Topics) -> FLDAState:
 
 
 def info_of(state: FLDAState, topics: Sequence[GlobalTopic], eta: float, seed: int) -> FLDAInfo:
-    """Return what `state_of_model` needs."""
     numbers = {topic.id: number for number, topic in enumerate(topics)}
     optimal = {
         name: [numbers[id_] for id_ in ids if id_ in numbers]
@@ -136,7 +131,7 @@ def link_topics(
     new: Sequence[GlobalTopic], before: Sequence[GlobalTopic], threshold: float,
     local: Mapping[str, LocalTopics], merged: Sequence[tuple[Any, list[Place]]],
 ) -> list[GlobalTopic | None]:  # fmt: skip
-    """Return the topic of the round before that each continues, if any: seeds by their guidance."""
+    """Return the topic of the previous round that each continues, if any; seeds by guidance."""
     seeds = {topic.id: topic for topic in before if topic.seed}
     links: list[GlobalTopic | None] = []
     for _, group in merged:
@@ -145,7 +140,7 @@ def link_topics(
     free = [number for number, link in enumerate(links) if link is None]
     others = [topic for topic in before if not topic.seed]
     if free and others:
-        from scipy.optimize import linear_sum_assignment  # a tenth of a second; servers need it
+        from scipy.optimize import linear_sum_assignment  # slow to import; servers need it
 
         alike = cosines([new[k].words for k in free], [topic.words for topic in others])
         for row, column in zip(*linear_sum_assignment(-alike), strict=True):
@@ -161,8 +156,7 @@ def link_rounds(
 ) -> tuple[list[GlobalTopic], int]:  # fmt: skip
     """Return the topics after a round, seeds first, then the largest first; and the next id.
 
-    A topic similar to one of the round before takes its id, and is averaged with it. A topic of the
-    round before that no client has any more goes, unless a client that had it did not reply.
+    A previous topic without a similar one is dropped, unless a client that had it did not reply.
     """
     new = []
     for words, group in merged:
@@ -198,10 +192,7 @@ def _remembered(topic: GlobalTopic, old: GlobalTopic, memory: float) -> GlobalTo
 def round_facts(
     before: FLDAState, after: FLDAState, local: Mapping[str, LocalTopics], n_topics: int
 ) -> RoundFacts:
-    """Return the facts of a round for its event and the model's history: its largest topics.
-
-    New ones did not exist before at all; vanished ones were among the largest and exist no more.
-    """
+    """Return the facts of a round for its event and the model's history: its largest topics."""
     old, new = ({topic.id for topic in state.topics} for state in (before, after))
     largest = after.topics[:n_topics]
     return {

@@ -1,7 +1,4 @@
-"""Topics as lists of words with weights, for clients without a common vocabulary.
-
-How they are sent, grouped by similarity, and merged. A word that a list lacks has no weight.
-"""
+"""Topics as lists of words with weights, for clients without a common vocabulary."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ Place = tuple[str, int]
 
 
 def topic_lists(n_topics: int, n_words: int) -> Template:
-    """Return the template of a client's topics, at most so many of so many words."""
     topics, shown = UpTo("topics", n_topics), UpTo("shown", n_words)
     return {
         "words": [UpTo("words", n_topics * n_words)], "index": counts(topics, shown),
@@ -45,7 +41,7 @@ def pack_topics(topics: Sequence[Topic]) -> dict[str, Any]:
 
 
 def unpack_topics(packed: Mapping[str, Any]) -> list[dict[str, float]] | None:
-    """Undo `pack_topics`; None for what cannot be topics."""
+    """Undo `pack_topics`; return None if the input is invalid."""
     words, index, weights = packed["words"], packed["index"], packed["weights"]
     if not (
         isinstance(index, np.ndarray)
@@ -67,13 +63,10 @@ def group_topics(
     local: Mapping[str, Sequence[Topic]], threshold: float, linkage: Linkage,
     together: Sequence[Sequence[Place]] = (),
 ) -> list[list[Place]]:  # fmt: skip
-    """Group topics that are similar; one that is similar to no other is a group by itself.
+    """Group topics of different clients by cosine; groups, and places in them, are sorted.
 
-    "single" groups what is connected by pairs whose cosine is over the threshold. "average" joins
-    the two groups that are most similar on average, as long as they are over the threshold and have
-    no client in common. "pairs" makes a group of each pair over the threshold. Topics `together`
-    are so in any case, and with "pairs" in no other group. Groups, and places in them, are sorted:
-    the order of clients does not matter.
+    "single" connects all pairs over the threshold. "average" joins the two groups most similar on
+    average, while they have no client in common. "pairs" makes a group of each pair.
     """
     if not any(local.values()):
         return []
@@ -94,7 +87,6 @@ def group_topics(
 def _connected(
     groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
 ) -> list[list[int]]:
-    """Connect all that a chain of pairs over the threshold connects."""
     edges = alike >= threshold
     for group in groups:
         edges[group[0], group] = True
@@ -105,7 +97,6 @@ def _connected(
 def _joined(
     groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
 ) -> list[list[int]]:
-    """Join the two groups that are most similar on average until none are over the threshold."""
     member = np.zeros((len(groups), len(owners)))
     for number, group in enumerate(groups):
         member[number, group] = 1
@@ -114,7 +105,7 @@ def _joined(
     apart = has @ has.T > 0
     while True:
         mean = np.where(apart, -1.0, total / np.outer(sizes, sizes))
-        one, other = divmod(int(mean.argmax()), len(groups))  # of equals, the first topics
+        one, other = divmod(int(mean.argmax()), len(groups))  # of equal ones, the first topics
         if not mean[one, other] >= threshold:
             return [group for group in groups if group]
         groups[one], groups[other] = groups[one] + groups[other], []
@@ -129,7 +120,6 @@ def _joined(
 def _paired(
     groups: list[list[int]], alike: NDArray[np.float64], owners: NDArray[Any], threshold: float
 ) -> list[list[int]]:
-    """Make a group of each pair over the threshold, and leave what is in none by itself."""
     free = np.ravel(groups).astype(int)
     first, second = np.nonzero(np.triu(alike[np.ix_(free, free)] >= threshold))
     pairs = np.column_stack([free[first], free[second]])
@@ -144,11 +134,7 @@ def mean_topic(
     topics: Sequence[Topic], absent_words: Literal["zero", "ignored"],
     weights: Sequence[float] | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """Return the mean weight of each word, the largest first, ties by the alphabet.
-
-    A topic without a word counts as zero in that word's mean, or is ignored there. The topics have
-    these weights, by default equal ones.
-    """
+    """Return the weighted mean of topics; a missing word counts as zero or is ignored."""
     shares = [1.0] * len(topics) if weights is None else weights
     total: dict[str, float] = {}
     counted: dict[str, float] = {}

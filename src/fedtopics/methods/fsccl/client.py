@@ -1,7 +1,4 @@
-"""The client's side of FSCCL: a round's training on its own documents.
-
-It trains on contrastive views of texts, and on clusters.
-"""
+"""The client side of FSCCL: a round of contrastive training on the client's own documents."""
 
 from __future__ import annotations
 
@@ -28,33 +25,32 @@ from fedtopics.networks.trained_encoder import Adapter, represent, score
 
 
 class FSCCLSettings(ClusterSettings):
-    """All parameters of FSCCL, as a study names them."""
-
     name: Literal["fsccl"] = Field("fsccl", description="the method")
     max_rounds: int = Field(40, ge=1, description="rounds")
     network: NetworkTraining = Field(
         NetworkTraining(deletion=0.2),
-        description="how clients train the network; with deletion = 0, views have dropout alone",
+        description="how clients train the network; with deletion = 0, only dropout makes views",
     )
     dropout: float = Field(
-        0.1, ge=0, lt=1, description="share of an embedding's numbers that a view does without"
+        0.1, ge=0, lt=1, description="share of an embedding's numbers that a view omits"
     )
     contrast_temperature: float = Field(
-        0.5, gt=0, description="of the likeness of views: the lower, the more the nearest count"
+        0.5,
+        gt=0,
+        description="of the similarity of views: the lower, the more the nearest views count",
     )
     contrastive_weight: float = Field(
-        10.0, ge=0, description="of the contrastive loss, beside that of clustering: eta"
+        10.0,
+        ge=0,
+        description="weight of the contrastive loss, relative to that of clustering: eta",
     )
 
 
-FEATURES = 128  # numbers by which views are compared
+FEATURES = 128  # dimensions in which views are compared
 
 
 def contrastive_adapter(dimension: int, hidden: int) -> Adapter:
-    """Return the adapter, whose head stacks the two layers of the contrastive head.
-
-    Both layers have `dimension` inputs; the first has as many outputs, the second FEATURES.
-    """
+    """Return the adapter, whose head stacks the two layers of the contrastive head."""
     return Adapter(dimension, hidden, dimension + FEATURES)
 
 
@@ -71,11 +67,7 @@ def train(
     weights: Tensors, texts: Texts, settings: FSCCLSettings, secret: Secret, round_: int,
     attempt: int = 1,
 ) -> float:  # fmt: skip
-    """Train weights in place on a round's minibatches; return the mean loss.
-
-    The weights are the network's and its centres, without gradients. Minibatches and dropout follow
-    from the client's secret, the round (from 1) and the attempt at it.
-    """
+    """Train weights in place on a round's minibatches; return the mean loss."""
     how, parameters = settings.network, [weight.requires_grad_() for weight in weights.values()]
     optimizer = torch.optim.Adam(parameters, lr=how.learning_rate)
     batches = Minibatches(np.arange(len(texts.points)), secret, how.batch_size)
@@ -96,13 +88,12 @@ def train(
 
 
 def drop(points: Tensor, share: float, noise: torch.Generator) -> Tensor:
-    """Apply dropout with a generator, which torch's dropout does not take."""
+    """Apply dropout with a generator, which torch's own dropout does not support."""
     kept = torch.rand(points.shape, generator=noise) >= share
     return points * kept / (1 - share)
 
 
 def contrast(weights: Tensors, represented: Tensor) -> Tensor:
-    """Return the features of views, shape (n, FEATURES), by two layers on (n, n_dimensions)."""
     n = represented.shape[1]
     first = {name: weights[name][:n] for name in ("head", "head_bias")}
     second = {name: weights[name][n:] for name in ("head", "head_bias")}
@@ -110,11 +101,7 @@ def contrast(weights: Tensors, represented: Tensor) -> Tensor:
 
 
 def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
-    """Return the contrastive loss of a text's two views against all other views (NT-Xent).
-
-    Features, of shape (2 n, n_features), are one view of each text, then the other. The result is
-    the mean cross-entropy in nats; log(2 n - 1) where all views are alike.
-    """
+    """Return the cross-entropy of a text's two views against all other views (NT-Xent, nats)."""
     unit = normalize(features)
     itself = torch.eye(len(unit), dtype=torch.bool)
     likeness = (unit @ unit.T / temperature).masked_fill(itself, -torch.inf)
@@ -122,11 +109,7 @@ def contrastive_loss(features: Tensor, temperature: float) -> Tensor:
 
 
 def clustering_loss(near: Tensor) -> Tensor:
-    """Return the divergence of memberships from sharper ones of clusters of more even sizes.
-
-    It is KL(p || q) / n in nats, where q is the softmax of `near`, of shape (n, n_clusters) as of
-    `log_student_t`, p = q^2 / f with rows that sum to 1 has no gradient, and f sums q over the
-    documents.
+    """Return KL(p || q) / n in nats, with q the softmax of `near` and p a sharper, more even q.
 
     References
     ----------
@@ -139,8 +122,6 @@ def clustering_loss(near: Tensor) -> Tensor:
 
 
 class FSCCLClient(ClusterClient[FSCCLSettings]):
-    """A round's training of the network on all documents."""
-
     inference = Contrastive
 
     def __init__(self, plan: Plan[FSCCLSettings], site: Site) -> None:
@@ -153,11 +134,10 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         return calls_of_start(settings.start) | {"train_locally": "each round"}
 
     @leaves(
-        "How training on the documents changed the weights of the network and its centres, times "
-        "their number; the loss, summed over documents; their number."
+        "The change of the weights of the network and its centres by training on the documents, "
+        "times their number; the loss, summed over documents; their number."
     )
     def train_locally(self, vocabulary: str, round: int, weights: Arrays) -> dict[str, Any]:
-        """Train the network on the client's documents for a round."""
         self.check(vocabulary)
         arrays, n = dict(weights), len(self.usable)
         origin = arrays.pop("origin")
@@ -167,7 +147,8 @@ class FSCCLClient(ClusterClient[FSCCLSettings]):
         trained = {name: torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
         work = round, self.attempt
         loss = train(trained, texts, self.settings, self.secret, *work) if n else 0.0
-        # What changed, as a bound of its length is one of how far the client moves the network.
+        # The change is sent because a bound on its length limits how far a client moves the
+        # network.
         sums = {
             name: (weight.detach().numpy() - arrays[name]) * np.float64(n)
             for name, weight in trained.items()

@@ -1,17 +1,14 @@
 """FSCCL: contrastive learning of short texts with cluster centres, averaged over clients.
 
-Each round a client makes eta * NT-Xent + KL(p || q) small on its own documents: two views of a text
-should be alike and unlike those of other texts, and documents should have a clear cluster. The
-participants average the networks, weighted by documents. FSTC is compared with it. A client stores
-nothing from round to round: its reply is a function of what it receives.
+In each round, a client minimises eta * NT-Xent + KL(p || q) on its own documents.
 
 References
 ----------
 Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021. McMahan et al.,
 Communication-Efficient Learning of Deep Networks from Decentralized Data (FedAvg), AISTATS 2017.
-Here the encoder is frozen, with an adapter behind it; views are of texts without some words
-(`views`), and of embeddings without some numbers, where SCCL has a language model replace words.
-Its eta is the weight of the contrastive loss, as in the authors' code.
+Here the encoder is frozen, followed by an adapter; views are of texts without some words (`views`),
+and of embeddings without some numbers, where SCCL has a language model replace words. Its eta is
+the weight of the contrastive loss, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -38,7 +35,6 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     inference = Contrastive
 
     def first_state(self, agreement: Agreement, run: Run) -> Arrays:
-        """Draw the network's weights; the first centres are those of k-means."""
         settings, seed = self.settings, self.plan.seed
         dimension, k = settings.embedding.dimension, settings.n_components
         origin, moments = find_moments(agreement, dimension)
@@ -55,14 +51,13 @@ class FSCCL(ClusterProgram[FSCCLSettings, Arrays]):
     def step(
         self, agreement: Agreement, state: Arrays, reply: dict[str, Any], round_: int
     ) -> RoundResult[Arrays]:
-        """Average the clients' networks, weighted by their documents."""
         documents = reply["documents"]
         mean = {name: state[name] + total / documents for name, total in reply["changes"].items()}
         facts: RoundFacts = {"loss": reply["loss"] / documents, "documents": documents}
         return RoundResult({"origin": state["origin"], **mean}, facts)
 
     def weights(self, agreement: Agreement, state: Arrays, rounds: int) -> Arrays:
-        """Return the weights that clusters are inferred by: all but the contrastive head's."""
+        """Return the weights for inference: all except the contrastive head's."""
         return {name: state[name] for name in Contrastive(0, self.shape(self.settings)).shapes()}
 
 

@@ -1,4 +1,4 @@
-"""What a client of FSTC computes: it trains its own network on its own pseudo-labels."""
+"""The client side of FSTC: it trains its own network on its own pseudo-labels."""
 
 from __future__ import annotations
 
@@ -47,18 +47,14 @@ from fedtopics.networks.trained_encoder import (
 )  # fmt: skip
 from fedtopics.text.embeddings import document_embeddings
 
-START_ROUNDS = 100  # most rounds of discriminative clustering before the first round
-STORED_ROUNDS = 3  # last rounds whose state a client stores
-DIMENSIONS = 4  # most axes of a weight
+START_ROUNDS = 100  # maximum number of rounds of discriminative clustering before the first round
+STORED_ROUNDS = 3  # number of last rounds whose state a client stores
+DIMENSIONS = 4  # maximum number of axes of a weight
 MOST_WEIGHTS = 10_000  # of an encoder
 
 
 class FSTCClient(ClusterClient[FSTCSettings]):
-    """A client's network, and sums of its documents by cluster.
-
-    Its states after the last rounds are stored in the site's folder: a client that is restarted
-    resumes from there with the same bits, except for the rounding of an encoder on a GPU.
-    """
+    """A client's network; its last states are stored, for a client that is restarted."""
 
     def __init__(self, plan: Plan[FSTCSettings], site: Site) -> None:
         super().__init__(plan, site)
@@ -90,8 +86,8 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return calls | {"network": f"{every}once, at the end"}
 
     @leaves(
-        "The names and shapes of the encoder's weights and a digest of them, before any "
-        "training; the number of documents. All participants compare those of each client.",
+        "The names and shapes of the encoder's weights and a digest of them, before any training; "
+        "the number of documents. All participants compare those of each client.",
         seen_by_all=True,
     )
     def encoder(self, vocabulary: str) -> dict[str, Any]:
@@ -107,11 +103,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
     def first_labels(
         self, vocabulary: str, origin: Numbers, start: dict[str, NDArray[Any]]
     ) -> None:
-        """Label the documents by the clusters of the start; told, nothing leaves.
-
-        `start` has the weights of `Centres` or of `Discriminants`, for points measured from the
-        origin, of shape (n_dimensions,).
-        """
+        """Label the documents by the clusters of the start; no data is sent."""
         self.check(vocabulary)
         if len(self.usable) == 0:
             raise DataError("no document has an embedding; give texts, or leave the client out.")
@@ -131,15 +123,14 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         self._trainer = self._new_trainer()
 
     @leaves(
-        "Of each cluster with enough of the documents, the sum of their points and their "
-        "number; the number of all. Where sums are masked, before that: how many are in each "
-        "cluster, by the one that they were in at the last reply."
+        "Of each cluster with enough of the documents, the sum of their points and their number; "
+        "the number of all. With secure aggregation, before that: how many are in each cluster, by "
+        "their cluster at the last reply."
     )
     def first_centres(self, vocabulary: str, groups: Groups = SEEN) -> dict[str, Any]:
-        """Sum the points of each first label."""
         self.check(vocabulary)
         labels, n = self._clusters, self.settings.n_components
-        # Between the last sums of k-means and these, documents move in groups as well.
+        # Between the last sums of k-means and these, documents also move in groups.
         part = self.part(ClusterSums)
         released = part.released.of(n, ALL)
         alike = max(released, key=lambda each: int((each == labels).sum()), default=labels)
@@ -151,19 +142,15 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return {"sums": sums, "counts": counts, "documents": len(self.usable)}
 
     @leaves(
-        "Of each cluster with enough of the documents, the sum of what the adapter makes of "
-        "them and their number; the loss, summed over documents; the number of all. Where sums "
-        "are masked, these numbers are also asked before that."
+        "Of each cluster with enough of the documents, the sum of the adapter's outputs for them "
+        "and their number; the loss, summed over documents; the number of all. With secure "
+        "aggregation, the numbers in clusters are also summed before that."
     )
     def train_locally(
         self, vocabulary: str, round: int, centres: Numbers, counts: Numbers,
         network: dict[str, NDArray[Any]], groups: Groups = SEEN,
     ) -> dict[str, Any]:  # fmt: skip
-        """Train the client's network for a round (Algorithm 3).
-
-        Global centres have the shape (n_clusters, n_dimensions), their numbers of documents
-        (n_clusters,); `network` is the mean of all clients' after a round that averages, or empty.
-        """
+        """Train the client's network for a round (Algorithm 3)."""
         self.check(vocabulary)
         request: dict[str, Any] = {"round": round, "centres": centres, "counts": counts}
         request["network"] = network
@@ -171,7 +158,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return reply | {"documents": len(self.usable)}
 
     def _trained(self, round: int, centres: Numbers, counts: Numbers, network: Arrays) -> Grouped:
-        """Train for a round; return the clusters' numbers, and what returns their sums."""
         self._go_to(round - 1)
         if network:
             self._trainer.take(network)
@@ -189,14 +175,13 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return {"counts": own}, summed
 
     @leaves(
-        "The weights of the network it trained on its documents, times their number; that. "
-        "With fine_tune, the encoder's are among them. Zeros, if it has trained nothing."
+        "The weights of the network that it trained on its documents, times their number; that "
+        "number. With fine_tune, the weights include the encoder's. Zeros, if it has not trained."
     )
     def network(self, vocabulary: str, round: int) -> dict[str, Any]:
-        """Return the client's network after a round."""
         self.check(vocabulary)
         self._go_to(round)
-        # A client that was never drawn has trained nothing.
+        # A client that was never sampled has not trained.
         n = len(self.usable) if self._trainer.round else 0
         weights = {
             name: weight.detach().cpu().numpy() * np.float64(n)
@@ -216,7 +201,6 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             yield self.usable[rows], theta
 
     def _tuned_points(self, weights: Arrays) -> NDArray[np.float32]:
-        """Return the points of the documents by the trained encoder; the last ones are cached."""
         settings = self.settings
         trained = {name: torch.from_numpy(weights[name]) for name in self._encoder_shapes}
         model = self.site.embedding_model or settings.embedding.model
@@ -267,7 +251,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
         return self._encoder.tokens([one[row] for one in (texts, *views) for row in self.usable])
 
     def _go_to(self, round_: int) -> None:
-        """Restore the state after a round, or the last one before it that is stored."""
+        """Restore the state after a round, or the last stored one before it."""
         stored = self._stored()
         present = self._trainer.round
         best = max([*(r for r in stored if r <= round_), present if present <= round_ else 0])
@@ -284,7 +268,7 @@ class FSTCClient(ClusterClient[FSTCSettings]):
             self._trainer.save(folder / f"{self._file}-{present:05d}.safetensors")
             stored = self._stored()
             recent = sorted(n for n in stored if n <= present)[-STORED_ROUNDS:]
-            # The rest is of earlier rounds, of an earlier run, or of another start.
+            # Other states come from earlier rounds, an earlier run, or another start.
             for old in {*folder.glob("fstc-*.safetensors")} - {stored[n] for n in recent}:
                 old.unlink()
 
@@ -312,8 +296,7 @@ def same_encoder(agreement: Agreement, settings: FSTCSettings) -> Shapes:
         whose = "those of most clients" if most else "those of the other clients"
         raise StudyError(
             f"The encoders of {', '.join(different if most else digests)} have other weights than "
-            f"{whose}; give all clients the same files of the model "
-            f"{settings.embedding.model!r}."
+            f"{whose}; give all clients the same files of the model {settings.embedding.model!r}."
         )
     reply = next(iter(replies.values()))
     shapes = (tuple(int(n) for n in row if n) for row in reply["shapes"])

@@ -1,16 +1,12 @@
 """FSTC: federated short-text clustering by pseudo-labels and shared cluster centres.
 
-Each client trains a network of its own on pseudo-labels from optimal transport, and pulls its
-cluster centres towards those of all clients: only centres travel in every round. The model is the
-mean of the clients' networks at the end.
+``preset="paper"`` is closer to the paper than the defaults, which have no Gaussian-uniform mixture
+(`mixture_from`) and no augmentation, and a frozen encoder (`fine_tune` trains it).
 
-Defaults are not the paper's, which ``preset="paper"`` is nearer to: there is no Gaussian-uniform
-mixture (`mixture_from`) and no augmentation, and the encoder is frozen (`fine_tune` trains it).
-
-The paper sends all embeddings to the server for the first labels. As much of a text can be restored
-from its embedding, ours are of discriminative clustering, or of k-means, both by sums. Centres are
-means of the adapter's outputs: of a frozen encoder's they would never change. The paper augments
-texts, and no term of its loss is of the views; with `deletion` each has the text's pseudo-label.
+The paper sends all embeddings to the server for the first labels. As texts can largely be restored
+from embeddings, ours come from discriminative clustering or k-means, both by sums. Centres are
+means of the adapter's outputs; those of a frozen encoder would never change. The paper augments
+texts, but no term of its loss uses the views; with `deletion` each has the text's pseudo-label.
 
 References
 ----------
@@ -42,19 +38,14 @@ from fedtopics.methods.kmeans.lloyd import start_with_kmeans
 from fedtopics.methods.registry import Method
 from fedtopics.networks.trained_encoder import Adapter, Shapes
 
-PROTOTYPES = "start/centres", "start/directions"  # have a row a cluster
+PROTOTYPES = "start/centres", "start/directions"  # have one row per cluster
 CONSTANT = "origin", "start/", "encoder/"  # from round to round
 
 
 class FSTC(ClusterProgram[FSTCSettings, Arrays]):
-    """The method's program.
+    """The method's program; its state is arrays by name."""
 
-    Its state is arrays by name: ``origin``, what assigns the first labels (``start/...``), the
-    global centres and their numbers of documents (``centres``, ``counts``), the mean network after
-    rounds that average (``network/...``), the shapes of an encoder's weights (``encoder/...``).
-    """
-
-    saves_every_round = True  # as clients do
+    saves_every_round = True  # because clients keep states too
     _encoder_shapes: Shapes = {}  # noqa: RUF012 - of its trained weights: none, if it is frozen
 
     @property
@@ -81,7 +72,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return state | _centres(agreement.clients.round(0, ask)[0])
 
     def load(self, agreement: Agreement, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Return the state; clients, which may have been restarted, label their documents again."""
+        """Return the state; clients, which may have restarted, label their documents again."""
         shapes = without_prefix("encoder", arrays)
         self._encoder_shapes = {name: tuple(shape.tolist()) for name, shape in shapes.items()}
         self._label_documents(agreement, arrays)
@@ -90,7 +81,7 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
     def exchange(
         self, agreement: Agreement, state: Arrays, round_: int
     ) -> tuple[Arrays, dict[str, Any]]:
-        """Let the clients train (Algorithm 2, steps 4 to 9); we may average networks as well."""
+        """Let the clients train (Algorithm 2, steps 4 to 9); some rounds also average networks."""
         template = {**self._template, "loss": Field(each=LONGEST)}
         sent = {"centres": state["centres"], "counts": state["counts"]}
         network = without_prefix("network", state)
@@ -118,7 +109,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"origin": state["origin"], **self._mean_network(agreement, rounds)}
 
     def _start(self, agreement: Agreement, run: Run) -> Arrays:
-        """Return what assigns the first labels, by clustering all clients' documents."""
         settings, seed = self.settings, self.plan.seed
         if settings.first_labels == "kmeans":
             origin, moments = find_moments(agreement, settings.embedding.dimension)
@@ -132,7 +122,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"origin": state.separation.origin, **with_prefix("start", weights)}
 
     def _label_documents(self, agreement: Agreement, state: Mapping[str, NDArray[Any]]) -> None:
-        """Let the clients label their documents."""
         number = next(len(state[name]) for name in PROTOTYPES if name in state)
         self.settings = self.settings.model_copy(update={"n_components": number})
         vocabulary, start = agreement.vocabulary.fingerprint, without_prefix("start", state)
@@ -145,7 +134,6 @@ class FSTC(ClusterProgram[FSTCSettings, Arrays]):
         return {"sums": (k, n), "counts": sums(k, each=1)}
 
     def _mean_network(self, agreement: Agreement, round_: int) -> Arrays:
-        """Average the clients' networks, weighted by their documents."""
         s, shapes = self.settings, self._encoder_shapes
         encoder = {name: Field(shape, dtype="float32") for name, shape in shapes.items()}
         adapter = Adapter(s.embedding.dimension, s.network.hidden, s.n_components)

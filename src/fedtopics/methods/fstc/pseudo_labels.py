@@ -1,9 +1,7 @@
 """Pseudo-labels of a client's documents, and how far to trust each of them.
 
-Scores of documents become targets by optimal transport, which keeps clusters from vanishing; a
-mixture separates targets near the scores from targets far off; the training error leaves out the
-latter. All of it is about one client's own documents; nothing leaves. It computes with logarithms
-in float64, as densities in 200 dimensions and exponentials of confident scores overflow.
+Computations use logarithms in float64, as densities in 200 dimensions and exponentials of confident
+scores overflow.
 
 References
 ----------
@@ -23,14 +21,14 @@ from torch.nn.functional import cross_entropy
 
 ROUGHLY = 10, 0.01  # iterations and tolerance of a transport that only starts the next one
 SMALLEST_SUM = 1e-200  # below, a sum of exponentials loses digits
-PRIOR = 0.8  # probability of a right pseudo-label at the start
+PRIOR = 0.8  # initial probability that a pseudo-label is right
 PRIOR_RANGE = 0.05, 0.95
 TRUSTED = 0.5  # the smallest responsibility that counts, equation 13
-# A miss of 0.001 in a probability: to fit targets closer is no reason to distrust others.
+# Deviations in a probability below 0.001: a closer fit is no reason to distrust other targets.
 SMALLEST_VARIANCE = 1e-6
-# The uniform is at least so many standard deviations of the Gaussian wide: three to each side. With
-# the width of equation 12 alone typical documents of the Gaussian count as wrong in 200 dimensions,
-# the variances shrink, and so on until none of 2,000 is left; with a span of 6 all are kept.
+# Minimum width of the uniform, in standard deviations of the Gaussian: three on each side. With the
+# width of equation 12 only, typical documents of the Gaussian count as wrong in 200 dimensions, the
+# variances shrink, and finally none of 2,000 documents remains; with a width of 6 all do.
 SPAN = 6.0
 
 
@@ -41,14 +39,8 @@ def transport(
     """Assign documents to clusters of fixed sizes by optimal transport: Algorithm 1, steps 1 to 9.
 
     The paper starts Sinkhorn's iterations from random numbers, we from the solution for twice the
-    epsilon: the result is the same, but confident scores reach it sooner (after 50 iterations from
+    epsilon. The result is the same, but confident scores reach it sooner (after 50 iterations from
     v = 1, 5 to 18 % were in a wrong cluster).
-
-    Scores are logits of shape (n, n_clusters), whose -log softmax is the cost. Sizes of clusters,
-    `column_mass` of shape (n_clusters,), are in any unit; ValueError if they are not finite, or
-    negative, or all 0. The smaller epsilon, the more a document goes to a single cluster. The plan
-    of scores' shape is float64, without a gradient; its rows sum to 1. An error that is left is in
-    the sizes: up to `tolerance`, a share of all documents, or what so many iterations leave.
     """
     mass = _scaled(column_mass.detach().to(scores.device, torch.float64), scores)
     used = mass > 0
@@ -84,7 +76,6 @@ def _balance(
 
 
 def _scaled(mass: Tensor, scores: Tensor) -> Tensor:
-    """Scale sizes of clusters to a sum of n."""
     n, n_clusters = scores.shape
     usable = bool(torch.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0)
     if mass.shape != (n_clusters,) or not usable:
@@ -103,11 +94,12 @@ def sharpen(plan: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Residuals of right pseudo-labels, which are Gaussian with mean 0, and of wrong ones, uniform.
+    """Residuals of right pseudo-labels are Gaussian with mean 0, those of wrong ones uniform.
 
-    We deviate from equations 8 to 13 where they cannot be computed or end with no document: Sigma
-    is divided by the sum of responsibilities and is diagonal; pi stays within [0.05, 0.95]; moments
-    of the uniform are divided by its responsibilities; variances and its width have lower bounds.
+    We deviate from equations 8 to 13 where they cannot be computed or would reject all documents:
+    Sigma is divided by the sum of responsibilities and is diagonal; pi stays within [0.05, 0.95];
+    moments of the uniform are divided by its responsibilities; variances and its width have lower
+    bounds.
     """
 
     prior: float  # probability that a pseudo-label is right: pi
@@ -116,19 +108,14 @@ class Mixture:
 
     @classmethod
     def begin(cls, n_clusters: int) -> Mixture:
-        """Return the mixture that takes every pseudo-label for right.
-
-        Algorithm 2 begins with responsibilities of 1, as of a uniform density of 0; put into the
-        equations, they would make pi 1 and the uniform's moments 0/0.
-        """
+        """Return a mixture that trusts every label; with Algorithm 2's start, it would be 0/0."""
         return cls(PRIOR, torch.ones(n_clusters, dtype=torch.float64), -math.inf)
 
     def step(self, residuals: Tensor) -> tuple[Mixture, Tensor]:
-        """Weight the pseudo-labels, then estimate the mixture from the weighted residuals.
+        """Return the new mixture, and responsibilities (n,) for residuals Q - O, (n, n_clusters).
 
-        A mixture that trusts none at all is replaced by that of `begin`: no later step could make
-        it trust one again. Residuals are Q - O, of shape (n, n_clusters). Returns the new mixture,
-        and responsibilities (n,): probabilities under the present one that labels are right.
+        A mixture that trusts no label is replaced by that of `begin`, as no later step could change
+        it.
         """
         delta = residuals.detach().double()
         log_odds = self._log_odds(delta)
@@ -138,7 +125,7 @@ class Mixture:
         return self._maximise(delta, right, wrong), right
 
     def _log_odds(self, delta: Tensor) -> Tensor:
-        """Return log of right : wrong of which equation 9 is the probability, shape (n,)."""
+        """Return log odds of right to wrong, from which equation 9 follows, shape (n,)."""
         variances = self.variances.to(delta)
         log_normal = -0.5 * (delta.square() / variances + (math.tau * variances).log()).sum(1)
         return log_normal - self.log_uniform + math.log(self.prior / (1 - self.prior))
@@ -147,7 +134,7 @@ class Mixture:
         variances = right / right.sum() @ delta.square()
         variances = variances.clamp(min=SMALLEST_VARIANCE)
         n_wrong = wrong.sum()
-        # The tiniest number does for 0/0: without anything wrong the width is the smallest.
+        # The smallest number avoids 0/0: if nothing is wrong, the width is minimal.
         share = wrong / n_wrong.clamp(min=torch.finfo(wrong.dtype).tiny)
         spread = share @ (delta - share @ delta).square()  # C2 - C1^2, but never negative
         width = torch.maximum(2 * (3 * spread).sqrt(), SPAN * variances.sqrt())
@@ -156,14 +143,12 @@ class Mixture:
         return Mixture(prior, variances, -float(width.log().sum()))
 
     def state(self) -> dict[str, Tensor]:
-        """Return what `restore` needs, as tensors to store."""
         numbers = {"prior": self.prior, "log_uniform": self.log_uniform}
         tensors = {name: torch.tensor(n, dtype=torch.float64) for name, n in numbers.items()}
         return {**tensors, "variances": self.variances}
 
     @classmethod
     def restore(cls, state: Mapping[str, Tensor]) -> Mixture:
-        """Return the mixture whose state it is."""
         return cls(float(state["prior"]), state["variances"], float(state["log_uniform"]))
 
 
@@ -175,13 +160,7 @@ def weights(responsibilities: Tensor) -> Tensor:
 def weighted_error(
     targets: Tensor, outputs: Tensor, weights: Tensor, loss: str = "squared"
 ) -> Tensor:
-    """Return the mean squared distance of outputs from pseudo-labels, equation 14.
-
-    Targets Q and outputs O have the shape (n, n_clusters), weights (n,). Only outputs have a
-    gradient, and their precision is the result's. If all weights are 0, so is the error. With the
-    loss "cross_entropy" it is the mean cross entropy of the outputs' softmax, which the paper
-    compares with.
-    """
+    """Return the weighted mean squared distance of outputs from pseudo-labels, equation 14."""
     fixed, right = weights.detach().to(outputs), targets.detach().to(outputs)
     if loss == "squared":
         errors = (right - outputs).square().sum(1)
@@ -192,17 +171,9 @@ def weighted_error(
 
 
 def schedule(total: int, times: int, first: int = 0) -> list[int]:
-    """Return the steps, increasing, before which pseudo-labels are computed anew.
+    """Return the steps before which pseudo-labels are recomputed: often at first, then rarely.
 
-    These are first + (total - first) (i / times)^2 for i < times: often at first, then seldom, and
-    moved apart where they would be the same step. `total` counts the steps of the whole training.
-
-    Examples
-    --------
-    >>> schedule(100, 5)
-    [0, 4, 16, 36, 64]
-    >>> schedule(30, 4, first=20)
-    [20, 21, 22, 25]
+    These are first + (total - first) (i / times)^2 for i < times, moved apart where they coincide.
     """
     span = max(total - first, 0)
     times = min(times, span)

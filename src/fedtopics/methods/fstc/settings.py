@@ -1,4 +1,4 @@
-"""The parameters of FSTC, as a study names them, and the authors' values."""
+"""The settings of FSTC, and the authors' values."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ _PAPER: dict[str, Any] = {"first_labels": "kmeans", "max_rounds": 40, "transport
 _PAPER |= {"network": {"local_steps": 100}, "warm_up": 0.1}
 FSTC_PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    # The paper's start, steps and losses. It trains the encoder, which is frozen here, augments
-    # texts, which are as they are, and has no tenth of the steps on the labels of the start.
-    # Its lambda is 0.01 on StackOverflow and 1 on the other two sets.
+    # The paper's start, steps and losses. The paper also trains the encoder and augments texts,
+    # which we do not, and does not spend a tenth of the steps on the labels of the start. Its
+    # lambda is 0.01 on StackOverflow and 1 on the other two data sets.
     "paper": {**_PAPER, "mixture_from": 0.0, "alignment": 1.0},
-    # Its ablation, Table 2: without alignment, and without the mixture as well.
+    # Its ablation, Table 2: without alignment, and also without the mixture.
     "rstc": {**_PAPER, "mixture_from": 0.0, "alignment": 0.0},
     "stc": {**_PAPER, "alignment": 0.0},
 }
 
 
 class FSTCSettings(ClusterSettings):
-    """All parameters of FSTC, as a study names them."""
-
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = FSTC_PRESETS
 
     name: Literal["fstc"] = Field("fstc", description="the method")
     preset: Literal["default", "paper", "rstc", "stc"] = Field(
         "default",
-        description='for what is not given: "paper" is FSTC from k-means, "rstc" that without '
-        'alignment, "stc" that without the mixture as well',
+        description='preset for other settings: "paper" is FSTC from k-means, "rstc" the same '
+        'without alignment, "stc" also without the mixture',
     )
     max_rounds: int = Field(10, ge=1, description="rounds; 40 in the paper")
     network: NetworkTraining = Field(
@@ -47,14 +45,19 @@ class FSTCSettings(ClusterSettings):
         description="how clients train their networks; the paper takes 100 local steps",
     )
     separation: SeparationSettings = Field(
-        SeparationSettings(), description="how the clusters of the first labels are moved apart"
+        SeparationSettings(), description="how the clusters of the first labels are separated"
     )
     first_labels: Literal["discriminative", "kmeans"] = Field(
-        "discriminative", description="what gives the first labels; k-means in the paper"
+        "discriminative", description="the method for the first labels; k-means in the paper"
     )
-    epsilon: float = Field(0.1, gt=0, description="of the transport: the smaller, the surer")
+    epsilon: float = Field(
+        0.1,
+        gt=0,
+        description="of the transport: with smaller values, "
+        "documents are assigned more to a single cluster",
+    )
     transports: int = Field(
-        10, ge=0, description="how often pseudo-labels are found anew, mostly at first"
+        10, ge=0, description="how often pseudo-labels are recomputed, mostly at first"
     )
     warm_up: float = Field(
         0.3, ge=0, lt=1, description="share of all steps on the first labels, before any transport"
@@ -62,30 +65,34 @@ class FSTCSettings(ClusterSettings):
     masses: Literal["even", "global", "own"] = Field(
         "even",
         description='sizes of clusters at a client, for the transport: "even" as in the paper, as '
-        'over all clients ("global"), or as the first labels have it there ("own")',
+        'over all clients ("global"), or as in its first labels ("own")',
     )
     mixture_from: float | None = Field(
         None, ge=0, le=1,
-        description="share of all steps after which the mixture weighs documents; by default never",
+        description="share of all steps after which the mixture weights documents; by default "
+        "never",
     )  # fmt: skip
     loss: Literal["squared", "cross_entropy"] = Field(
         "squared",
-        description='what is made small between scores and pseudo-labels: "squared" error, as in '
-        'the paper, or "cross_entropy"',
+        description='loss between scores and pseudo-labels: "squared" error, as in the paper, or '
+        '"cross_entropy"',
     )
     alignment: float = Field(
         0.01, ge=0, description="weight of the distance from the global centres: lambda"
     )
     average_every: int = Field(
-        0, ge=0, description="rounds between two averages of the networks; 0 is at the end alone"
+        0,
+        ge=0,
+        description="rounds between two averages of the networks; 0 averages only at the end",
     )
-    fine_tune: bool = Field(False, description="train the encoder as well; meant for a GPU")
+    fine_tune: bool = Field(False, description="also train the encoder; meant for a GPU")
     encoder_learning_rate: float = Field(5e-6, gt=0, description="of the encoder")
-    max_length: int = Field(32, ge=1, description="tokens of a text that the encoder is trained on")
+    max_length: int = Field(
+        32, ge=1, description="maximum number of tokens of a text on which the encoder is trained"
+    )
 
     @property
     def inference(self) -> type[Adapted]:
-        """What infers clusters by the networks that these settings train."""
         return FineTuned if self.fine_tune else Adapted
 
     def trained_shape(self, encoder: Shapes) -> Any:
@@ -95,11 +102,9 @@ class FSTCSettings(ClusterSettings):
 
     @property
     def first_clusters(self) -> DiscriminativeSettings:
-        """The settings of the clusters that give the first labels."""
         names = {"n_components", "embedding", "start", "separation"}
         return DiscriminativeSettings(**self.model_dump(include=names))
 
     @property
     def total_steps(self) -> int:
-        """Number of minibatches of a client in all rounds."""
         return self.max_rounds * self.network.local_steps

@@ -1,7 +1,4 @@
-"""How a client of FSTC trains its own network, on pseudo-labels of its own documents.
-
-Nothing here leaves the client; `client` says what does.
-"""
+"""How a client of FSTC trains its own network, on pseudo-labels of its own documents."""
 
 from __future__ import annotations
 
@@ -49,15 +46,11 @@ from fedtopics.text.embeddings import require_texts
 
 EVALUATION_BATCH = 2048
 Step = tuple[int, int]
-"""The number of a step of the training, and the attempt at its round."""
+"""The number of a step of the training, and of the attempt at its round."""
 
 
 class FixedInputs:
-    """What the network sees of documents: points that do not change, shape (n, n_dimensions).
-
-    Below them are those of each view of all documents, if there are views: a training step sees
-    them in the documents' place.
-    """
+    """Inputs of the network that do not change, (n, n_dimensions); points of views follow below."""
 
     weights: Tensors = {}  # noqa: RUF012 - of an encoder that is trained with the network
     device = torch.device("cpu")
@@ -70,10 +63,7 @@ class FixedInputs:
         return len(self._points) // (1 + self._n_views)
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
-        """Return the points of documents; in a training step, with a gradient and dropout.
-
-        Where there are views, a step has those of the first view of all documents, then the next.
-        """
+        """Return the points of documents; training steps use the views in turn, with dropout."""
         return self._points[torch.from_numpy(self._seen(rows, step))]
 
     def _seen(self, rows: NDArray[np.int64], step: Step | None) -> NDArray[np.int64]:
@@ -83,12 +73,7 @@ class FixedInputs:
 
 
 class EncodedInputs(FixedInputs):
-    """Texts, then their views, and an encoder that is trained with the network.
-
-    A point is the embedding of unit length, less the mean embedding of all clients before training
-    (the origin), of unit length again: as with a frozen encoder. Dropout of a step follows from the
-    client's secret.
-    """
+    """Texts, then their views, and an encoder that is trained with the network."""
 
     def __init__(
         self, encoder: EncoderNetwork, tokens: Tokens, origin: Numbers, secret: Secret,
@@ -106,7 +91,6 @@ class EncodedInputs(FixedInputs):
         return len(self._tokens["input_ids"]) // (1 + self._n_views)
 
     def __call__(self, rows: NDArray[np.int64], step: Step | None = None) -> Tensor:
-        """As of `FixedInputs`."""
         tokens = take(self._tokens, self._seen(rows, step))
         if step is None:
             embedded = self._encoder.embed(self.weights, tokens)
@@ -123,20 +107,18 @@ def encoder_to_train(
     encoder = encoder_network(model, settings.max_length)
     if encoder.dimension != dimension:
         raise StudyError(
-            f"The model {model!r} gives embeddings of {encoder.dimension} dimensions and the study "
-            f"says {dimension}; set dimension to {encoder.dimension} in the study, or check which "
-            "model it means."
+            f"The model {model!r} gives embeddings of {encoder.dimension} dimensions, but the "
+            f"study requires {dimension}; set dimension to {encoder.dimension} in the "
+            "study, or check which model it means."
         )
     require_texts(
-        corpus, "that the encoder is to be trained on, or set fine_tune = false in the study"
+        corpus, "on which the encoder is to be trained, or set fine_tune = false in the study"
     )
     return encoder
 
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What a client's round begins with."""
-
     round: int
     centres: Numbers  # of all clients' clusters, shape (n_clusters, n_dimensions)
     present: NDArray[np.bool_]  # whether any client has the cluster, shape (n_clusters,)
@@ -145,8 +127,6 @@ class Broadcast:
 
 
 class Trainer:
-    """One client's network and pseudo-labels."""
-
     def __init__(
         self, settings: FSTCSettings, inputs: FixedInputs, weights: Tensors,
         labels: NDArray[np.floating[Any]], secret: Secret,
@@ -196,7 +176,7 @@ class Trainer:
         outputs = score(self.weights, points)
         trust = torch.ones(len(points), device=self._device)
         if step[0] >= self._mixture_from:
-            # Of cross entropy it is the softmax of scores that comes near to a label.
+            # With cross entropy, the softmax of scores approaches the label.
             squared = self._settings.loss == "squared"
             residuals = labels - (outputs if squared else outputs.softmax(1))
             self._mixture, right = self._mixture.step(residuals)
@@ -236,12 +216,10 @@ class Trainer:
 
     @torch.no_grad()
     def take(self, weights: Mapping[str, NDArray[Any]]) -> None:
-        """Replace the weights by the mean of all clients'."""
         for name, weight in self.weights.items():
             weight.copy_(torch.from_numpy(weights[name]))
 
     def save(self, path: Path) -> None:
-        """Write the state after a round, which says which documents are in which cluster."""
         tensors = {
             **with_prefix("weights", self.weights),
             **with_prefix("optimizer", optimizer_state(self._optimizer, self.weights)),
@@ -254,7 +232,6 @@ class Trainer:
 
     @torch.no_grad()
     def restore(self, path: Path, round_: int) -> None:
-        """Restore what `save` wrote after a round."""
         require_file(path)
         tensors = load_file(path)
         weights = without_prefix("weights", tensors)

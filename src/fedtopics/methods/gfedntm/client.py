@@ -1,4 +1,4 @@
-"""What a client of gFedNTM computes: gradients of minibatches of its own documents."""
+"""The client side of gFedNTM: gradients of minibatches of its own documents."""
 
 from __future__ import annotations
 
@@ -35,10 +35,7 @@ from fedtopics.text.embeddings import Vectors
 
 
 class Passes(Exchanges):
-    """Passes over a client's minibatch, or over those of several clients of one process at once.
-
-    Of several, an update is the sum of theirs, up to rounding; each draws as it would alone.
-    """
+    """Passes over the minibatch of one client, or of several clients in one process."""
 
     functions = frozenset({"forward", "loss", "backward", "gradients"})
     client: GFedNTMClient
@@ -65,8 +62,8 @@ class Passes(Exchanges):
         return {"sums": sums.numpy(), "documents": len(self._pass.batch)}
 
     @leaves(
-        "The minibatch's summed loss, and summed gradients: of the normalised topics "
-        "(n_topics, n_words) and of the mean of theta (n_topics,).",
+        "The minibatch's summed loss, and summed gradients: of the normalised topics (n_topics, "
+        "n_words) and of the mean of theta (n_topics,).",
         noise=True,
     )
     def loss(self, vocabulary: str, round: int, shared: Payload) -> dict[str, Any]:
@@ -75,14 +72,13 @@ class Passes(Exchanges):
         return {"loss": loss, "shared": to_arrays(gradient), "documents": len(self._pass.batch)}
 
     @leaves(
-        "Summed gradients: of what the stage before shares (four numbers a topic), or, at the "
-        "first stage, of the weights; of the first layer, the rows of the minibatch's words.",
+        "Summed gradients: of the statistics from the previous stage (four numbers per topic), or, "
+        "at the first stage, of the weights; of the first layer, rows of the minibatch's words.",
         noise=True,
     )
     def backward(
         self, vocabulary: str, round: int, stage: int, gradient: NDArray[Any]
     ) -> dict[str, Any]:
-        """Go back through a stage."""
         upstream = self._pass.backward(stage, to_tensor(gradient, torch.float64))
         reply: dict[str, Any] = {"documents": len(self._pass.batch)}
         if stage > 0:
@@ -92,7 +88,7 @@ class Passes(Exchanges):
 
     @leaves(
         "The minibatch's summed loss, the sums of `forward`, and the summed gradients of the "
-        "weights and, with the server's statistics, of what they make.",
+        "weights and, with the server's statistics, of the values computed from them.",
         noise=True,
     )
     def gradients(
@@ -117,7 +113,6 @@ class Passes(Exchanges):
         }
 
     def minibatch(self, vocabulary: str, number: int) -> Batch:
-        """Draw a minibatch of each client, with its noise."""
         drawn = [(client, client.rows(vocabulary, number)) for client in self._clients]
         self.documents = [len(rows) for _, rows in drawn]
         bag = rows_of([(client.bag, rows) for client, rows in drawn])
@@ -142,8 +137,6 @@ class Passes(Exchanges):
 
 
 class GFedNTMClient(TopicClient[GFedNTMSettings]):
-    """Gradients of minibatches, whose noise is drawn from the client's secret."""
-
     exchanges = (Passes, FactorSums, Projections, MixtureSums)
     continues = True
 
@@ -153,7 +146,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         if settings.local_steps > 1:
             round_ = {"steps": f"each round, over {settings.local_steps} minibatches"}
         elif settings.norm == "sync" and cuts > 0:
-            often = "each round" if cuts == 1 else "twice a round"
+            often = "each round" if cuts == 1 else "twice per round"
             round_ = {"forward": often, "loss": "each round", "backward": often}
             round_["gradients"] = "each round instead, in a study with a single client"
         else:
@@ -171,12 +164,11 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
         if needed and self._embeddings is None:
             raise DataError(
                 f"The documents of client {site.name!r} have no embeddings, which the network "
-                f"{self.settings.network!r} sees; compute them first with Study.embedded."
+                f"{self.settings.network!r} needs; compute them first with Study.embedded."
             )
 
     @staticmethod
     def together(clients: Sequence[Any]) -> Passes | None:
-        """Return what computes sums of these clients at once, where passes are additive."""
         settings = clients[0].settings
         own_norms = settings.norm == "local" and settings.build(1).stages
         return None if own_norms or settings.local_steps > 1 else Passes(*clients)
@@ -195,7 +187,7 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
             yield part, self.network.theta(used, shared, batch).double().numpy()
 
     @leaves(
-        "How far the weights went down, times the number of documents; the summed loss and "
+        "The change of the weights by training, times the number of documents; the summed loss and "
         "the sums of `forward` over the minibatches.",
         noise=True,
     )
@@ -230,27 +222,24 @@ class GFedNTMClient(TopicClient[GFedNTMSettings]):
     def validate(
         self, vocabulary: str, round: int, weights: Payload, shared: Mapping[str, Payload]
     ) -> dict[str, Any]:
-        """Compute the loss of the documents held back, without noise."""
+        """Compute the loss of the held-out documents, without noise."""
         self.check(vocabulary)
         rows = self.minibatches.held
         total = 0.0
         for _, batch, tensors, used in self._evaluate(rows, weights, shared):
             total += float(run_through(self.network, used, batch, tensors)[0])
-        # Running statistics of few rounds can make any loss; capped, it is no gain all the same.
+        # Running statistics of few rounds can give any loss; a cap does not turn it into a gain.
         most = NATS * float(self.bag[rows].sum())
         return {"loss": min(total, most), "documents": len(rows)}
 
     def rows(self, vocabulary: str, number: int) -> Documents:
-        """Draw the documents of a minibatch."""
         self.check(vocabulary)
         return self.minibatches.draw(number, self.attempt)
 
     def tensors(self, arrays: Payload) -> Tensors:
-        """Return arrays as tensors of the network's precision."""
         return to_tensors(arrays, self.network.dtype)
 
     def embedded(self, rows: Documents) -> Vectors | None:
-        """Return the embeddings of some documents, if the network sees them."""
         return None if self._embeddings is None else self._embeddings[rows]
 
     def _evaluate(

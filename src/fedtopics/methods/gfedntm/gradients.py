@@ -1,4 +1,4 @@
-"""How a round's gradients are summed over clients (equation 2), and what clients need for that."""
+"""How a round's gradients are summed over clients (equation 2)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from fedtopics.networks.passes import ServerPass, finish_all
 
 @dataclass
 class Update:
-    """The sum of a round's replies: gradients over n documents, their loss and statistics."""
-
     gradients: dict[str, Any]
     documents: int
     loss: float
@@ -39,7 +37,6 @@ class Gradients:
     round: int
 
     def sum(self) -> Update:
-        """Let the clients compute gradients, or take local steps; return their sum."""
         if self.settings.local_steps > 1:
             return self._local_steps()
         if self.settings.norm == "server":
@@ -51,7 +48,6 @@ class Gradients:
         return self._synchronised_statistics()
 
     def first_sums(self) -> tuple[Payload, int]:
-        """Return the first stage's sums over a round's minibatches, and the number of documents."""
         stage = self.state.network.stages[0].name
         payload = {"stage": 0, "shared": {}, "weights": client_weights(self.state)}
         reply = self._ask("forward", {"sums": self._sums[stage]}, **payload)
@@ -61,14 +57,13 @@ class Gradients:
         return self.agreement.sum(function, template, round=self.round, **payload)
 
     def _fields(self, shapes: Mapping[str, tuple[int, ...]], rows: bool = False) -> Template:
-        """Return the template of arrays, or of gradients with `rows` of the words there are."""
+        """Return the template of arrays, or of gradients with `rows` only for words that occur."""
         words = self.state.network.row_weights if rows else ()
         kind = partial(Field, dtype=self.state.network.precision)
         return {name: kind(shape, rows=name in words) for name, shape in shapes.items()}
 
     @property
     def _sums(self) -> dict[str, Field]:
-        """The template of the sums of each stage."""
         sums, stages = self.state.shapes.sums, self.state.network.stages
         return {stage.name: Field(sums[stage.name], squares=stage.squares) for stage in stages}
 
@@ -143,7 +138,6 @@ class Gradients:
         return self._pass_once("steps", fields, **payload)[0]
 
     def _pass_once(self, function: str, fields: Template, **payload: Any) -> tuple[Update, Any]:
-        """Ask for a whole pass; return the update, and the gradients of what is shared."""
         loss = self.agreement.loss(self.settings.local_steps)
         template: Template = {**fields, "sums": self._sums, "loss": loss}
         reply = self._ask(function, template, **payload)
@@ -152,13 +146,12 @@ class Gradients:
 
 
 def client_weights(state: NetworkState) -> dict[str, NDArray[Any]]:
-    """Return the weights that clients need; the server finishes totals with the rest."""
     weights, others = state.weights, state.network.finish_weights
     return to_arrays({n: t for n, t in weights.items() if n not in others})
 
 
 def evaluation_payload(state: NetworkState) -> dict[str, Any]:
-    """Return the network as clients take it, to evaluate documents."""
+    """Return the network as clients need it to evaluate documents."""
     shared = finish_all(state.network, state.weights, state.averages)
     return {
         "weights": client_weights(state),

@@ -1,8 +1,5 @@
 """Federated neural topic models (gFedNTM), Algorithm 1: a vocabulary, then combined gradients.
 
-Clients' vocabularies are merged (lines 2 to 5) and W(0) is drawn (6). In each round clients compute
-gradients of a minibatch (9 and 10), these are summed (11), and all participants take the step (12).
-
 References
 ----------
 Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, Algorithm 1. It is not "equivalent
@@ -37,7 +34,7 @@ LEAST_RATE_FACTOR = 0.01  # of the learning rate
 
 
 class GFedNTM(Program[GFedNTMSettings, NetworkState]):
-    """The method's program; a model that is trained further keeps all but the moments of Adam."""
+    """The method's program; a model that is trained further keeps all except Adam's moments."""
 
     def __init__(self, plan: Plan[GFedNTMSettings]) -> None:
         super().__init__(plan)
@@ -45,7 +42,7 @@ class GFedNTM(Program[GFedNTMSettings, NetworkState]):
             check_fits(self.continued, plan.settings)
 
     def first_state(self, agreement: Agreement, run: Run) -> NetworkState:
-        """Return W(0): drawn, of a given model, or of topics, given or found before training."""
+        """Return W(0): drawn, from a model, or from topics, given or found before training."""
         settings = self.settings
         state = NetworkState.initial(settings, agreement, self.plan.seed)
         set_weights(state, agreement, self.plan)

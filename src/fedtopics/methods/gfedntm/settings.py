@@ -1,4 +1,4 @@
-"""The parameters of gFedNTM, as a study names them, and the authors' values."""
+"""The settings of gFedNTM, and the authors' values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedtopics.networks.base import NetworkSettings
 from fedtopics.networks.neural import NeuralTopicModel
 from fedtopics.text.embeddings import EmbeddingSettings
 
-# As PyTorch implementations of Srivastava and Sutton's network (AVITM) have it.
+# As in PyTorch implementations of Srivastava and Sutton's network (AVITM).
 _AVITM = {
     "hidden": (100, 100), "dropout": 0.2, "dropout_theta": 0.2, "learn_prior": True,
     "word_bias": False, "relevance": 1.0, "learning_rate": 0.002, "batch_size": 64,
@@ -29,7 +29,7 @@ _AVITM = {
 # Algorithm 1 with that network: each client normalises and takes minibatches by itself, and the
 # server takes plain gradient steps. The paper names no step size: of .002 to 2, this did best.
 _PAPER = {"norm": "local", "optimizer": "sgd", "learning_rate": 0.02, "batch_split": "fixed"}
-# For documents that mix topics, as LDA draws them: docs/how-to/choose-a-model.md.
+# For documents that mix topics, as LDA assumes: docs/how-to/choose-a-model.md.
 _MIXTURES = {
     "alpha": 0.1, "dropout": 0.0, "initialisation": "anchors", "learning_rate_decay": "linear",
     "normalise_topics": False, "posterior_gain": 1.5, "max_rounds": 2500,
@@ -43,8 +43,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class GFedNTMSettings(MinibatchSettings, NetworkSettings):
-    """All of the method's parameters, as a study names them."""
-
     name: Literal["gfedntm"] = Field("gfedntm", description="the method")
     network: str = Field(
         "prodlda",
@@ -52,22 +50,22 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     )
     preset: Literal["default", "paper", "avitm", "mixtures"] = Field(
         "default",
-        description='for what is not given: "avitm" takes the usual settings of the first ProdLDA, '
-        '"paper" Algorithm 1 with these, "mixtures" such for documents that mix topics with words '
-        "of their own",
+        description='preset for other settings: "avitm" has the usual settings of the first '
+        'ProdLDA, "paper" Algorithm 1 with these, "mixtures" is for documents that mix '
+        "topics with words of their own",
     )
     initialisation: NetworkBeginning = Field(
         "random",
-        description=f"{FIRST_TOPICS}; networks that see embeddings can begin with a mixture of "
-        'embeddings and words as well ("mixture"; some dozens of sums more)',
+        description=f"{FIRST_TOPICS}; networks with embeddings can also begin with a mixture of "
+        'embeddings and words ("mixture"; several dozen more sums)',
     )
     norm: Literal["sync", "server", "local"] = Field(
         "sync",
         description='batch normalisation: over all clients ("sync"), by the server\'s running '
-        'statistics ("server"), or by each client alone ("local", as in the paper)',
+        'statistics ("server"), or at each client separately ("local", as in the paper)',
     )
     optimizer: OptimizerName = Field(
-        "adam", description="the server's; fedavg and fedadam go with local_steps > 1"
+        "adam", description="the server's; fedavg and fedadam require local_steps > 1"
     )
     learning_rate: float = Field(0.005, gt=0, description="of the server's optimiser")
     learning_rate_decay: Literal["none", "linear"] = Field(
@@ -76,12 +74,12 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     beta1: float = Field(
         0.99, ge=0, lt=1, description='decay of Adam\'s first moment; with norm "server" 0.9'
     )
-    local_steps: int = Field(1, ge=1, description="minibatches a client takes in one round")
+    local_steps: int = Field(1, ge=1, description="number of minibatches of a client per round")
     local_learning_rate: float = Field(0.002, gt=0, description="of the clients' local Adam steps")
     validation_share: float = Field(
-        0.0, ge=0, le=0.5, description="share of each client's documents held back; paper: 0.25"
+        0.0, ge=0, le=0.5, description="held-out share of each client's documents; paper: 0.25"
     )
-    validate_every: int = Field(50, ge=1, description="rounds between two validations")
+    validate_every: int = Field(50, ge=1, description="number of rounds between two validations")
     patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
     precision: Literal["float32", "float64"] = Field("float32", description="of all arithmetic")
 
@@ -105,22 +103,22 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
         averaging = self.optimizer in ("fedavg", "fedadam")
         if averaging != (self.local_steps > 1):
             raise ValueError(
-                f"optimizer {self.optimizer!r} does not go with local_steps {self.local_steps}: "
-                "fedavg and fedadam need more than 1, sgd and adam exactly 1"
+                f"optimizer {self.optimizer!r} cannot be combined with local_steps "
+                f"{self.local_steps}: fedavg and fedadam need more than 1, sgd and adam exactly 1"
             )
         if self.initialisation == "mixture" and self.needed_embedding is None:
             raise ValueError(
                 f'initialisation "mixture" needs embeddings, which the network {self.network!r} '
-                'does not see; use "anchors", or another network'
+                'does not use; use "anchors", or another network'
             )
         if averaging and self.norm == "sync":
-            raise ValueError('norm "sync" needs an exchange a step; use norm "server" here')
+            raise ValueError('norm "sync" needs an exchange per step; use norm "server" here')
         if self.norm == "server" and not self.layer_norm:
             raise ValueError('norm "server" needs layer_norm = true')
         return self
 
     def build(self, n_words: int, document_length: float = 1.0) -> NeuralTopicModel:
-        """Build the network for a vocabulary; to train it, say how long documents are."""
+        """Build the network for a vocabulary; training also needs the mean length of documents."""
         dtype = getattr(torch, self.precision)
         return find_network(self.network)(n_words, self, dtype, document_length)
 

@@ -1,10 +1,4 @@
-"""What the program of gFedNTM keeps from round to round, and what it starts from.
-
-A training starts from another network, from given topics, or from topics of sums. With the model's
-vocabulary all weights are copied. With another vocabulary, weights of a word go with the word, and
-topics keep their numbers. A new word has no effect at first: no topic prefers it, and the encoder
-does not see it.
-"""
+"""The state of gFedNTM's program between rounds, and its start from a model or topics."""
 
 from __future__ import annotations
 
@@ -40,17 +34,14 @@ AVERAGE_MOMENTUM = 0.1  # of the running statistics, as in torch's batch normali
 
 @dataclass
 class NetworkState:
-    """A network in training."""
-
     network: NeuralTopicModel
-    shapes: Shapes  # of what its clients send
+    shapes: Shapes  # of the data that its clients send
     weights: Tensors
     optimizer: ServerOptimizer  # which changes the weights in place
     averages: Tensors = field(default_factory=dict)  # running statistics by stage, in float64
 
     @classmethod
     def initial(cls, settings: GFedNTMSettings, agreement: Agreement, seed: int) -> NetworkState:
-        """Return the state with drawn weights."""
         network = settings.build(len(agreement.vocabulary))
         weights = network.initial_weights(seed)
         rate = 1.0 if settings.optimizer == "fedavg" else settings.learning_rate
@@ -58,22 +49,18 @@ class NetworkState:
         return cls(network, shapes_of(network), weights, optimizer)
 
     def model_arrays(self) -> dict[str, NDArray[Any]]:
-        """Copy what determines the model: weights and running statistics."""
         tensors = with_prefix("weights", self.weights) | with_prefix("averages", self.averages)
         return to_arrays({name: tensor.clone() for name, tensor in tensors.items()})
 
     def restore_model(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `model_arrays` returned, in place."""
         for name, array in without_prefix("weights", arrays).items():
             self.weights[name].copy_(torch.from_numpy(array))
         self.averages = {n: torch.tensor(a) for n, a in without_prefix("averages", arrays).items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that outlives a round, as named arrays."""
         return self.model_arrays() | to_arrays(with_prefix("optimizer", self.optimizer.state()))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `arrays` returned, in place."""
         self.restore_model(arrays)
         optimizer = without_prefix("optimizer", arrays)
         self.optimizer.restore({n: torch.from_numpy(a) for n, a in optimizer.items()})
@@ -86,13 +73,12 @@ class NetworkState:
 
 
 def beta_of(network: NeuralTopicModel, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Return beta of what `NetworkState.arrays` returned, float64 of shape (n_topics, n_words)."""
     weights = {name: torch.from_numpy(a) for name, a in without_prefix("weights", arrays).items()}
     averages = {name: torch.from_numpy(a) for name, a in without_prefix("averages", arrays).items()}
     return np.asarray(network.beta(weights, finish_all(network, weights, averages)), np.float64)
 
 
-AVERAGES = "averages"  # name of the running sums in a model, beside what is computed from them
+AVERAGES = "averages"  # name of the running sums in a model, next to the values computed from them
 PROBES = 2, 3  # vocabulary sizes: shapes of two such networks differ along the axis of words
 MEANINGS = (
     "hidden", "learn_prior", "word_bias", "encoder_input", "posterior_gain", "normalise_topics",
@@ -101,7 +87,7 @@ MEANINGS = (
 
 
 def check_fits(model: Topics, settings: GFedNTMSettings) -> None:
-    """Raise StudyError if a model's network is not the study's, so that it cannot go on."""
+    """Raise StudyError if a model's network differs from the study's."""
     network = settings.build(len(model.vocabulary))
     what = _differences(model, network)
     theirs, ours = model.inference.precision, network.precision
@@ -109,13 +95,12 @@ def check_fits(model: Topics, settings: GFedNTMSettings) -> None:
         what.append(f"precision = {theirs!r}, the study's {ours!r}")
     if what:
         raise StudyError(
-            f"The model has {'; '.join(what)}, so it cannot go on as it is; make the study like "
-            'it, or set vocabulary to "agree" to begin with its topics.'
+            f"The model has {'; '.join(what)}, so it cannot be trained further; make the study "
+            'like it, or set vocabulary to "agree" to begin with its topics.'
         )
 
 
 def _differences(model: Topics, network: NeuralTopicModel) -> list[str]:
-    """Return in what the weights of a model's network, or their meaning, differ from another's."""
     trained = model.inference
     if trained.name != network.name:
         return [f"network = {trained.name!r}, the study's {network.name!r}"]
@@ -129,7 +114,7 @@ def _differences(model: Topics, network: NeuralTopicModel) -> list[str]:
 def _described(settings: NetworkSettings, network: NeuralTopicModel) -> dict[str, Any]:
     described: dict[str, Any] = {key: getattr(settings, key) for key in MEANINGS}
     if settings.posterior_gain is not None:
-        described["posterior_gain"] = "learned"  # from whichever first value
+        described["posterior_gain"] = "learned"  # whatever its first value
     if network.sees_embedding:
         theirs, ours = settings.embedding.model, network.settings.embedding.model
         described["embedding.model"] = ours if same_model(theirs, ours) else theirs
@@ -143,7 +128,7 @@ def start_network(state: NetworkState, start: WarmStart, words: Sequence[str]) -
     network, topics = state.network, start.on(words)
     model = start.model
     if model is None or _differences(model, network):
-        if model is not None:  # a topic of no document has words all the same
+        if model is not None:  # a topic without documents still has words
             topics = align_words(model.beta, start.words, words)
         totals = topics.sum(1, keepdims=True)
         even = np.full_like(topics, 1 / len(words))
@@ -179,7 +164,7 @@ def _axes_of_words(
 def _copy_words(
     weight: torch.Tensor, trained: torch.Tensor, axis: int | None, places: torch.Tensor
 ) -> None:
-    """Copy a trained weight, word by word; of new words a matrix has zeros, a vector the mean."""
+    """Copy a trained weight, word by word; for new words a matrix has zeros, a vector the mean."""
     if axis is None:
         weight.copy_(trained)
         return
@@ -190,14 +175,14 @@ def _copy_words(
 
 
 def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSettings]) -> None:
-    """Replace a state's first weights by what training begins with, in place."""
+    """Replace a state's first weights by those that training begins with, in place."""
     settings, network = plan.settings, state.network
     if plan.start is not None:
         start_network(state, plan.start, agreement.vocabulary.words)
     elif settings.initialisation == "mixture":
         mixture = mixture_of(settings)
         sums = find_mixture(agreement, mixture, plan.seed)
-        # Embeddings are a network's as they come, measured from no origin.
+        # Networks use embeddings unchanged, so the topics' directions are measured from no origin.
         directions = unit_rows(unit_rows(sums["directions"]) + sums["origin"])
         topics = topics_of(sums["words"], mixture.smoothing)
         network.start_from(state.weights, topics, directions)
@@ -206,7 +191,7 @@ def set_weights(state: NetworkState, agreement: Agreement, plan: Plan[GFedNTMSet
 
 
 def calls_for_weights(settings: GFedNTMSettings) -> dict[str, str]:
-    """Return how often which functions find topics to begin with, besides anchors."""
+    """Return how often functions find first topics, in addition to those for anchors."""
     if settings.initialisation != "mixture":
         return {}
     mixture = mixture_of(settings)
@@ -214,5 +199,4 @@ def calls_for_weights(settings: GFedNTMSettings) -> dict[str, str]:
 
 
 def mixture_of(settings: GFedNTMSettings) -> MixtureSettings:
-    """Return the settings of the mixture that a network begins with."""
     return MixtureSettings(n_components=settings.n_components, embedding=settings.embedding)

@@ -1,4 +1,4 @@
-"""What a client computes for k-means: sums by centre, or its own clusters (k-FED)."""
+"""The client side of k-means: sums by centre, or its own clusters (k-FED)."""
 
 from __future__ import annotations
 
@@ -25,31 +25,27 @@ KMEANS_PRESETS: dict[str, dict[str, Any]] = {
 
 
 class KMeansSettings(ClusterSettings):
-    """All parameters of federated k-means, as a study names them."""
-
     PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = KMEANS_PRESETS
     BY_WORDS: ClassVar[bool] = True
 
     name: Literal["kmeans"] = Field("kmeans", description="the method")
     preset: Literal["default", "fbow", "ftfidf", "fsbert"] = Field(
-        "default", description="for what is not given: the FSTC paper's baseline of that name"
+        "default", description="preset for other settings: the FSTC paper's baseline of that name"
     )
     algorithm: Literal["lloyd", "k-fed"] = Field(
         "lloyd",
-        description='"lloyd": sums at the clients, centres at the server, round after round, as if '
-        'texts were pooled; "k-fed": each client its own k-means, once',
+        description='"lloyd": clients compute sums and the server centres, round after round, as '
+        'if texts were pooled; "k-fed": each client runs its own k-means, once',
     )
-    max_rounds: int = Field(100, ge=1, description="most rounds")
+    max_rounds: int = Field(100, ge=1, description="maximum number of rounds")
 
     @property
     def adds_up(self) -> bool:
-        """Not in k-FED, which merges centres of clients one by one."""
+        """False for k-FED, which merges the clients' centres."""
         return self.algorithm == "lloyd"
 
 
 class KMeansClient(ClusterClient[KMeansSettings]):
-    """Sums of points by the nearest centre, or the client's own clusters."""
-
     inference = Centres
 
     @staticmethod
@@ -63,8 +59,8 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         return calls if one_shot else calls | {"cluster_sums": "each round"}
 
     @leaves(
-        "The centre and the number of documents of each cluster of enough of them; the number "
-        "of all. They are merged, not summed: all participants see those of each client.",
+        "The centre and the number of documents of each cluster with enough of them; the number of "
+        "all. They are merged, not summed: all participants see those of each client.",
         seen_by_all=True,
     )
     def own_centres(self, vocabulary: str, round: int, origin: Numbers) -> dict[str, Any]:
@@ -75,7 +71,7 @@ class KMeansClient(ClusterClient[KMeansSettings]):
         if number == 0:
             none = {"centres": np.zeros((0, len(origin))), "counts": np.zeros(0)}
             return none | {"documents": 0}
-        from sklearn.cluster import KMeans as LocalKMeans  # the server does without it
+        from sklearn.cluster import KMeans as LocalKMeans  # the server does not need it
 
         seed = self.secret.seed("clusters") % 2**31
         kmeans = LocalKMeans(number, n_init=self.settings.start.tries, random_state=seed)

@@ -1,7 +1,4 @@
-"""Lloyd's algorithm over sums: centres move to the mean of the points nearest to them.
-
-The centres are those of k-means on pooled texts, from the same start, however texts are spread.
-"""
+"""Lloyd's algorithm over sums: centres move to the mean of the points nearest to them."""
 
 from __future__ import annotations
 
@@ -23,9 +20,9 @@ from fedtopics.methods.core.replies import counts as whole
 from fedtopics.methods.core.training import RoundResult, iterate
 
 Clusterings = TypeVar("Clusterings", bound=Any)
-TRIAL = 10  # rounds after which the best start goes on alone
-SEED = 1  # of the starts, besides the study's
-AT_REST = 1e-9  # centres that move by less, relative to their norm, have arrived
+TRIAL = 10  # rounds after which only the best start continues
+SEED = 1  # of the starts, in addition to the study's
+AT_REST = 1e-9  # centres that move by less, relative to their norm, have converged
 
 
 @dataclass(frozen=True)
@@ -33,31 +30,27 @@ class Partition:
     """Several k-means clusterings of the same points, and the sums they were computed from."""
 
     centres: Numbers  # of shape (n_starts, n_clusters, n_dimensions)
-    sums: Numbers  # of that shape: of the points nearest to the previous centres
+    sums: Numbers  # of the same shape: of the points nearest to the previous centres
     counts: Numbers  # of shape (n_starts, n_clusters)
     starts: NDArray[np.int64]  # the number of each clustering's start
-    distances: Numbers  # squared, to the nearest of the previous centres, summed over points
+    distances: Numbers  # squared distances to the nearest previous centres, summed over points
     rounds: int = 0
 
     @classmethod
     def first(cls, centres: Numbers) -> Partition:
-        """Return the partition before any sums."""
         n_starts = len(centres)
         nothing = np.zeros_like(centres), np.zeros(centres.shape[:2])
         return cls(centres, *nothing, np.arange(n_starts), np.zeros(n_starts))
 
     def best(self, n: int) -> Partition:
-        """Return the n clusterings with the smallest distances."""
         return chosen(self, ranked(self.distances)[:n])
 
 
 def arrays_of(clusterings: Clusterings) -> dict[str, NDArray[Any]]:
-    """Return the arrays of several clusterings by name."""
     return {name: value for name, value in vars(clusterings).items() if name != "rounds"}
 
 
 def chosen(clusterings: Clusterings, rows: NDArray[np.int64]) -> Clusterings:
-    """Return some of several clusterings."""
     return replace(clusterings, **{n: each[rows] for n, each in arrays_of(clusterings).items()})
 
 
@@ -66,17 +59,16 @@ class Lloyd:
     """Rounds of k-means from several starts, with points measured from an origin."""
 
     origin: Numbers
-    finalists: int = 1  # best starts, which continue after the first ten rounds
+    finalists: int = 1  # number of best starts that continue after the first ten rounds
     part: int = ALL  # of the documents: the first (0), the second (1) or both
-    length: float = np.inf  # of points, the root of the mean square
+    length: float = np.inf  # root mean square length of the points
 
     def exchange(self, agreement: Agreement, state: Partition, round_: int) -> dict[str, Any]:
-        """Ask for the sums of the points nearest to each centre."""
         n = agreement.upper_bound(agreement.documents)
-        of_point = max(self.length, 1.0)  # it is a mean, of points of length 1 or 0
+        of_point = max(self.length, 1.0)  # centres are means of points of length 1 or 0
         farthest = float((of_point + np.linalg.norm(state.centres, axis=-1).max(initial=0)) ** 2)
         template: Template = {
-            "sums": Field(state.sums.shape, n * self.length, -n * self.length),  # Cauchy, Schwarz
+            "sums": Field(state.sums.shape, n * self.length, -n * self.length),  # Cauchy-Schwarz
             "counts": sums(*state.counts.shape, each=1),
             "distances": sums(*state.distances.shape, each=farthest),
         }  # fmt: skip
@@ -89,7 +81,6 @@ class Lloyd:
     def step(
         self, agreement: Agreement, state: Partition, reply: dict[str, Any], round_: int
     ) -> RoundResult[Partition]:
-        """Move centres to the mean of the points nearest to them."""
         check_enough(reply["counts"])
         kept = agreement.share_kept(round_)
         counts = reply["counts"] + kept * state.counts
@@ -110,11 +101,7 @@ def start_with_kmeans(
     agreement: Agreement, start: StartSettings, n_clusters: int, origin: Numbers, moments: Moments,
     seed: int, finalists: int, part: int = ALL,
 ) -> Partition:  # fmt: skip
-    """Cluster embeddings by k-means before the first round, from several starts.
-
-    The starts are drawn from the normal distribution with the points' moments: they are no
-    documents, and do not depend on how documents are spread over clients.
-    """
+    """Cluster embeddings by k-means from several starts, drawn by the points' moments."""
     first = Partition.first(draw_centres(start, n_clusters, moments, seed))
     rounds = repeat(0, start.rounds)
     lloyd = Lloyd(origin, finalists, part, moments.length)
@@ -122,7 +109,6 @@ def start_with_kmeans(
 
 
 def calls_of_start(start: StartSettings) -> dict[str, str]:
-    """Return how often `start_with_kmeans` calls which function."""
     often = f"at most {start.rounds} times, before the first round"
     calls = dict.fromkeys(("means", "moments"), "once, before the first round")
     return calls | {"cluster_sums": often}
@@ -132,7 +118,7 @@ def draw_centres(start: StartSettings, k: int, moments: Moments, seed: int) -> N
     """Draw the starts, shape (n_starts, n_clusters, n_dimensions)."""
     if moments.count < k:
         raise StudyError(
-            f"The clients have {moments.count} documents together, fewer than n_components = "
+            f"The clients have only {moments.count} documents together, fewer than n_components = "
             f"{k}; ask for fewer, or give more documents."
         )
     rng = np.random.default_rng([seed, SEED])

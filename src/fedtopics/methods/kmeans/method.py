@@ -1,8 +1,4 @@
-"""Federated k-means: exact, from sums round after round, or k-FED, from one reply of each client.
-
-In `lloyd` the clients sum the points nearest to each centre, and all participants divide the sums
-by the counts. k-FED is in `kfed`. The FSTC paper's baselines FBOW, FTF-IDF and FSBERT are presets.
-"""
+"""Federated k-means: exact, from sums in each round, or k-FED, from one reply of each client."""
 
 from __future__ import annotations
 
@@ -26,15 +22,11 @@ from fedtopics.methods.registry import Method
 
 @dataclass(frozen=True)
 class KMeansState:
-    """Clusterings, and the origin that points are measured from."""
-
     origin: Numbers
     partition: Partition
 
 
 class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
-    """The method's program."""
-
     inference = Centres
 
     @property
@@ -50,15 +42,12 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return 1 if self._once else super().last_round
 
     def agree(self, clients: Clients, run: Run) -> Agreement:
-        """Agree on a vocabulary; in a single round all clients take part."""
+        """Agree on a vocabulary; if there is only one round, all clients take part in it."""
         agreement = super().agree(clients, run)
         return replace(agreement, draw=EVERYONE) if self._once else agreement
 
     def first_state(self, agreement: Agreement, run: Run) -> KMeansState:
-        """Return the origin of points, and first centres: of embeddings, drawn by their moments.
-
-        Of words they are those of one k-FED exchange, in which all see each client's own centres.
-        """
+        """Return origin and first centres: by moments of embeddings, or of one k-FED exchange."""
         settings = self.settings
         if settings.representation != "embedding":
             origin = self._word_weights(agreement)
@@ -75,7 +64,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
     def exchange(self, agreement: Agreement, state: KMeansState, round_: int) -> dict[str, Any]:
         if self._once:
             return own_centres(agreement, self.settings, state.origin)
-        # Embeddings have unit length, from the origin.
+        # Measured from the origin, embeddings have unit length.
         length = np.inf if self.settings.needed_embedding is None else 1.0
         return Lloyd(state.origin, length=length).exchange(agreement, state.partition, round_)
 
@@ -90,7 +79,7 @@ class KMeans(ClusterProgram[KMeansSettings, KMeansState]):
         return RoundResult(KMeansState(state.origin, step.state), step.facts, step.change)
 
     def save(self, state: KMeansState) -> Arrays | None:
-        """As of `Program.save`; with several starts left, a run cannot be resumed."""
+        """Return the arrays; while several starts remain, a run cannot be resumed."""
         if len(state.partition.centres) > 1:
             return None
         return {"origin": state.origin, **arrays_of(state.partition)}

@@ -1,4 +1,4 @@
-"""What a client computes for LDA: expected counts of words and topics in its own documents."""
+"""The client side of LDA: expected counts of words and topics in its own documents."""
 
 from __future__ import annotations
 
@@ -21,30 +21,29 @@ from fedtopics.methods.nmf.client import FactorSums
 
 
 class LDASettings(MinibatchSettings, LDAPrior):
-    """All parameters of federated LDA, as a study names them."""
-
     name: Literal["lda"] = Field("lda", description="the method")
     learning: Literal["stochastic", "batch"] = Field(
         "stochastic",
-        description='"stochastic": a round is a minibatch; "batch": a round is all documents',
+        description='"stochastic": a round uses a minibatch; "batch": a round uses all documents',
     )
     learning_offset: float = Field(
         10.0, ge=0, description="slows the first stochastic rounds: tau_0 of (tau_0 + round)^-kappa"
     )
     learning_decay: float = Field(
-        0.6, gt=0.5, le=1, description="of the weight of a stochastic round: kappa, as above"
+        0.6,
+        gt=0.5,
+        le=1,
+        description="exponent of the weight of a stochastic round: kappa of the same formula",
     )
-    batch_size: int = Field(1024, ge=1, description="documents of a stochastic round")
+    batch_size: int = Field(1024, ge=1, description="number of documents in a stochastic round")
     initialisation: Beginning = Field("anchors", description=FIRST_TOPICS)
-    max_rounds: int = Field(200, ge=1, description="most rounds")
+    max_rounds: int = Field(200, ge=1, description="maximum number of rounds")
 
 
-LENGTH_CAP = 50  # times the mean length: a longer document counts as if it had so many words
+LENGTH_CAP = 50  # times the mean length: the maximum with which a longer document counts
 
 
 class LDAClient(TopicClient[LDASettings]):
-    """Expected counts of minibatches, or of all documents."""
-
     exchanges = (FactorSums, Projections)
     continues = True
 
@@ -64,33 +63,29 @@ class LDAClient(TopicClient[LDASettings]):
         super().adopt(words, total, length)
         lengths = self.bag.sum(1)
         own = float(np.median(lengths[lengths > 0])) if lengths.any() else 0.0
-        # The mean that others announce cannot shorten a document that is as usual here.
+        # A mean announced by others cannot shorten documents of usual length here.
         self._bounded = shortened(self.bag, LENGTH_CAP * max(length, own))
 
     @leaves(
-        "For each word that enough of the client's documents have and that occurs in the "
-        "minibatch, the expected number of occurrences of each topic: together, how often it "
-        "occurs there; the evidence bound (nats) and the number of documents.",
+        "For each word that enough of the client's documents contain and that occurs in the "
+        "minibatch, the expected number of occurrences of each topic, which add up to its "
+        "occurrences there; the evidence bound (nats) and the number of documents.",
         noise=False,
     )
     def expected_counts(
         self, vocabulary: str, round: int, pseudo_counts: NDArray[np.float64]
     ) -> dict[str, Any]:
-        """Estimate how many occurrences of words are of each topic, in a minibatch (the E-step).
-
-        `pseudo_counts` are the topics' Dirichlet parameters, float64 of shape (n_words, n_topics).
-        """
+        """Estimate the occurrences of words in each topic, in a minibatch (the E-step)."""
         self.check(vocabulary)
         return self._counted(self.minibatches.draw(round, self.attempt), pseudo_counts)
 
     @leaves(
-        "For each word that enough of the client's documents have, the expected number of "
+        "For each word that enough of the client's documents contain, the expected number of "
         "occurrences of each topic; the evidence bound (nats) and the number of documents."
     )
     def all_expected_counts(
         self, vocabulary: str, round: int, pseudo_counts: NDArray[np.float64]
     ) -> dict[str, Any]:
-        """As `expected_counts`, in all documents."""
         self.check(vocabulary)
         return self._counted(self.minibatches.training, pseudo_counts)
 
@@ -120,7 +115,6 @@ class LDAClient(TopicClient[LDASettings]):
 def posterior_means(
     bag: sparse.csr_array, rows: Documents, topics: NDArray[np.float64], prior: LDAPrior
 ) -> Thetas:
-    """Yield theta of documents, in batches, by topics (n_words, n_topics)."""
     from fedtopics.inference.variational import infer  # a server need not compile it
 
     for batch in batches(rows):
@@ -129,10 +123,7 @@ def posterior_means(
 
 
 def shortened(bag: sparse.csr_array, most: float) -> sparse.csr_array:
-    """Return a bag of words whose documents have at most so many, without a copy if they have.
-
-    One document of millions of words, a file read as one, would be most of what is learned.
-    """
+    """Shorten long documents: one of millions of words would dominate the topics."""
     lengths = bag.sum(1, dtype=np.float64)
     if lengths.max(initial=0) <= most:
         return bag

@@ -1,8 +1,4 @@
-"""First topics from anchor words, by sums over documents.
-
-An anchor is a word of a single topic. Co-occurrences of any other word are a mixture of those of
-the anchors, with the word's topics as weights. A random projection of the matrix of co-occurrences,
-n_words x n_words, is enough; it is a sum over documents.
+"""First topics from anchor words (words of a single topic), by sums over documents.
 
 References
 ----------
@@ -30,20 +26,18 @@ from fedtopics.methods.nmf.client import CALLS_BEFORE
 from fedtopics.methods.nmf.factorisation import topics_before
 
 WIDTH = 300  # of the projection
-RAREST, ANCHOR_DOCUMENTS = 0.006, 20  # share and number of documents of an anchor, at least
-CANDIDATES = 3  # a topic, at least, however rare
-HEAVY = 10.0  # weight of the condition that mixtures sum to 1; more changes nothing
+RAREST, ANCHOR_DOCUMENTS = 0.006, 20  # minimum share and number of documents of an anchor
+CANDIDATES = 3  # minimum number per topic, however rare
+HEAVY = 10.0  # weight of the condition that mixtures sum to 1; a larger one changes nothing
 TINY = 1e-300
 BLOCK = 10_000  # documents whose projections are in memory at once
 
 
 def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64]]:
-    """Project the co-occurrence of a client's words on random directions.
+    """Project the co-occurrence of a client's words on random directions, the same at all clients.
 
-    Two words of a document co-occur by one, divided by the document's number of pairs. The seed is
-    that of the directions, the same for all clients. Returns ``projections`` (n_words, WIDTH) of
-    the co-occurrences; ``mass`` (n_words,), their row sums; ``frequency`` (n_words,), documents
-    that have the word beside another.
+    Returns the projections (n_words, WIDTH), the ``mass`` (row sums), and the ``frequency``: the
+    number of documents with the word and another one.
     """
     n_words = counts.shape[1]
     rng = np.random.default_rng([seed, WIDTH])
@@ -62,28 +56,24 @@ def project(counts: sparse.csr_array, seed: int) -> dict[str, NDArray[np.float64
         itself += np.bincount(block.indices, by_pairs, n_words)
         mass += np.bincount(block.indices, by_words, n_words)
         frequency += np.bincount(block.indices, by_pairs > 0, n_words)
-    neighbours -= itself[:, None] * directions  # a word is no neighbour of itself
+    neighbours -= itself[:, None] * directions  # a word is not its own neighbour
     return {"projections": neighbours, "mass": mass, "frequency": frequency}
 
 
 class Projections(Exchanges):
-    """What a client computes for first topics from anchor words."""
-
     @leaves(
-        "For each word that enough of the documents have: 300 random mixtures of how often other "
-        "words stand in a document with it, the number of documents, and its summed share of "
-        "their words; zeros for other words. Where texts are short or words few, that is as good "
-        "as counts of pairs of words, down to one document."
+        "For each word that enough of the documents contain: 300 random mixtures of how often "
+        "other words occur in a document with it, the number of documents, and its summed share of "
+        "their words; zeros for other words. For short texts or few words, this reveals as much as "
+        "counts of pairs of words, down to one document."
     )
     def projections(self, vocabulary: str) -> dict[str, Any]:
-        """Sum what stands beside each word in a document, in a random projection."""
         self.client.check(vocabulary)
         sums = project(self.client.bag, self.client.public_seed)
         return sums | {"documents": self.client.bag.shape[0]}
 
 
 def calls_of_first_topics(initialisation: str) -> dict[str, str]:
-    """Return how often `find_first_topics` calls which functions of clients."""
     anchors = {"projections": "once, before the first round"}
     return {"anchors": anchors, "nmf": CALLS_BEFORE}.get(initialisation, {})
 
@@ -91,10 +81,7 @@ def calls_of_first_topics(initialisation: str) -> dict[str, str]:
 def first_topics(
     ask: Callable[..., dict[str, Any]], n_topics: int, n_words: int, documents: int
 ) -> NDArray[np.float64]:
-    """Recover topics, shape (n_topics, n_words), from the sum of the clients' projections.
-
-    `ask` returns that sum. Rows sum to 1; words that occur alone in their documents are 0.
-    """
+    """Recover topics, (n_topics, n_words), from the sum of the clients' projections."""
     template: Template = {
         "projections": (n_words, WIDTH), "mass": sums(n_words), "frequency": sums(n_words, each=1),
     }  # fmt: skip
@@ -109,7 +96,7 @@ def first_topics(
 
 
 def _far_apart(rows: NDArray[np.float64], n: int) -> NDArray[np.int64]:
-    """Choose n rows, each the farthest from the affine hull of those before."""
+    """Choose n rows, each the farthest from the affine hull of the earlier ones."""
     first = int(np.square(rows).sum(1).argmax())
     left = rows - rows[first]
     chosen = [first]
@@ -128,21 +115,21 @@ def _recover(
     """Write each word's row as a mixture of the anchors' rows; return p(word | topic)."""
     basis, corners = np.linalg.qr(rows[anchors].T)
     targets = rows @ basis
-    one = HEAVY * np.abs(corners).max()  # an equation more: the weights sum to 1
+    one = HEAVY * np.abs(corners).max()  # one more equation: the weights sum to 1
     corners = np.vstack([corners, np.full(len(anchors), one)])
     mixtures = np.zeros((len(rows), len(anchors)))
     for word in np.flatnonzero(mass):
         mixtures[word], _ = nnls(corners, np.append(targets[word], one))
     mixtures /= np.maximum(mixtures.sum(1, keepdims=True), TINY)
     topics = (mixtures * mass[:, None]).T
-    # With fewer different words than topics, topics of no word are drawn.
+    # With fewer different words than topics, topics without words are drawn.
     empty = topics.sum(1) == 0
     topics[empty] = np.random.default_rng(0).gamma(1, size=(int(empty.sum()), len(mass)))
     return np.asarray(topics / np.maximum(topics.sum(1, keepdims=True), TINY))
 
 
 def find_first_topics(agreement: Agreement, settings: MinibatchSettings, seed: int) -> Numbers:
-    """Return p(word | topic) to begin with, (n_topics, n_words), by sums over all documents."""
+    """Return p(word | topic) of first topics, (n_topics, n_words), from sums over all documents."""
     n_topics = settings.n_components
     if settings.initialisation == "nmf":
         return topics_before(agreement, n_topics, seed)

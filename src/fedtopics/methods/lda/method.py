@@ -1,10 +1,5 @@
 """Federated latent Dirichlet allocation: variational Bayes, whose statistics are sums.
 
-The E-step computes, document by document, how many occurrences of each word are expected of each
-topic. The M-step needs their sum over documents, no matter whose they are. With
-``learning="batch"`` five clients train the model of one with all their documents, except for words
-that a policy holds back; with ``"stochastic"`` they differ by the choice of minibatches.
-
 References
 ----------
 Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 2010: algorithm 1

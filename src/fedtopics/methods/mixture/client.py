@@ -1,7 +1,4 @@
-"""What a client computes for the mixture: sums of its documents by how much they are of each topic.
-
-Clients of networks that begin with a mixture compute the same.
-"""
+"""The client side of the mixture: sums of documents, weighted by the probabilities of topics."""
 
 from __future__ import annotations
 
@@ -25,14 +22,16 @@ from fedtopics.text.embeddings import EmbeddingSettings
 
 
 class MixtureSettings(TopicSettings, MixtureShape):
-    """All parameters of the mixture of embeddings and words, as a study names them."""
-
     name: Literal["mixture"] = Field("mixture", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
-    start: StartSettings = Field(StartSettings(rounds=20), description="how k-means begins")
-    max_rounds: int = Field(50, ge=1, description="most rounds")
+    start: StartSettings = Field(
+        StartSettings(rounds=20), description="settings of k-means at the start"
+    )
+    max_rounds: int = Field(50, ge=1, description="maximum number of rounds")
     tolerance: float = Field(
-        1e-3, ge=0, description="stop when the topics' sums change by less, relative to them"
+        1e-3,
+        ge=0,
+        description="stop when the topics' sums change by less than this, relative to their size",
     )
 
     @property
@@ -41,7 +40,7 @@ class MixtureSettings(TopicSettings, MixtureShape):
 
 
 class MixtureSums(PointSums):
-    """Sums of a client's documents as points and words, by topic."""
+    """Sums of a client's documents as points and words, by topic; networks may begin with them."""
 
     @cached_property
     def seen(self) -> Documents:
@@ -49,15 +48,15 @@ class MixtureSums(PointSums):
         return np.flatnonzero(self.embeddings.any(1) | (np.diff(self.client.bag.indptr) > 0))
 
     @leaves(
-        "For each topic: with how much weight the documents are of it; of each with enough "
-        "weight, by this weight, the sum of their embeddings and how often words that enough of "
-        "the documents have occur. The evidence (nats) and the number of documents. Where sums are "
-        "masked, the weights are also asked before that."
+        "For each topic: the weight of the documents that belong to it; for each topic with enough "
+        "weight, by this weight, the sum of their embeddings and the number of occurrences of "
+        "words that enough of the documents contain. The evidence (nats) and the number of "
+        "documents. With secure aggregation, the weights are also summed before that."
     )
     def topic_sums(
         self, vocabulary: str, round: int, evidence: dict[str, NDArray[Any]], groups: Groups = SEEN
     ) -> dict[str, Any]:
-        """Sum the documents by how probably they are of each topic (the E-step)."""
+        """Sum the documents by their probabilities of each topic (the E-step)."""
         self.client.check(vocabulary)
         request = {"sums": "topics", **evidence}
         compute = partial(self._expected, Evidence(**evidence))
@@ -82,8 +81,7 @@ class MixtureSums(PointSums):
         return {"counts": weights}, summed
 
     def placed(self, origin: Numbers) -> Points:
-        """Return the points of the documents seen, zeros where there is no embedding."""
-        if len(self.located) == len(self.seen):  # as all that are located are seen: the same
+        if len(self.located) == len(self.seen):  # then the rows are the same
             return self.points(origin)
         points = np.zeros((len(self.seen), len(origin)), np.float32)
         points[np.isin(self.seen, self.located)] = self.points(origin)
@@ -91,13 +89,10 @@ class MixtureSums(PointSums):
 
 
 def calls_of_mixture(settings: MixtureSettings, often: str) -> dict[str, str]:
-    """Return how often the rounds of a mixture call which function."""
     return calls_of_start(settings.start) | {"topic_sums": often}
 
 
 class MixtureClient(TopicClient[MixtureSettings]):
-    """Sums of all documents by topic, each round."""
-
     exchanges = (MixtureSums,)
     continues = True
 

@@ -29,10 +29,9 @@ class EMRounds:
 
     settings: MixtureSettings
     known_words: bool = True  # the vocabulary was counted in these documents
-    adds: bool = False  # documents are new, and are added to those of before
+    adds: bool = False  # documents are new, and are added to the earlier ones
 
     def exchange(self, agreement: Agreement, state: Sums, round_: int) -> dict[str, Any]:
-        """Ask for the sums of the documents by topic."""
         occurring = agreement.vocabulary.occurrences
         most = agreement.upper_bound(occurring) if self.known_words else np.inf
         template: Template = {

@@ -1,9 +1,6 @@
 """A mixture of topics by embeddings and words: expectation-maximisation, whose sums are exact.
 
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
-Here each document has one topic: its embedding is near the topic's direction, and its words are
-drawn from the topic's (`inference.mixture`). In each round the clients sum their documents by their
-probabilities of each topic, and all compute the topics of pooled documents from these sums.
 """
 
 from __future__ import annotations
@@ -27,8 +24,6 @@ from fedtopics.model.topics import Topics
 
 
 class MixtureProgram(Program[MixtureSettings, Sums]):
-    """The method's program."""
-
     def first_state(self, agreement: Agreement, run: Run) -> Sums:
         """Begin with k-means of embeddings, or with a model or topics."""
         start = self.plan.start
@@ -39,7 +34,7 @@ class MixtureProgram(Program[MixtureSettings, Sums]):
         return self._sums_of(start, agreement)
 
     def _sums_of(self, start: WarmStart, agreement: Agreement) -> Sums:
-        """Return the sums that topics stand for; those of embeddings come with the first round."""
+        """Return the sums that correspond to topics; those of embeddings follow in round 1."""
         topics = start.on(agreement.vocabulary.words)
         dimension = self.settings.embedding.dimension
         return {

@@ -1,1 +1,1 @@
-"""Federated non-negative matrix factorisation: topics of weighted words, by sums alone."""
+"""Federated non-negative matrix factorisation: topics of weighted words, only by sums."""

@@ -1,4 +1,4 @@
-"""What a client computes for NMF: sums of its documents' words by their factors."""
+"""The client side of NMF: sums of its documents' words by their factors."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from fedtopics.text.rules import TextRules
 
 
 class NMFSettings(TopicSettings, NMFShape):
-    """All parameters of federated NMF, as a study names them."""
-
     name: Literal["nmf"] = Field("nmf", description="the method")
     n_components: int = Field(20, ge=2, description="number of topics")
-    max_rounds: int = Field(40, ge=1, description="most rounds")
+    max_rounds: int = Field(40, ge=1, description="maximum number of rounds")
     tolerance: float = Field(
-        0.0, ge=0, description="stop when the topics change by less, relative to their norm"
+        0.0,
+        ge=0,
+        description="stop when the topics change by less than this, relative to their norm",
     )
     seed_topics: tuple[tuple[str, ...], ...] = Field(
         (),
-        description='words that the first topics begin with and are held to: [["fever", "cough"]]',
+        description="words of topics, which the first topics begin with and stay near to: "
+        '[["fever", "cough"]]',
     )
     strength: float = Field(
         0.01, ge=0, le=1,
-        description="how firmly a topic is held to its words: as by made-up documents of these "
-        "words alone, this share of all documents",
+        description="how strongly a topic is kept near its words: the weight of synthetic "
+        "documents of only these words, as a share of all documents",
     )  # fmt: skip
 
     @model_validator(mode="after")
@@ -46,7 +47,6 @@ class NMFSettings(TopicSettings, NMFShape):
         return self
 
     def read_by(self, text: TextRules) -> Self:
-        """Return them with seed_topics as documents have these words."""
         seeds = seeds_in(text, self.seed_topics, self.n_components)
         return self.model_copy(update={"seed_topics": seeds})
 
@@ -62,14 +62,12 @@ CALLS_BEFORE = CALLS_OF_START | {
 
 
 class FactorSums(Exchanges):
-    """What a client computes of weighted words, for NMF or for a method that starts from it."""
-
     client: TopicClient[Any]
 
     @leaves(
-        "For each word that enough of the documents have, as many mixtures of what stands beside "
-        "it as there are topics, and twenty more: sums over documents, whose weighted words have "
-        "the length 1; the number of documents."
+        "For each word that enough of the documents contain, mixtures of the words that occur with "
+        "it, twenty more than there are topics: sums over documents, whose weighted words have the "
+        "length 1. The number of documents."
     )
     def word_products(
         self, vocabulary: str, rarity: Numbers, directions: Numbers
@@ -83,9 +81,9 @@ class FactorSums(Exchanges):
             add_products(points, points @ directions, total)
         return {"products": total, "documents": len(self.client.usable)}
 
-    @leaves("Two numbers a topic, sums of squares over documents; the number of documents.")
+    @leaves("Two numbers per topic, sums of squares over documents; the number of documents.")
     def signs(self, vocabulary: str, rarity: Numbers, directions: Numbers) -> dict[str, Any]:
-        """Sum the squares of what is above and what is below zero in X V, for each direction."""
+        """Sum the squares of the positive and of the negative part of X V, for each direction."""
         self.client.check(vocabulary)
         squares = np.zeros((2, directions.shape[1]))
         for _, points in self.weighed(rarity):
@@ -96,14 +94,14 @@ class FactorSums(Exchanges):
 
     @leaves(
         "For each topic that enough of the documents have, and each word that enough of them "
-        "have: the sum of the documents' weights of the word by their shares of the topic; for "
-        "two such topics the sum of the products of shares; the number of documents. Where sums "
-        "are masked, before that: for each topic the sums of the shares and of their squares."
+        "contain: the sum of the documents' weights of the word by their shares of the topic; for "
+        "two such topics the sum of the products of shares; the number of documents. With secure "
+        "aggregation, before that: for each topic the sums of the shares and of their squares."
     )
     def factor_sums(
         self, vocabulary: str, round: int, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
     ) -> dict[str, Any]:
-        """Fit all documents by the topics (n_words, n_topics); return X' W and W' W."""
+        """Fit all documents to the topics (n_words, n_topics); return X' W and W' W."""
         self.client.check(vocabulary)
         request = {"sums": "factors", "rarity": rarity, "topics": topics}
         compute = partial(self._factored, rarity, topics)
@@ -127,21 +125,20 @@ class FactorSums(Exchanges):
         return {"shares": shares, "squares": np.diag(products)}, summed
 
     @leaves(
-        "For each topic and each word that enough of the documents have: how often it occurs in "
-        "the documents of the topic, by their shares of it; the number of documents. Where sums "
-        "are masked, before that: for each topic the sums of the shares and of their squares."
+        "For each topic and each word that enough of the documents have: its number of occurrences "
+        "in the documents of the topic, weighted by their shares of it; the number of documents. "
+        "With secure aggregation, before that: for each topic the sums of the shares and of their "
+        "squares."
     )
     def topic_words(
         self, vocabulary: str, rarity: Numbers, topics: Numbers, groups: Groups = SEEN
     ) -> dict[str, Any]:
-        """Sum the words of all documents, weighted by their topics (n_words, n_topics)."""
         self.client.check(vocabulary)
         thetas = ((rows, find_theta(points, topics)) for rows, points in self.weighed(rarity))
         request = {"rarity": rarity, "topics": topics}
         return sums_of_words(self.client, groups, request, thetas, topics.shape[1])
 
     def weighed(self, rarity: Numbers) -> Iterator[tuple[Documents, sparse.csr_array]]:
-        """Yield documents with a word, some at a time, and their weighted words."""
         settings = self.client.settings
         term_weight = settings.term_weight if isinstance(settings, NMFShape) else "log"
         for rows in batches(self.client.usable):
@@ -149,8 +146,6 @@ class FactorSums(Exchanges):
 
 
 class NMFClient(TopicClient[NMFSettings]):
-    """Sums of all documents, each round."""
-
     exchanges = (FactorSums,)
     continues = True
 

@@ -1,8 +1,4 @@
-"""Non-negative matrix factorisation over sums: how it starts, and its rounds.
-
-Weighted words X, a row of length 1 a document, are approximated by W H'. W, which document has how
-much of which topic, stays with the clients: all that H needs of it is X' W and W' W, sums over
-documents. The topics are those of the pooled documents, however they are spread over clients.
+"""Non-negative matrix factorisation over sums: X, weighted words, is approximated by W H'.
 
 References
 ----------
@@ -30,37 +26,32 @@ from fedtopics.methods.core.replies import LIMIT, Field, Template, of_topics, su
 from fedtopics.methods.core.settings import check_known
 from fedtopics.methods.core.training import RoundResult, iterate
 
-PASSES = 8  # of sums over all documents; with 4, seeds differ by .02 in NPMI
-MORE = 20  # directions than topics
-ROUNDS_BEFORE = 20  # where another method starts from them
+PASSES = 8  # over all documents; with 4, seeds differ by .02 in NPMI
+MORE = 20  # directions in addition to topics
+ROUNDS_BEFORE = 20  # if another method starts from them
 SMOOTHING = 0.01  # occurrences of each word in each topic
-SWEEPS = 2  # over the topics, a round
-START = 0x6E6D66  # keeps these draws apart from other uses of the seed
+SWEEPS = 2  # over the topics, per round
+START = 0x6E6D66  # keeps these random choices apart from other uses of the seed
 
 
 @dataclass(frozen=True)
 class NMFState:
-    """Topics of length 1, (n_words, n_topics), and the sums that they were computed from."""
+    """Topics of length 1, (n_words, n_topics), and the sums from which they were computed."""
 
     topics: Numbers
     sums: Numbers  # X' W, (n_words, n_topics)
     products: Numbers  # W' W, (n_topics, n_topics)
-    documents: Numbers  # they are over, a number
+    documents: Numbers  # their number
 
     @classmethod
     def first(cls, topics: Numbers) -> NMFState:
-        """Return those before any sums."""
         n = topics.shape[1]
         return cls(topics, np.zeros_like(topics), np.zeros((n, n)), np.zeros(()))
 
 
 @dataclass(frozen=True)
 class Factorisation:
-    """Rounds of NMF, with words multiplied by their rarity.
-
-    Topics can be held near `seed_vectors`, (n_words, n_topics), of length 1 or 0, with the weight
-    of a share of the documents.
-    """
+    """Rounds of NMF, with words weighted by rarity and topics kept near `seed_vectors`."""
 
     rarity: Numbers
     seed_vectors: Numbers | None = None
@@ -68,8 +59,7 @@ class Factorisation:
     known_words: bool = True  # the vocabulary was counted in these documents
 
     def exchange(self, agreement: Agreement, state: NMFState, round_: int) -> dict[str, Any]:
-        """Ask for the sums by topic."""
-        # Documents have length 1, and so have their shares, at most.
+        # Documents have length 1, which also limits their shares.
         counted = agreement.vocabulary.document_frequency[:, None]
         of_words = agreement.upper_bound(counted) if self.known_words else LIMIT
         k = state.topics.shape[1]
@@ -90,7 +80,7 @@ class Factorisation:
         loss = 1 - 2 * (sums * state.topics).sum() / n
         loss += (products * (state.topics.T @ state.topics)).sum() / n
         wanted, weights = sums, products
-        if self.seed_vectors is not None:  # documents of these words alone
+        if self.seed_vectors is not None:  # documents of only these words
             wanted = sums + self.pull * n * self.seed_vectors
             weights = products + self.pull * n * np.diag(np.square(self.seed_vectors).sum(0))
         topics = _descend(wanted, weights, state.topics)
@@ -101,7 +91,7 @@ class Factorisation:
 
 
 def _descend(sums: Numbers, products: Numbers, topics: Numbers) -> Numbers:
-    """Do a round's steps; a topic that no client has enough documents of stays as it is."""
+    """Do a round's steps; a topic without enough documents at any client is unchanged."""
     rows, wanted, weights = (np.array(part.T, order="C") for part in (topics, sums, products))
     for _ in range(SWEEPS):
         for k in range(len(rows)):
@@ -117,7 +107,7 @@ def nndsvd_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: in
     width = min(n_topics + MORE, n_words)
     drawn = np.random.default_rng([seed, START]).standard_normal((n_words, width))
     directions = np.linalg.qr(drawn)[0]
-    # A document of length 1 adds at most 1 to a word that it has.
+    # A document of length 1 adds at most 1 to each of its words.
     most = agreement.upper_bound(agreement.vocabulary.document_frequency[:, None])
     template: Template = {"products": Field((n_words, width), most, -most)}
     ask = partial(agreement.sum, "word_products", template, rarity=rarity)
@@ -132,20 +122,19 @@ def nndsvd_topics(agreement: Agreement, rarity: Numbers, n_topics: int, seed: in
 
 
 def _without_signs(agreement: Agreement, rarity: Numbers, vectors: Numbers) -> Numbers:
-    """Take of each singular vector the half, above zero or below, that says more."""
+    """Take of each singular vector the positive or the negative part, whichever explains more."""
     template: Template = {"squares": sums(2, vectors.shape[1], each=1)}
     ask = partial(agreement.sum, "signs", template, rarity=rarity, directions=vectors)
     squares = agreement.round(0, ask)[0]["squares"]
     above, below = np.maximum(vectors, 0), np.maximum(-vectors, 0)
     weight = [np.linalg.norm(side, axis=0) for side in (above, below)]
-    up, down = (np.sqrt(squares) + TINY) * np.array(weight)  # where no document says, the longer
+    up, down = (np.sqrt(squares) + TINY) * np.array(weight)  # TINY: else the longer
     return np.ascontiguousarray(unit_rows(np.where(up >= down, above, below).T).T)
 
 
 def seed_vectors(
     seeds: Sequence[Sequence[str]], words: Mapping[str, int], n_topics: int
 ) -> Numbers:
-    """Return directions of given words, of length 1 or 0, (n_words, n_topics)."""
     found = np.zeros((len(words), n_topics))
     check_known(dict(enumerate(seeds)), words)
     for number, seed in enumerate(seeds):
@@ -155,13 +144,12 @@ def seed_vectors(
 
 
 def replace_alike(topics: Numbers, seeds: Numbers) -> Numbers:
-    """Put given directions before other topics, in place of those most like them."""
+    """Put given directions before other topics, in place of those most similar to them."""
     _, alike = linear_sum_assignment(-seeds.T @ topics)
     return np.hstack([seeds, np.delete(topics, alike, axis=1)])
 
 
 def topics_before(agreement: Agreement, n_topics: int, seed: int) -> Numbers:
-    """Find topics for another method to start from: p(word | topic), (n_topics, n_words)."""
     usual = NMFShape()
     frequency = agreement.vocabulary.document_frequency
     rarity = rarities(frequency, agreement.documents, usual.rarity)

@@ -1,8 +1,4 @@
-"""Federated NMF: X is approximated by W H', and H needs X' W and W' W alone, sums over documents.
-
-First topics are of a randomised NNDSVD. In each round clients fit W to their documents, and all
-participants update H by HALS (`Factorisation.step`; its file names the references).
-"""
+"""Federated NMF: X is approximated by W H', and H needs only X' W and W' W, sums over documents."""
 
 from __future__ import annotations
 
@@ -32,18 +28,16 @@ from fedtopics.model.topics import Topics
 
 
 class NMF(Program[NMFSettings, NMFState]):
-    """The method's program."""
-
     def __init__(self, plan: Plan[NMFSettings]) -> None:
         super().__init__(plan)
         if self.continued is not None and plan.settings.seed_topics:
             raise StudyError(
-                "A model that is trained further keeps its topics, so that seed_topics have no "
-                'place; leave them out, or set vocabulary to "agree".'
+                "A model that is trained further keeps its topics, so seed_topics cannot be used; "
+                'leave them out, or set vocabulary to "agree".'
             )
 
     def rounds(self, agreement: Agreement) -> Factorisation:
-        """Return `Factorisation`: words are weighted by rarity; seeded topics stay near theirs."""
+        """Return `Factorisation`: words are weighted by rarity; seeded topics are kept."""
         settings, vocabulary = self.settings, agreement.vocabulary
         if self.continued is not None:
             rarity = self.continued.weights["rarity"]
@@ -56,7 +50,6 @@ class NMF(Program[NMFSettings, NMFState]):
         return Factorisation(rarity, held, settings.strength)
 
     def first_state(self, agreement: Agreement, run: Run) -> NMFState:
-        """Find the first topics by sums, or take them from a model, from topics or from words."""
         settings, start, rounds = self.settings, self.plan.start, self.rounds(agreement)
         if start is not None and start.continued is not None:
             return NMFState.first(start.continued.weights["topics"])
