@@ -58,7 +58,9 @@ NOT_TYPED = {
         "docs/how-to/choose-a-model.md",
         "fedtopics models merge",
     ): "folders of the reader: cli/test_models.py",
-    ("docs/concepts/for-dpos.md", "fedtopics"): "folders of the reader",
+    ("docs/how-to/write-a-policy.md", "fedtopics"): "files of the reader: tutorials/steward.md",
+    ("docs/how-to/private-study.md", "fedtopics"): "a policy of the reader: cli/test_privacy.py",
+    ("docs/how-to/audit-and-dpia.md", "fedtopics"): "folders of the reader: tutorials/steward.md",
     (
         "docs/how-to/python-and-bertopic.md",
         "fedtopics",

@@ -135,7 +135,7 @@ def attacked(records: Records) -> list[Part]:
         ),
         Table(
             ["attack", "AUC (.500 by chance)", title, "tried on"], rows,
-            f"{audit.path.name}; what attacks are: {DOCS}",
+            f"{audit.path.name}; what attacks are: {MODEL}",
         ),
     ]  # fmt: skip
 
