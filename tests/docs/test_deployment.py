@@ -1,4 +1,4 @@
-"""The example federation, the README's commands, deploy.md and events.md say the same as the code."""
+"""The example federation, the README's commands, deploy.md and events.md match the code."""
 
 from __future__ import annotations
 
