@@ -1,4 +1,4 @@
-"""The example federation, the README and docs/how-to/deploy.md agree with the code."""
+"""The example federation, the README's commands, deploy.md and events.md match the code."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = [ROOT / "examples" / name for name in ("federation.sh", "peers.sh")]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEPLOYMENT = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
+EVENTS = (ROOT / "docs/reference/events.md").read_text(encoding="utf-8")
 
 Command = tuple[str, ...]
 
@@ -111,7 +112,7 @@ def kinds_and_keys() -> Iterator[tuple[str, set[str]]]:
 
 
 def test_every_event_is_explained() -> None:
-    section = DEPLOYMENT.partition("## Events")[2].partition("\n## ")[0]
+    section = EVENTS.partition("## Events")[2].partition("\n## ")[0]
     explained = set(re.findall(r"`([a-z ]+)`", section))
     words = set(re.findall(r"\w+", section))
     for kind, keys in kinds_and_keys():
@@ -122,7 +123,7 @@ def test_every_event_is_explained() -> None:
 def test_every_exit_code_is_explained() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.FedTopicsError)}
-    section = DEPLOYMENT.partition("## Exit codes")[2].partition("\n## ")[0]
+    section = EVENTS.partition("## Exit codes")[2].partition("\n## ")[0]
     assert codes | {0, 70, 130, 143} == {int(n) for n in re.findall(r"^\| (\d+) \|", section, re.M)}
 
 

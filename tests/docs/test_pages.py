@@ -44,7 +44,9 @@ NOT_TYPED = {
     ("docs/how-to/continue-compare-merge.md", "fedtopics"): f"{READERS}cli/test_models.py",
     ("docs/how-to/deploy.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
     ("docs/how-to/choose-a-model.md", "fedtopics models"): f"{READERS}cli/test_models.py",
-    ("docs/concepts/for-dpos.md", "fedtopics"): f"{READERS}tutorials/steward.md",
+    ("docs/how-to/write-a-policy.md", "fedtopics"): f"{READERS}tutorials/steward.md",
+    ("docs/how-to/private-study.md", "fedtopics"): f"{READERS}cli/test_privacy.py",
+    ("docs/how-to/audit-and-dpia.md", "fedtopics"): f"{READERS}tutorials/steward.md",
     ("docs/how-to/python-and-bertopic.md", "fedtopics"): f"{READERS}cli/test_documents.py",
     ("docs/reference/report.md", "fedtopics"): f"{READERS}tutorials/analyst.md",
 }

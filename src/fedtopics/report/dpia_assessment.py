@@ -131,7 +131,7 @@ def attacked(records: Records) -> list[Part]:
         ),
         Table(
             ["attack", "AUC (.500 by chance)", title, "tried on"], rows,
-            f"{audit.path.name}; description of the attacks: {DOCS}",
+            f"{audit.path.name}; description of the attacks: {MODEL}",
         ),
     ]  # fmt: skip
 
