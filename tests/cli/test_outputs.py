@@ -64,7 +64,7 @@ def test_what_is_not_ours_stays(arguments: list[str], suffixes: list[str], typed
         path.write_text(MINE)
         code, _, err = typed(*arguments, path)
         assert (code, path.read_text()) == (2, MINE)
-        assert f"{path} is there already, and fedtopics did not write it" in err
+        assert f"{path} already exists, and fedtopics did not write it" in err
         path.unlink()
         assert typed(*arguments, path)[0] == 0
         written = path.read_bytes()

@@ -83,7 +83,7 @@ def test_a_policy_is_held_against_the_study_before_all_else(policy: Policy, tmp_
 
 
 @pytest.mark.parametrize(("clients", "message"), [
-    ({1: ["a b"] * 20}, "^1 cannot name a client; use letters, digits"),
+    ({1: ["a b"] * 20}, "^1 cannot name a client; use at most 64 letters, digits"),
     ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
     ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
     (["a b"] * 20, "^Documents of several clients are a mapping of client to"),

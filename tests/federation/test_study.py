@@ -62,9 +62,9 @@ def test_unusable_study(tmp_path: Path, content: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../a", ".a", "a\n", "ä"])
 def test_bad_client_names(name: str) -> None:
-    with pytest.raises(StudyError, match="cannot name a client; use letters, digits"):
+    with pytest.raises(StudyError, match="cannot name a client; use at most 64 letters, digits"):
         check_client_name(name)
-    with pytest.raises(StudyError, match="cannot name a client; use letters, digits"):
+    with pytest.raises(StudyError, match="cannot name a client; use at most 64 letters, digits"):
         Study.make(clients={name: {"data": "a.csv"}})
 
 
