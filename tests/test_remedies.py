@@ -291,7 +291,7 @@ TYPED: dict[str, tuple[str, str, list[str]]] = {
             "transform model a.csv -o t.csv"]),
     "a study": ("train", "Missing argument 'STUDY'",
         ["init study new.toml", "train study.toml --out yet"]),
-    "numbers": ("sweep study.toml --topics 1", "give numbers from 2 on, with commas",
+    "numbers": ("sweep study.toml --topics 1", "give numbers of at least 2, with commas",
         ["sweep study.toml --topics 2,3 --seeds 1"]),
 
     "a damaged label": ("topics mislabelled", "did you mean 'label'", ["topics model"]),

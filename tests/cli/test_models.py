@@ -25,7 +25,7 @@ def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
     assert (code, err) == (0, "")
     known = TopicModel.from_pretrained(trained)
     print_ = fingerprint_of(known)
-    assert f"goes on with model {print_[:16]} of gfedntm after 12 rounds, with its words" in out
+    assert f"continuing from model {print_[:16]} of gfedntm after 12 rounds, with its voc" in out
     assert "topic, its share of all documents, its words" in out
     assert "The run is in runs/study-continued, the model in" in out
     assert "What changed:  fedtopics models compare out/model runs/study-continued/model" in out
@@ -87,7 +87,7 @@ def test_merge(typed: Typed, refused: Refused) -> None:
         assert typed("train", "alone.toml", "--out", name)[0] == 0
     code, out, _ = typed("models", "merge", "north", "south/model", "-o", "both", "--topics", 4)
     assert code == 0
-    assert "4 of 6 topics of 2 models are in both." in out
+    assert "4 topics (merged from 6 of 2 models) are in both." in out
     assert TopicModel.from_pretrained("both").documents.keys() == {"north", "south"}
     assert typed("topics", "both")[0] == 0
     assert typed("transform", "both", "north.csv", "-o", "theta.parquet")[0] == 0

@@ -114,7 +114,7 @@ def test_beside_a_report_nothing_is_lost(folder: Path, typed: Typed) -> None:
 def test_formats_of_theta(folder: Path, typed: Typed) -> None:
     for suffix in ("parquet", "csv", "jsonl"):
         code, out, _ = typed("transform", "model", "letters.csv", "-o", f"new/theta.{suffix}")
-        assert (code, out.startswith("3 documents to new/theta.")) == (0, True)
+        assert (code, out.startswith("3 documents are in new/theta.")) == (0, True)
     table = pq.read_table("new/theta.parquet").to_pylist()
     rows = [*csv.DictReader(Path("new/theta.csv").read_text().splitlines())]
     lines = [json.loads(line) for line in Path("new/theta.jsonl").read_text().splitlines()]
