@@ -69,7 +69,7 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
     (["serve", "empty.toml", "--key", "server"], "The study has no certificates, so it cannot be"),
     (["join", "study.toml"], "Missing option '--key'."),
     (JOIN[:4], "Documents are missing, and only an observer"),
-    ([*JOIN, "--key", "stranger"], "does not name the certificate of this key (stranger); it"),
+    ([*JOIN, "--key", "stranger"], "does not contain the certificate of this key (stranger), but"),
     ([*JOIN, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
     ([*JOIN, "--policy", "policy.toml"], "there is no key 'min_document'"),
     ([*JOIN, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),

@@ -54,7 +54,7 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
     {"documents": 0, "words": Named(["oak"], np.zeros((1, 2), np.int64))},
 ])  # fmt: skip
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
-    message = f"sums over {reply.get('documents', 0)} documents, its policy asks for 10"
+    message = f"sums over {reply.get('documents', 0)} documents, but its policy requires 10"
     with pytest.raises(PolicyError, match=message):
         door(Echo(**reply), Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert (tmp_path / "ledger.jsonl").read_text() == ""
@@ -78,7 +78,7 @@ def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_p
 def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
     words = Named(["oak", CANARY], np.array([[5, 9], [4, 90]]))
     half = Echo(documents=10, deep={"words": words}, none=Named.columns(2))
-    with pytest.raises(PolicyError, match="word of 4 documents, its policy asks for 5") as e:
+    with pytest.raises(PolicyError, match="word that 4 documents have, but its policy requires 5") as e:
         door(half, Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert CANARY not in str(e.value)
     assert (tmp_path / "ledger.jsonl").read_text() == ""
@@ -127,7 +127,7 @@ def test_a_position_is_answered_again_with_the_same_bytes_and_no_others(tmp_path
         with pytest.raises(PolicyError, match="answered 'echo' of turn 3"):
             guarded.ask("fail", payload, position)
     changed = Echo(documents=10, sums=np.arange(4.0) + 1)
-    with pytest.raises(PolicyError, match="the reply would be another one now; the documents or"):
+    with pytest.raises(PolicyError, match="the reply would be different now, as the documents or"):
         door(changed, path=path).ask("echo", payload, position)
     assert len(path.read_text().splitlines()) == 2
 
