@@ -100,7 +100,7 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     assert f"Study {Study.read('study.toml').fingerprint:.16}: gfedntm with prodlda" in said
     assert "Aggregation is secure: the server sees no document, word, number, total or" in said
     assert "the policy allows this; nothing has left" in said
-    assert "bytes, of 41 documents whose texts have" in said
+    assert "rounds, of 41 documents whose texts have" in said
     assert "Can others learn which words a single document has? Yes, " in said
     assert not (folder / "runs").exists()
     code, out, _ = typed(*JOIN, "--dry-run", "--json")
@@ -111,7 +111,7 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     said = " ".join(out.split())
     assert code == 0
     assert Study.read("study.toml").fingerprint in said
-    for words in ("the operator of the relay", "act as this member until", "Not promised"):
+    for words in ("The operator of the relay", "2 members together", "What others could learn"):
         assert words in said
 
 
