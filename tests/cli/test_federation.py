@@ -111,7 +111,7 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     said = " ".join(out.split())
     assert code == 0
     assert Study.read("study.toml").fingerprint in said
-    for words in ("the operator of the relay", "act as this member until", "Not promised"):
+    for words in ("The operator of the relay", "2 members together", "What others could learn"):
         assert words in said
 
 

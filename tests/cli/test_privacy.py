@@ -41,10 +41,23 @@ def study(tmp_path: Path) -> Path:
 def test_what_would_leave(typed: Typed, study: Path) -> None:
     code, out, _ = typed("check", study, "--data", study.parent / "documents")
     assert code == 3, "plain aggregation is for more documents, by default"
+    assert "vocabulary once the server" in " ".join(out.split())
+    for path in sorted((study.parent / "documents").iterdir())[:10]:
+        path.write_text(f"{path.read_text()} seldom")
+    own = study.parent / "own.toml"
+    own.write_text("min_documents = 100\nmin_document_frequency = 30\n")
+    code, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
     said = " ".join(out.split())
-    assert "vocabulary once the server" in said
+    assert code == 0
+    assert "Words: 6 that occur in enough" in said
     assert "140 documents with" in said
     assert "Yes, some words of some documents: sums are of about 140 documents" in said
+    own.write_text("min_documents = 100\nmin_document_frequency = 5\n")
+    _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
+    assert "Words: 7 that occur in enough" in out
+    own.write_text("min_documents = 100\nmin_document_frequency = 141\n")
+    code, _, err = typed("check", study, "--data", study.parent / "documents", "--policy", own)
+    assert (code, "No word occurs in 141" in err) == (2, True)
     code, out, _ = typed("check", study, "--json")
     found = json.loads(out)
     assert found["exposure"]["bytes"] is None

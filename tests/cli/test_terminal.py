@@ -71,7 +71,8 @@ def test_events_of_others(screen: StringIO) -> None:
         "function": TEXT, "error": TEXT, "folder": TEXT, "unknown": 1, "majority": 2, "loss": 0.5,
         "times": 41.0, "digest": TEXT, "factor": 0.5, "left_out": True, "empty": 1, "source": TEXT,
         "exposure": SimpleNamespace(
-            bytes=None, shown=[Shown(TEXT, TEXT, TEXT, TEXT)], verdicts={TEXT: TEXT}
+            bytes=None, chosen=TEXT, words=3, shown=[Shown(TEXT, TEXT, TEXT, TEXT)],
+            verdicts={TEXT: TEXT},
         ),
     }  # fmt: skip
     with news.ServerNews() as server, news.MemberNews("a") as client:
@@ -86,7 +87,8 @@ def test_events_of_others(screen: StringIO) -> None:
         described={"settings": {"method.network": TEXT}}, clients=[TEXT],
     )  # fmt: skip
     leaves = {TEXT: {"often": TEXT, "what": TEXT}}
-    news.show_offer({"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT})
+    offer = {"study": study, "leaves": leaves, "seen": TEXT, "policy": TEXT}
+    news.show_offer(offer | {"known": False})
     assert screen.getvalue().count(r"\x1b[31mred") > 30
 
 

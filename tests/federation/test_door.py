@@ -78,7 +78,7 @@ def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_p
 def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
     words = Named(["oak", CANARY], np.array([[5, 9], [4, 90]]))
     half = Echo(documents=10, deep={"words": words}, none=Named.columns(2))
-    with pytest.raises(PolicyError, match="word that 4 documents have, but its policy requires 5") as e:
+    with pytest.raises(PolicyError, match="word that 4 documents have, but its") as e:
         door(half, Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert CANARY not in str(e.value)
     assert (tmp_path / "ledger.jsonl").read_text() == ""

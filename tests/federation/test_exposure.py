@@ -120,7 +120,9 @@ def test_a_bound_is_said() -> None:
     plan = Study(method={"name": "lda"}).with_clients(SIZES)
     private = plan.model_copy(update={"privacy": Privacy(epsilon=1), "aggregation": "secure"})
     said = expose(private).verdicts["whether a document was there"]
-    assert said.startswith("hardly: by at most a factor of 2.72")
+    assert said.startswith("somewhat: any conclusion is at most 2.72 times as likely")
+    factors = {0.3: "hardly", 2.9: "somewhat", 12: "yes, the bound is so weak that it protects"}
+    assert all(exposure.in_words(e, 1e-6).startswith(word) for e, word in factors.items())
     of_authors = Privacy(epsilon=1, unit="author", most_documents=1)
     private = private.model_copy(update={"privacy": of_authors})
     said = expose(private).verdicts["whether a document was there"]

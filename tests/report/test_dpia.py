@@ -202,6 +202,16 @@ def test_figures_are_those_of_the_threat_model() -> None:
             assert any(attack["figure"] in line for line in lines), attack
 
 
+@pytest.mark.parametrize(
+    ("method", "attacks"),
+    [({"name": "nmf"}, 0), ({"name": "lda", "learning": "batch"}, 0), ({"name": "lda"}, 2)],
+)
+def test_only_risks_of_the_study_are_listed(method: Any, attacks: int, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(Study.make(method=method).to_toml())
+    found = Records.read(tmp_path / "study.toml").holding("attacks")
+    assert len([row for row in found if "minibatch" in row["what"]]) == attacks
+
+
 def test_the_offer_and_the_report_say_what_the_study_is_for(
     federation: tuple[Path, Outcome], capsys: pytest.CaptureFixture[str]
 ) -> None:

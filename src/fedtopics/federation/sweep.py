@@ -51,16 +51,16 @@ class Criterion:
     sign: int  # 1 if more is better, else -1
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return the numbers of topics that are not worse than the best by over a deviation.
-
-        The deviation is the best one's, over seeds or pairs of them.
-        """
+        """Return the numbers of topics that are at most one deviation worse than the best."""
         scored = [row for row in summary if row.get(self.name) is not None]
         if not scored:
             return []
         top = max(scored, key=lambda row: self.sign * row[self.name])
-        least = self.sign * top[self.name] - top[f"{self.name}_deviation"]
-        return [row["topics"] for row in scored if self.sign * row[self.name] >= least]
+        return [row["topics"] for row in scored if self._is_close(row, top)]
+
+    def _is_close(self, row: Mapping[str, Any], top: Mapping[str, Any]) -> bool:
+        deviation = max(each[f"{self.name}_deviation"] for each in (row, top))
+        return bool(self.sign * (top[self.name] - row[self.name]) <= deviation + TINY)
 
 
 CRITERIA = (
@@ -202,10 +202,7 @@ def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None
 
 
 def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
-    """Return the number of topics that is among the best by most criteria, and why in words.
-
-    Of several, it is the one with the highest mean rank by all criteria, or else the smallest.
-    """
+    """Return the smallest number of topics that is among the best by most criteria, and why."""
     content = {criterion.title: criterion.best(summary) for criterion in CRITERIA}
     content = {title: numbers for title, numbers in content.items() if numbers}
     tested = [row["topics"] for row in summary]
@@ -216,23 +213,10 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
         for title, numbers in content.items()
     ]
     even = [number for number, count in votes.items() if count == most]
-    best = min(even, key=lambda number: (_mean_rank(number, summary), number))
-    if others := [str(number) for number in even if number != best]:
-        reasons.append(f"{best} ranks higher on average than {', '.join(others)}, or is smaller")
-    return best, reasons
-
-
-def _mean_rank(number: int, summary: Sequence[Mapping[str, Any]]) -> float:
-    """Return the mean place of a number of topics by the criteria that have scores, 0 the best."""
-    places = []
-    for criterion in CRITERIA:
-        scored = {
-            r["topics"]: criterion.sign * r[criterion.name]
-            for r in summary
-            if r.get(criterion.name) is not None
-        }
-        places.append(sum(score > scored.get(number, -np.inf) for score in scored.values()))
-    return float(np.mean(places))
+    if len(even) > 1:
+        named = ", ".join(map(str, even))
+        reasons.append(f"{even[0]} is the smallest of {named}, which are equal by this")
+    return even[0], reasons
 
 
 def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:

@@ -161,13 +161,15 @@ def _purposes(records: Records) -> Parts:
 
 def _nature(records: Records) -> Parts:
     study = records.study
-    method = find_method(study.method.method_name)
+    method = find_method(records.method)
+    chosen = study.method.method_name == "auto" != method.name
+    why = " The program chose it by the length of all participants' documents." if chosen else ""
     return [
         Section("1.1.d", "Nature, scope and context of the processing"),
         Statement(
             f"Nature: {method.title} finds {study.method.n_components} {method.shows} in texts of "
             f"{len(study.clients)} participants. Each computes sums over its own documents; these "
-            "are aggregated, and every participant gets the same model.",
+            f"are aggregated, and every participant gets the same model.{why}",
             f"{records.cited}, [method]; {PROGRAM}",
         ),
         Statement(

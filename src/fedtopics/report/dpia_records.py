@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedtopics.errors import RunError
+from fedtopics.errors import FedTopicsError, RunError
 from fedtopics.federation.audit import AUDIT, Audit
 from fedtopics.federation.ledger import find_ledgers
 from fedtopics.federation.study import Study
 from fedtopics.files import read_toml
+from fedtopics.model.topic_model import TopicModel
 from fedtopics.privacy.recipe import leaves
 from fedtopics.protocol.clients import LEAVES
 from fedtopics.report.dpia_document import Gap, Part, Section, Statement
@@ -61,6 +63,21 @@ class Records:
         return f"study.toml, fingerprint {self.study.fingerprint}"
 
     @property
+    def method(self) -> str:
+        """The name of the method that was trained; that of "auto" is in the model."""
+        name = self.study.method.method_name
+        if name == "auto":
+            with suppress(FedTopicsError):  # there is no model yet
+                return str(TopicModel.from_pretrained(self.folder).info["method"])
+        return name
+
+    @property
+    def minibatches(self) -> bool:
+        """Whether a round uses only some documents."""
+        settings = self.study.method.model_dump()
+        return "batch_size" in settings and settings.get("learning") != "batch"
+
+    @property
     def masked(self) -> bool:
         """Whether aggregation was secure; never in a simulation."""
         return self.study.is_secure and self.place != "simulation"
@@ -93,7 +110,7 @@ class Records:
 
     def leaves(self, function: str) -> str:
         """Describe what a function sends, from its own documentation."""
-        return LEAVES.get(function) or leaves(self.study.method.method_name, function)
+        return LEAVES.get(function) or leaves(self.method, function)
 
     def size(self, name: str) -> str:
         """Return the size of a file or folder in bytes; "-" if it does not exist."""
@@ -109,7 +126,7 @@ class Records:
 
     def holding(self, table: str) -> list[Mapping[str, Any]]:
         """Return the measures or attacks of `TABLES` that apply to this study."""
-        method = self.study.method.method_name
+        method = self.method
         return [
             row
             for row in TABLES[table]
@@ -124,6 +141,7 @@ CONDITIONS: Mapping[str, Callable[[Records], bool]] = {
     "not masked": lambda records: not records.masked,
     "with noise": lambda records: records.private,
     "without noise": lambda records: not records.private,
+    "minibatches": lambda records: records.minibatches,
     "own secret": lambda records: not records.seeded,
 }
 
