@@ -127,19 +127,19 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     ),
     "more documents": (
         lambda: train(study(), CLIENTS, policies=policies(min_documents=99)),
-        "Give it more documents",
+        "give it more documents",
         lambda: train(study(), MORE, policies=policies(min_documents=99)),
     ),
     "rounds of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(max_rounds=1)),
-        "Lower the study's max_rounds or raise that of the policy",
+        "lower the study's max_rounds, or raise that of the policy",
         lambda: train(
             study(method=PLAIN | {"max_rounds": 1}), CLIENTS, policies=policies(max_rounds=1)
         ),
     ),
     "methods of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(methods=["lda"])),
-        "add it to the policy's methods",
+        "add this one to the policy's methods",
         lambda: train(study(), CLIENTS, policies=policies(methods=["lda", "nmf"])),
     ),
     "fewest clients": (

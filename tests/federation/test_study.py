@@ -179,7 +179,7 @@ def test_fewer_than_three_clients_aggregate_securely_if_the_study_says_so() -> N
     """Their policies decide: each of two can compute the other's update."""
     assert of_clients("ab", aggregation="secure").is_secure
     for policy in (Policy(), Policy(min_clients_in_sum=3)):
-        with pytest.raises(PolicyError, match=r"over at least 3 clients, and a round .* has 2"):
+        with pytest.raises(PolicyError, match=r"over at least 3 clients, but a round .* has 2"):
             policy.in_study(True).check_study("a", "lda", 6, 30, clients=2)
     Policy(min_clients_in_sum=2).in_study(True).check_study("a", "lda", 6, 30, clients=2)
     Policy().in_study(False).check_study("a", "lda", 6, 300, clients=2)
