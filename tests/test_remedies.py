@@ -122,7 +122,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     ),
     "documents of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(min_documents=99)),
-        "or lower min_documents in its policy",
+        "lower min_documents in its policy",
         lambda: train(study(), CLIENTS, policies=policies(min_documents=40)),
     ),
     "more documents": (
@@ -271,7 +271,7 @@ TYPED: dict[str, tuple[str, str, list[str]]] = {
         ["transform model a.csv -o t.parquet"]),
     "an input": ("transform model theta.csv -o theta.csv --columns text=text", "name another file",
         ["transform model theta.csv -o new.csv --columns text=text"]),
-    "a run there": ("train study.toml --out run", "go on with --resume, or name another folder",
+    "a run there": ("train study.toml --out run", "resume it with --resume, or name another one",
         ["train study.toml --out run --resume", "train study.toml --out another"]),
     "no run there": ("train study.toml --out none --resume", "leave out --resume",
         ["train study.toml --out none"]),

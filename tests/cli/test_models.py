@@ -64,7 +64,7 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot be"),
     ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
     ([*CONTINUE, "--vocabulary", "old"], "", "Invalid value for '--vocabulary'"),
-    (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot begin with a model; use"),
+    (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot start from a model; use"),
 ])  # fmt: skip
 def test_no_way_on(
     arguments: list[str], change: str, message: str, trained: Path, typed: Typed

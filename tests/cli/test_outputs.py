@@ -144,7 +144,9 @@ def test_folders(folder: Path, refused: Refused) -> None:
     assert Path("mine/README.md").read_text() == MINE
     for name in ("north", "south"):
         Path(f"{name}.csv").write_text("text\n" + "oak elm\n" * 20)
-    assert "There is a study.toml of no run in ." in refused("train", "study.toml", "--out", ".")
+    assert ". contains a study.toml that no run wrote" in refused(
+        "train", "study.toml", "--out", "."
+    )
     assert Path("study.toml").read_text() == STUDY
 
 

@@ -131,7 +131,7 @@ def test_kept_words_are_subject_to_the_policy() -> None:
     model = train(study(max_rounds=2), subjects(SIZES))
     plan, corpora = study(max_rounds=2), subjects({"east": 30, "north": 5})
     strict = {"policies": dict.fromkeys(SIZES, Policy(min_documents=10))}
-    with pytest.raises(PolicyError, match="at least 10 documents, but it has 5. Nothing"):
+    with pytest.raises(PolicyError, match="at least 10 documents, but it has 5"):
         train(plan, corpora, start=model, vocabulary="keep", **strict)
     few = {"policies": dict.fromkeys(SIZES, Policy(min_documents=1, max_rounds=1))}
     with pytest.raises(PolicyError, match="has 2 rounds, but the policy of client 'east' allows"):
