@@ -144,7 +144,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     ),
     "fewest clients": (
         lambda: study(federation={"quorum": 3}, clients={"a": {}, "b": {}}),
-        "quorum = 3 is more than the clients: 2",
+        "quorum = 3 is more than the 2 clients",
         lambda: study(federation={"quorum": 2}, clients={"a": {}, "b": {}}),
     ),
     "secure aggregation": (
@@ -152,7 +152,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: study(method={"name": "flda"}),
     ),
     "secure aggregation and outliers": (
-        lambda: study(aggregation="secure", federation={"outliers": "median"}), "or change that",
+        lambda: study(aggregation="secure", federation={"outliers": "median"}), "change that",
         lambda: study(aggregation="secure", federation={"outliers": "none"}),
     ),
     "n-grams": (

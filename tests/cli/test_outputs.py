@@ -144,9 +144,7 @@ def test_folders(folder: Path, refused: Refused) -> None:
     assert Path("mine/README.md").read_text() == MINE
     for name in ("north", "south"):
         Path(f"{name}.csv").write_text("text\n" + "oak elm\n" * 20)
-    assert "a study.toml that no run wrote" in refused(
-        "train", "study.toml", "--out", "."
-    )
+    assert "a study.toml that no run wrote" in refused("train", "study.toml", "--out", ".")
     assert Path("study.toml").read_text() == STUDY
 
 

@@ -82,8 +82,8 @@ def test_what_is_shown_of_a_secure_study() -> None:
 
 @pytest.mark.parametrize(("plan", "why"), [
     (planned(), "a round has fewer than 3 clients"),
-    (planned().with_clients("abc"), "the study says so"),
-    (Study.make(method={"name": "flda"}).with_clients("abc"), "what leaves a client in flda"),
+    (planned().with_clients("abc"), "the study sets it"),
+    (Study.make(method={"name": "flda"}).with_clients("abc"), "flda merges the updates of clients"),
 ])  # fmt: skip
 def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
     with pytest.raises(PolicyError, match="does not set min_documents"):

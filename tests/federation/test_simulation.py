@@ -86,7 +86,7 @@ def test_a_policy_is_held_against_the_study_before_all_else(policy: Policy, tmp_
     ({1: ["a b"] * 20}, "^1 cannot name a client; use at most 64 letters, digits"),
     ({"a/b": ["a b"] * 20}, "^'a/b' cannot name a client"),
     ({"a": ["a b"] * 20, "b": []}, "^Client 'b': The corpus is empty; give at least one"),
-    (["a b"] * 20, "^Documents of several clients are a mapping of client to"),
+    (["a b"] * 20, "^The documents are not those of several clients; give a map"),
     ([], "^There are no clients; give at least one"),
 ])  # fmt: skip
 def test_clients_that_cannot_be_used(clients: Any, message: str) -> None:

@@ -32,7 +32,7 @@ from tests.helpers.studies import read
     ("[method]\npreset = 'best'", "'method.preset' is 'best': .* 'paper', 'avitm' or 'mixtures'"),
     ("[method]\npreset = ['paper']", "'method.preset': Input should"),
     ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; choose .* arabic, .*german"),
-    ("[text]\nversion = 1", "text.version = 1, and this fedtopics makes words by version 2"),
+    ("[text]\nversion = 1", "text.version = 1, but this fedtopics has version 2"),
     ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; choose from: prodlda"),
     ("[method]\nname = 'ldaa'", "no method 'ldaa'; did you mean 'lda'"),
     ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
@@ -48,7 +48,7 @@ from tests.helpers.studies import read
     (
         "privacy = {epsilon = 1}\n[method]\nname = 'lda'\n[method.over_time]\n"
         "begin = 2025-01-01\nend = 2025-02-01",
-        "lda cannot keep a bound for each document",
+        "lda does not support differential privacy",
     ),
     (
         "[method.over_time]\nbegin = 0001-01-01\nend = 9999-12-31",
@@ -151,10 +151,10 @@ AGGREGATION: list[tuple[dict[str, Any], str, str]] = [  # settings, clients, why
     ({}, "ab", "a round has fewer than 3 clients"),
     ({}, "", "a round has fewer than 3 clients"),
     ({"method": {"clients_per_round": 2}}, "abcd", "a round has fewer than 3 clients"),
-    ({"method": {"name": "flda"}}, "abc", "what leaves a client in flda is merged one by one"),
-    ({"federation": {"outliers": "median"}}, "abc", 'federation.outliers = "median" looks at'),
-    ({"federation": {"outliers": "clip"}}, "abc", 'federation.outliers = "clip" looks at updates'),
-    ({"aggregation": "plain"}, "abc", "the study says so"),
+    ({"method": {"name": "flda"}}, "abc", "flda merges the updates of clients one by one"),
+    ({"federation": {"outliers": "median"}}, "abc", 'federation.outliers = "median" needs'),
+    ({"federation": {"outliers": "clip"}}, "abc", 'federation.outliers = "clip" needs single'),
+    ({"aggregation": "plain"}, "abc", "the study sets it"),
 ]
 
 
@@ -189,7 +189,7 @@ def test_fewer_than_three_clients_aggregate_securely_if_the_study_says_so() -> N
 
 
 def test_members_with_other_rules_of_words_do_not_train_together() -> None:
-    with pytest.raises(StudyError, match=f"text.version = {RULES + 1}, and this fedtopics"):
+    with pytest.raises(StudyError, match=f"text.version = {RULES + 1}, but this fedtopics"):
         Study.make(text={"version": RULES + 1})
     ours = Study.make(clients={"a": {}})
     first = dict(ours.agreed["text"])
@@ -257,7 +257,7 @@ def test_a_member_hosts_the_server(tmp_path: Path, keys: dict[str, Key]) -> None
     ("north.pem", "north/key.pem", "certificate of north is a private key, which must stay sec"),
     ("north.pem", "study.toml", "The certificate of north is damaged, or not a certificate"),
     ('"server.pem"', '"server.pem"\nhost = "west"', "server.host = 'west' is not a member"),
-    ("[clients.south]", "[observers.north]", "'north' is a client and an observer; it can be"),
+    ("[clients.south]", "[observers.north]", "'north' is a client and an observer; remove one"),
     ("[clients.south]", "[observers]\nsouth = 3", r"each of the observers is a table \[observ"),
     ('[server]\naddress = "topics.example.org:7557"', "[serv]", "no key 'serv'; did you mean 's"),
 ])  # fmt: skip
