@@ -38,7 +38,7 @@ YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
         ({"name": "kmeans", "representation": "bow"}, "leave out representation"),
         ({"name": "discriminative", "separation": {"candidates": [2, 3]}}, "leave out candidates"),
         ({"name": "discriminative", "max_rounds": 3}, "set max_rounds between 4 and 50; 3"),
-        ({"name": "flda"}, "Gibbs sampling .* does \(lda, nmf, kmeans, discriminative"),
+        ({"name": "flda"}, r"Gibbs sampling .* does \(lda, nmf, kmeans, discriminative"),
         ({"name": "mixture"}, "nothing limits what a document adds to its sums"),
         ({"name": "auto"}, "it chooses by exact numbers"),
     ],
