@@ -65,7 +65,7 @@ def check(
     the bytes that would be sent. Nothing is sent.
     """
     from fedtopics import Columns, Corpus, Policy, Study
-    from fedtopics.federation.exposure import expose
+    from fedtopics.federation.exposure import expose, rehearse_noise
     from fedtopics.federation.participant import check_policy
     from fedtopics.federation.proposal import proposal_of, reach
     from fedtopics.methods.core.events import Documents
@@ -87,6 +87,8 @@ def check(
         weighed = None if isinstance(problem, PolicyError) else corpus
         try:
             exposure = expose(plan, weighed, embedding_model, on_progress, rules)
+            if weighed is not None:
+                rehearse_noise(plan, weighed)
         except FedTopicsError as error:  # of the policy, on these documents
             problem, exposure = error, expose(plan)
     if as_json:
