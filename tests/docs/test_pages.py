@@ -54,10 +54,6 @@ NOT_TYPED = {
         "fedtopics",
     ): "folders of the reader: cli/test_models.py",
     ("docs/how-to/deploy.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
-    (
-        "docs/how-to/choose-a-model.md",
-        "fedtopics models merge",
-    ): "folders of the reader: cli/test_models.py",
     ("docs/concepts/for-dpos.md", "fedtopics"): "folders of the reader",
     (
         "docs/how-to/python-and-bertopic.md",

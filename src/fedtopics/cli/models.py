@@ -342,8 +342,8 @@ def merge(
     """Merge models that were trained separately.
 
     Similar topics become one. Each MODEL is a folder, or NAME=FOLDER to name the client of a model
-    that has one. No documents are read. The merged model finds topics by words. docs/how-to/choose-a-model.md
-    compares its scores with those of a federation.
+    that has one. No documents are read. The merged model finds topics by words.
+    docs/how-to/continue-compare-merge.md compares its scores with those of a federation.
     """
     from fedtopics.methods.flda.merged_models import merge_models, read_models
 
