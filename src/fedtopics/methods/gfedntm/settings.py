@@ -29,7 +29,7 @@ _AVITM = {
 # Algorithm 1 with that network: each client normalises and takes minibatches by itself, and the
 # server takes plain gradient steps. The paper names no step size: of .002 to 2, this did best.
 _PAPER = {"norm": "local", "optimizer": "sgd", "learning_rate": 0.02, "batch_split": "fixed"}
-# For documents that mix topics with words of their own, as LDA draws them: docs/concepts/methods.md.
+# For documents that mix topics with their own words, as LDA draws them: docs/concepts/methods.md.
 _MIXTURES = {
     "alpha": 0.1, "dropout": 0.0, "initialisation": "anchors", "learning_rate_decay": "linear",
     "normalise_topics": False, "posterior_gain": 1.5, "max_rounds": 2500,
