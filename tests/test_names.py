@@ -45,7 +45,7 @@ IN_PYTHON: list[tuple[Callable[[], Any], str]] = [
     (lambda: sweep(Study(**PLAN), [2], 1, "x", corpora={"South": TEXTS}), "did you mean 'south'"),
     (lambda: MODEL.with_client_names({"South": "The South"}), SOUTH),
     (lambda: MODEL.with_labels({"0": "Trees"}), "no topic '0' to label"),
-    (lambda: MODEL.with_labels(["Trees"]), "Give a mapping of topic"),
+    (lambda: MODEL.with_labels(["Trees"]), "Give a list of 3 labels"),
     (lambda: MODEL.topics_over_time(CLIENTS, YEARS | {"South": []}), SOUTH),
     (lambda: MODEL.topics_per_class(CLIENTS, ["a"] * 20), "Give a mapping of client"),
     (lambda: NMF(2, max_word=9).fit(TEXTS), "no setting 'max_word'; did you mean 'max_words'"),

@@ -67,7 +67,7 @@ def test_a_schedule_of_functions_that_do_not_say_what_leaves(page: dict[str, Any
     silent = replace(page["UNIGRAMS"], client=Whispering)
     with restored():
         registry.register(silent)
-        with pytest.raises(StudyError, match=r"'unigrams' names 'count_words', .* with @leaves"):
+        with pytest.raises(StudyError, match=r"'unigrams' lists 'count_words', .* with @leaves"):
             client_of(Study.make(method=METHOD), Site("forest", Corpus.of(["oak"]), Policy()))
 
 

@@ -43,7 +43,6 @@ NOT_TYPED = {
     ("docs/how-to/topics-over-time.md", "python -m experiments"): ABSENT,
     ("docs/how-to/continue-compare-merge.md", "fedtopics"): f"{READERS}cli/test_models.py",
     ("docs/how-to/deploy.md", "fedtopics status"): "of a run of the reader: cli/test_records.py",
-    ("docs/how-to/choose-a-model.md", "fedtopics models"): f"{READERS}cli/test_models.py",
     ("docs/how-to/write-a-policy.md", "fedtopics"): f"{READERS}tutorials/steward.md",
     ("docs/how-to/private-study.md", "fedtopics"): f"{READERS}cli/test_privacy.py",
     ("docs/how-to/audit-and-dpia.md", "fedtopics"): f"{READERS}tutorials/steward.md",

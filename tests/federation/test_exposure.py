@@ -116,6 +116,14 @@ def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name for name in seen if seen[name] != exposure.NOBODY} == {"model", "arrays"}
 
 
+def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+    plan = with_noise("nmf", 1).with_clients(SIZES)
+    with pytest.raises(StudyError, match="With documents like these at all members this ends: "):
+        exposure.rehearse_noise(plan, themed(60))
+    exposure.rehearse_noise(plan.model_copy(update={"privacy": None}), themed(60))
+
+
 def test_a_bound_is_said() -> None:
     plan = Study(method={"name": "lda"}).with_clients(SIZES)
     private = plan.model_copy(update={"privacy": Privacy(epsilon=1), "aggregation": "secure"})

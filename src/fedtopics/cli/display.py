@@ -73,7 +73,7 @@ def program_name() -> str:
     """Return how to type this program here: its path if the shell would not find it."""
     typed = Path(sys.argv[0])
     found = shutil.which("fedtopics")
-    if typed.name != "fedtopics" or (found and Path(found).samefile(typed)):
+    if typed.name != "fedtopics" or (found and Path(found).resolve() == typed.resolve()):
         return "fedtopics"
     return str(typed)
 

@@ -64,7 +64,7 @@ def check(
     the bytes that would be sent. Nothing is sent.
     """
     from fedtopics import Columns, Corpus, Policy, Study
-    from fedtopics.federation.exposure import expose
+    from fedtopics.federation.exposure import expose, rehearse_noise
     from fedtopics.federation.participant import check_policy
     from fedtopics.federation.proposal import proposal_of, reach
     from fedtopics.methods.core.events import Documents
@@ -86,7 +86,9 @@ def check(
         weighed = None if isinstance(problem, PolicyError) else corpus
         try:
             exposure = expose(plan, weighed, embedding_model, on_progress, rules)
-        except FedTopicsError as error:  # the policy does not allow it for these documents
+            if weighed is not None:
+                rehearse_noise(plan, weighed)
+        except FedTopicsError as error:  # policy or noise do not allow it for these documents
             problem, exposure = error, expose(plan)
     if as_json:
         print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})

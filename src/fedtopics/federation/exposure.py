@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from fedtopics.errors import StudyError
 from fedtopics.federation.door import Door
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.local import LocalClients
 from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.program import exchanges, plan_of, recipe_of
 from fedtopics.federation.run_folder import RunFolder
+from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.methods.auto.client import count_words
 from fedtopics.methods.core.aggregation import Named, flat_fields
@@ -214,6 +216,17 @@ def _rehearse(
     doors[names[0]] = _WeighedDoor(doors[names[0]], once, rounds)
     clients = _SecureClients(doors, once, rounds) if study.is_secure else LocalClients(doors)
     make[1](plan).train(clients, RunFolder(None, short.fingerprint))
+
+
+def rehearse_noise(study: Study, corpus: Corpus) -> None:
+    """Train a private study on few documents for all members; StudyError if noise hides them."""
+    if study.privacy is None or len(corpus) > REHEARSED:
+        return
+    names = sorted(study.clients)[:MOST_CLIENTS]
+    try:
+        train(study.with_clients(names), dict.fromkeys(names, corpus), policies={})
+    except StudyError as error:
+        raise StudyError(f"With such documents at all members, the study fails: {error}") from None
 
 
 def _some(corpus: Corpus, most: int) -> Corpus:
