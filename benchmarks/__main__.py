@@ -1,7 +1,5 @@
 """The benchmarks, as ``python -m benchmarks NAME [--quick] [--data DIR]``; ``list`` names them."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os

@@ -5,8 +5,6 @@ The second table has 44 subjects, 28 texts of each on average, as in the set Twe
 down to 7. A cluster needs ten documents, of one client, or with secure aggregation of all.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from itertools import product

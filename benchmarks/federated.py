@@ -1,7 +1,5 @@
 """A server and client processes of a study on this machine, for benchmarks that measure them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -5,8 +5,6 @@ Dirichlet distribution: skewed). All clients train in each round, or twenty that
 study runs in a process of its own.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from functools import partial

@@ -8,8 +8,6 @@ References
 Gonzalez and others, ByzFL: Research Framework for Robust Federated Learning, 2025.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

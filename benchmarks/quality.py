@@ -5,8 +5,6 @@ in a process of its own, those of other libraries in the peers' environment. A r
 not run again, so the benchmark can be done in pieces.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

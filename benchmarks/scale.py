@@ -4,8 +4,6 @@ The largest experiment of the gFedNTM paper has as many documents. Each contesta
 of its own, whose peak memory is what the operating system says.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading

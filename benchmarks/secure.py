@@ -3,8 +3,6 @@
 One process does the work of one member and of the relay; each number is the median of several.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Five members and a server, each a process with one thread, in one run on one mac
 with a delay of 50 ms a call, through a relay of bytes, which counts them.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import tempfile

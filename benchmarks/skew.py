@@ -4,8 +4,6 @@ The documentation of five Python packages, and a synthetic corpus in which each 
 of its own. Purity and mutual information are those of main topics with the client they come from.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """How many topics the demo's corpora have: the sweep of docs/reference/report.md, an hour."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

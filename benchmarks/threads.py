@@ -4,8 +4,6 @@ Three ways take turns: as the command does it by itself; with a thread a core th
 with a thread a core that wait in a busy loop, which is what torch does by itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

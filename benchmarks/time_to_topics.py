@@ -5,8 +5,6 @@ ended there. Seconds are those of counting, agreeing and training until the roun
 exchanges, without what keeping the states took.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

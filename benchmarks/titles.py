@@ -3,8 +3,6 @@
 All texts are at one client: sums do not depend on it. Words are shown as the model chooses them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from functools import cache

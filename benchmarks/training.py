@@ -5,8 +5,6 @@ long-lived processes, so that a machine whose speed drifts drifts for all of the
 beside one process: "at once" computes sums over all minibatches, "ledgers" has a folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -1,7 +1,5 @@
 """What docs/how-to/extend.md registers from outside appears everywhere."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Attacks on what clients send in an honest study: figures of docs/concepts/threat-model.md."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from benchmarks.common import arguments

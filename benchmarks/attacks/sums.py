@@ -1,7 +1,5 @@
 """What the adder learns from masked sums: those of 3, 5 and 10 clients, method by method."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict

@@ -4,8 +4,6 @@ A federation in one process whose doors are tapped; and clients of the attacker'
 made-up documents what the victim did with its own.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Networks that see embeddings, as a user types them: what fits, what is refused in a sentence."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

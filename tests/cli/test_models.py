@@ -1,7 +1,5 @@
 """Commands that make a model live on: continue, compare, and tracking."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

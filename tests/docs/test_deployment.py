@@ -1,7 +1,5 @@
 """The example federation, the README's commands, deploy.md and events.md match the code."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -3,8 +3,6 @@
 What else the page adds is tested by tests/test_one_place.py.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The prose linter finds what readers stumble over, and nothing in plain sentences."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Clusters of short texts in the manner of scikit-learn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

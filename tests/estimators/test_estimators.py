@@ -1,7 +1,5 @@
 """ProdLDA in the manner of scikit-learn: alone, centralised, federated."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

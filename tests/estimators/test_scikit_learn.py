@@ -1,7 +1,5 @@
 """scikit-learn's own checks, as far as they can be asked of estimators of texts."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

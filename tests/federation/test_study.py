@@ -1,7 +1,5 @@
 """The study: one typed TOML file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

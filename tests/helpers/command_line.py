@@ -1,7 +1,5 @@
 """Commands, typed in this process."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

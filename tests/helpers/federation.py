@@ -1,7 +1,5 @@
 """Small corpora and federations for the tests."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any

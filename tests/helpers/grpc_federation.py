@@ -1,7 +1,5 @@
 """Whole studies in this process: a server and its members, each in a thread."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Pages of the documentation as their readers use them: block by block."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import tempfile

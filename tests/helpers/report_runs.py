@@ -1,7 +1,5 @@
 """Small runs, each trained once a session, and their reports: what to look at in a page."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import json

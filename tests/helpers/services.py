@@ -1,7 +1,5 @@
 """Services as operators have them: processes in folders, and a server that dies and comes back."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """How clusters are found among new documents, by hand; and models of them, saved and read again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training rounds of some of the clients, drawn by the seed: of every method, on every engine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What all methods that find topics or clusters by embeddings promise, whatever they compute."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Discriminative clustering: the same wherever documents are, and only sums leave."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small groups: where masks hide replies, they are those of all clients' documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pseudo-labels: transport against POT, a mixture against densities and planted mistakes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a client draws, it draws from the client's secret."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import hmac

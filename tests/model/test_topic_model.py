@@ -1,7 +1,5 @@
 """The result of a study, read, saved and loaded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a study with privacy says: which settings it can have, how its budget is shared out."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """How the report looks in a browser: at each width, light and dark, nothing is cut or crooked."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
