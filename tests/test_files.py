@@ -156,7 +156,7 @@ def test_what_is_there_is_not_created_again(tmp_path: Path) -> None:
 def test_a_damaged_row(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"n": 1}\n' + line + b'\n{"n": 2}\n')
-    with pytest.raises(RunError, match=r"rows\.jsonl is damaged; take out the line"):
+    with pytest.raises(RunError, match=r"rows\.jsonl is damaged; remove the line"):
         files.RowFile(path)
 
 
@@ -205,6 +205,6 @@ def test_a_digest_has_all_bits_and_is_shortened_for_people_alone() -> None:
 
 
 def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
-    with files.hold(tmp_path / "new"), pytest.raises(RunError, match="Another process works in"):
+    with files.hold(tmp_path / "new"), pytest.raises(RunError, match="Another process uses"):
         files.hold(tmp_path / "new")
     files.hold(tmp_path / "new").close()

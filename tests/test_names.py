@@ -35,7 +35,7 @@ IN_PYTHON: list[tuple[Callable[[], Any], str]] = [
     (lambda: NMF(2).fit_clients(CLIENTS, names={"South": "The South"}), SOUTH),
     (lambda: LDA(2).partial_fit_clients(CLIENTS, policies={"South": OPEN}), SOUTH),
     (lambda: NMF(2).fit_clients(CLIENTS, policies=[OPEN, OPEN]), "Give a mapping of client"),
-    (lambda: NMF(2).fit_clients(CLIENTS, policies={"south": {}}), "is no Policy"),
+    (lambda: NMF(2).fit_clients(CLIENTS, policies={"south": {}}), "is not a Policy"),
     (lambda: NMF(2).fit_clients([TEXTS, TEXTS], policies={1: OPEN}), "no client 1; choose from"),
     (lambda: train(Study(), CLIENTS, policies={"South": OPEN}), SOUTH),
     (lambda: train(Study(**PLAN), {"South": TEXTS, "north": TEXTS}), "'South'; did you mean"),

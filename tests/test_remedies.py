@@ -120,29 +120,29 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
     ),
     "documents of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(min_documents=99)),
-        "or lower min_documents in its policy",
+        "lower min_documents in its policy",
         lambda: train(study(), CLIENTS, policies=policies(min_documents=40)),
     ),
     "more documents": (
         lambda: train(study(), CLIENTS, policies=policies(min_documents=99)),
-        "Give it more documents",
+        "give it more documents",
         lambda: train(study(), MORE, policies=policies(min_documents=99)),
     ),
     "rounds of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(max_rounds=1)),
-        "Lower the study's max_rounds or raise that of the policy",
+        "lower the study's max_rounds, or raise that of the policy",
         lambda: train(
             study(method=PLAIN | {"max_rounds": 1}), CLIENTS, policies=policies(max_rounds=1)
         ),
     ),
     "methods of a policy": (
         lambda: train(study(), CLIENTS, policies=policies(methods=["lda"])),
-        "add it to the policy's methods",
+        "add this one to the policy's methods",
         lambda: train(study(), CLIENTS, policies=policies(methods=["lda", "nmf"])),
     ),
     "fewest clients": (
         lambda: study(federation={"quorum": 3}, clients={"a": {}, "b": {}}),
-        "quorum = 3 is more than the clients: 2",
+        "quorum = 3 is more than the 2 clients",
         lambda: study(federation={"quorum": 2}, clients={"a": {}, "b": {}}),
     ),
     "secure aggregation": (
@@ -150,7 +150,7 @@ IN_PYTHON: dict[str, tuple[Call, str, Call]] = {  # what fails, what the message
         lambda: study(method={"name": "flda"}),
     ),
     "secure aggregation and outliers": (
-        lambda: study(aggregation="secure", federation={"outliers": "median"}), "or change that",
+        lambda: study(aggregation="secure", federation={"outliers": "median"}), "change that",
         lambda: study(aggregation="secure", federation={"outliers": "none"}),
     ),
     "n-grams": (
@@ -269,7 +269,7 @@ TYPED: dict[str, tuple[str, str, list[str]]] = {
         ["transform model a.csv -o t.parquet"]),
     "an input": ("transform model theta.csv -o theta.csv --columns text=text", "name another file",
         ["transform model theta.csv -o new.csv --columns text=text"]),
-    "a run there": ("train study.toml --out run", "go on with --resume, or name another folder",
+    "a run there": ("train study.toml --out run", "resume it with --resume, or name another one",
         ["train study.toml --out run --resume", "train study.toml --out another"]),
     "no run there": ("train study.toml --out none --resume", "leave out --resume",
         ["train study.toml --out none"]),
@@ -289,7 +289,7 @@ TYPED: dict[str, tuple[str, str, list[str]]] = {
             "transform model a.csv -o t.csv"]),
     "a study": ("train", "Missing argument 'STUDY'",
         ["init study new.toml", "train study.toml --out yet"]),
-    "numbers": ("sweep study.toml --topics 1", "give numbers from 2 on, with commas",
+    "numbers": ("sweep study.toml --topics 1", "give numbers of at least 2, with commas",
         ["sweep study.toml --topics 2,3 --seeds 1"]),
 
     "a damaged label": ("topics mislabelled", "did you mean 'label'", ["topics model"]),

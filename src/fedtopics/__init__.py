@@ -1,6 +1,6 @@
-"""Find the topics in text that may not be pooled: federated topic models.
+"""Federated topic models: find the topics in texts that may not be pooled.
 
-Names are loaded when they are first used, so that the command line answers at once.
+Names are loaded when they are first used, so that the command line starts fast.
 """
 
 from __future__ import annotations

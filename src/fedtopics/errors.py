@@ -1,20 +1,7 @@
-"""Every error that fedtopics raises on purpose.
+"""Every error that fedtopics raises on purpose; each class has an exit code of the command line.
 
-::
-
-    FedTopicsError                 exit code of the command line
-    ├── InputError (ValueError)    2   something given cannot be used; nothing was lost
-    │   ├── DataError                  documents: a file, a column, a collection of texts
-    │   ├── StudyError                 a parameter or a study file
-    │   ├── ModelError                 a saved model
-    │   ├── RunError                   a run folder or one of its checkpoints
-    │   └── IdentityError              a certificate, a key or their folder
-    ├── PolicyError                3   a client's own policy keeps a reply from leaving
-    └── FederationError            4   server and clients cannot work together: connection,
-                                       versions, quorum
-
-A message says what happened with the value, where, and what to do. It never quotes a document.
-All of them are permanent: trying again without a change cannot help.
+A message says what is wrong, where, and what to do. It never quotes a document.
+Trying again without a change does not help.
 """
 
 from __future__ import annotations
@@ -61,19 +48,19 @@ class IdentityError(InputError):
 
 
 class PolicyError(FedTopicsError):
-    """A client's own policy keeps a reply from leaving."""
+    """A client's own policy forbids a reply or a study."""
 
     exit_code = 3
 
 
 class FederationError(FedTopicsError):
-    """Server and clients cannot work together: connection, versions, quorum."""
+    """Server and clients cannot work together, because of the connection, versions or quorum."""
 
     exit_code = 4
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
-    """Say which known name is the nearest to one that is none of them, or which there are.
+    """Suggest the known name that is nearest to an unknown one, or list the known names.
 
     Examples
     --------
@@ -88,21 +75,21 @@ def nearest(name: object, known: Iterable[object]) -> str:
 
 
 def closest(name: object, known: Iterable[Any]) -> Any:
-    """Return the known name that is written most like another one, whatever the case, or ""."""
+    """Return the known name whose spelling is nearest, in any case; "" if none is near."""
     names = {str(each).casefold(): each for each in known}
     close = get_close_matches(str(name).casefold(), names, 1)
     return names[close[0]] if close else ""
 
 
 def check_number(value: Any, name: str, least: int = 1, most: float = inf) -> None:
-    """Raise a StudyError if a parameter is no whole number, or not between these."""
+    """Raise a StudyError if a parameter is not a whole number from `least` to `most`."""
     if not is_number(value, least, most):
         upto = f"{least} or more" if most == inf else f"{least} to {most:.0f}"
         raise StudyError(f"{name}={value!r:.40} cannot be used; give a whole number, {upto}.")
 
 
 def is_number(value: Any, least: int, most: float) -> bool:
-    """Whether a value is a whole number between these."""
+    """Whether a value is a whole number from `least` to `most`."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     return whole and least <= value <= most
 
@@ -110,10 +97,7 @@ def is_number(value: Any, least: int, most: float) -> bool:
 def check_keys(
     values: Any, known: Collection[Any], what: str, error: type[InputError] = StudyError
 ) -> None:
-    """Raise an error if what is given by name is no mapping, or one of its keys is not known.
-
-    `what` says in a word what a key names: "client".
-    """
+    """Raise an error for a value that is not a mapping or has unknown keys; `what` names a key."""
     if not isinstance(values, Mapping):
         raise error(f"Give a mapping of {what} to value, not {type(values).__name__}.")
     if unknown := [key for key in values if key not in known]:

@@ -1,7 +1,6 @@
-"""What is installed: our own version, packages that some functions need, what others add to ours.
+"""The version, optional packages, and registries to which other packages can add.
 
-Networks, methods, metrics and the like are found by name in a `Registry` each. Another package adds
-its own by `Registry.register`, or by an entry point of the registry's group.
+Another package adds a network, method or metric with `Registry.register` or an entry point.
 """
 
 from __future__ import annotations
@@ -20,17 +19,14 @@ Item = TypeVar("Item")
 
 
 class Registry(Generic[Item]):
-    """Things of one kind by name: ours, registered ones, and those of installed packages.
-
-    Two items are told apart by module and name of their `maker`, by default of themselves.
-    """
+    """Items of one kind by name: built-in, registered, and from entry points of other packages."""
 
     def __init__(
         self,
-        what: str,  # one of them, for messages: "network"
-        group: str,  # of the entry points of installed packages
-        ours: Mapping[str, str] | None = None,  # "module:name", loaded when it is asked for
-        maker: Callable[[Item], Any] = lambda item: item,
+        what: str,  # noun for messages, such as "network"
+        group: str,  # entry point group of installed packages
+        ours: Mapping[str, str] | None = None,  # "module:name", loaded on first use
+        maker: Callable[[Item], Any] = lambda item: item,  # whose module and name identify an item
     ) -> None:
         self._what = what
         self._group = group
@@ -40,28 +36,28 @@ class Registry(Generic[Item]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names: ours first, then registered ones and those of installed packages."""
+        """All names: built-in ones first, then registered ones, then entry points."""
         installed = (entry.name for entry in entry_points(group=self._group))
         return tuple(dict.fromkeys([*self._ours, *self._items, *installed]))
 
     def register(self, name: str, item: Item) -> Item:
-        """Make an item known under a name; StudyError if another one has it.
+        """Register an item; StudyError if another one has the name.
 
-        What has the same module and name replaces it: its module was loaded again.
+        An item with the same module and name replaces the old one, as after a reload.
         """
         if name in self._ours:
             self.find(name)
         taken, new = self._full_name(self._items.get(name, item)), self._full_name(item)
         if taken != new:
             raise StudyError(
-                f"The {self._what} {new} has the name {name!r}, which is that of {taken}; give it "
-                "a name of its own."
+                f"The {self._what} {new} has the name {name!r}, which {taken} already has; choose "
+                "another name."
             )
         self._items[name] = item
         return item
 
     def find(self, name: str) -> Item:
-        """Return what has a name; StudyError if nothing has, or its package cannot be loaded."""
+        """Return the item with a name; StudyError if it is unknown or cannot be loaded."""
         if name not in self._items and name in self._ours:
             module, _, attribute = self._ours[name].partition(":")
             with needs_torch(f"The {self._what} {name!r}"):
@@ -70,8 +66,8 @@ class Registry(Generic[Item]):
             self._load_installed(name)
         if name not in self._items:
             raise StudyError(
-                f"There is no {self._what} {name!r}; {nearest(name, self.names)} Others are found "
-                "once they are installed or registered."
+                f"There is no {self._what} {name!r}; {nearest(name, self.names)} To use another "
+                "one, install or register it first."
             )
         return self._items[name]
 
@@ -79,10 +75,10 @@ class Registry(Generic[Item]):
         for entry in entry_points(group=self._group, name=name):
             try:
                 item = entry.load()
-            except Exception as error:  # a package of somebody else: almost any kind
+            except Exception as error:  # third-party code can raise anything
                 raise StudyError(
                     f"The {self._what} {name!r} of the installed {entry.value} cannot be loaded "
-                    f"({type(error).__name__}); install its package anew."
+                    f"({type(error).__name__}); reinstall its package."
                 ) from None
             self.register(getattr(item, "name", name), item)
 
@@ -103,24 +99,21 @@ def load_when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], An
 
 
 def compiled(function: Callable[..., Any], fastmath: bool = True) -> Callable[..., Any]:
-    """Compile a function by numba, and keep the result on disk where that can be written.
-
-    Without `fastmath` each operation is rounded as it stands there, on any processor.
-    """
+    """Compile a function with numba and cache it; without `fastmath`, results are reproducible."""
     from numba import njit
 
-    # Division by zero is infinite: where it raises, loops are not vectorised.
+    # numpy's error model: loops whose division can raise are not vectorised.
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
     try:
         fast: Callable[..., Any] = njit(function, cache=True, **options)
-    except RuntimeError:  # neither the package's folder nor a home can be written
+    except RuntimeError:  # no folder for the cache is writable
         fast = njit(function, **options)
     return fast
 
 
 @contextmanager
 def needs_torch(what: str) -> Iterator[None]:
-    """Raise FedTopicsError if torch is missing, which networks alone need, by what needs it."""
+    """Raise FedTopicsError if torch is missing, which only networks need."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -133,9 +126,9 @@ def needs_torch(what: str) -> Iterator[None]:
 
 
 def require(what: str, install: str, *packages: tuple[str, str]) -> None:
-    """Raise FedTopicsError if a package is not installed, given as pairs of module and package.
+    """Raise FedTopicsError if a package is missing; `packages` are pairs of module and package.
 
-    `what` is a sentence's beginning: "The experiments need"; `install` goes behind "pip install".
+    `what` begins the sentence, as in "The experiments need"; `install` follows "pip install".
     """
     for module, package in packages:
         if find_spec(module) is None:

@@ -1,10 +1,7 @@
-"""Read regular files only; write files that outlive a crash: whole, or line by line.
+"""Read regular files only; write files that survive a crash, readable only by their owner.
 
-The package opens paths by `open_file`, `read_text` and `read_bytes`, or calls `require_file` before
-a library opens one: reading a named pipe can wait for ever, and a device can fill the memory.
-
-What is written here can be read by its owner alone, whatever the umask: folders are made with 0700,
-files with 0600. Whoever is to read a model or a report is let in on purpose, by chmod or a copy.
+All other modules open paths with these functions, or call `require_file` before a library opens
+one: reading a named pipe can block forever, and a device can fill the memory.
 """
 
 from __future__ import annotations
@@ -27,9 +24,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-FOLDER, FILE = 0o700, 0o600  # who may do what with them: the owner everything
+FOLDER, FILE = 0o700, 0o600  # permissions: only the owner, whatever the umask
 TAIL = 1 << 16  # bytes
-MARKED = {".html", ".md", ".svg"}  # files that take a comment as their last line
+MARKED = {".html", ".md", ".svg"}  # formats that allow a comment as their last line
 FINGERPRINT_LENGTH = 16  # characters of a fingerprint
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -40,31 +37,29 @@ def require_file(path: Path, error: type[InputError] = InputError) -> None:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
-        return  # whoever opens it says why it cannot be opened
+        return  # opening it raises the right error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise error(f"{path} is a pipe, a socket or a device; give a regular file.")
 
 
 def open_file(path: Path, mode: str = "rb", **how: Any) -> Any:
-    """Open an existing file as `Path.open` does; InputError if it is not a regular file."""
+    """Open a file like `Path.open`; InputError if it is not a regular file."""
     require_file(path)
     return path.open(mode, **how)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file; InputError if it is not a regular file."""
     require_file(path)
     return path.read_bytes()
 
 
 def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """Return the text of a file; InputError if it is not a regular file."""
     require_file(path)
     return path.read_text(encoding, errors)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, whoever wrote it; OSError or ValueError if it cannot be read."""
+    """Read a TOML file; OSError or ValueError if it cannot be read."""
     try:
         return tomllib.loads(read_text(path, "utf-8-sig"))  # editors may write the mark
     except RecursionError:
@@ -72,7 +67,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Take away the torn line that a full disk or a crash can leave at the end of a file."""
+    """Remove an incomplete last line, which a full disk or a crash can leave."""
     with open_file(path, "rb+") as file:
         end = place = file.seek(0, os.SEEK_END)
         while place > 0:
@@ -87,23 +82,20 @@ def cut_torn_line(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those around it that are missing, for its owner alone."""
+    """Make a folder and its missing parents, readable only by the owner."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=FOLDER, exist_ok=True)
 
 
 def open_private(path: Path, mode: str, **how: Any) -> Any:
-    """Open a file to write; a new one is for its owner alone. As `open`."""
+    """Open a file for writing, like `open`; only the owner can read a new one."""
     require_file(path)
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, FILE), **how)
 
 
 def write_durably(path: Path, content: bytes, public: bool = False) -> None:
-    """Write a file, over an older one if there is one: all of it or nothing, even if power fails.
-
-    A public one can be read by whom the umask lets. After an OSError the older file is untouched.
-    """
+    """Write or replace a file atomically and durably; a public one gets the umask's permissions."""
     require_file(path)
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
@@ -113,7 +105,7 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
     except BaseException:
         temporary.unlink()
         raise
-    if hasattr(os, "O_DIRECTORY"):  # else the old file may be back after a power failure
+    if hasattr(os, "O_DIRECTORY"):  # without it, a power failure can bring the old file back
         handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
@@ -122,11 +114,8 @@ def write_durably(path: Path, content: bytes, public: bool = False) -> None:
 
 
 def create(path: Path, content: bytes, public: bool = False) -> None:
-    """Write a file that is not there yet, to the disk itself; what failed leaves no half of it.
-
-    FileExistsError if there is one of that name, OSError if it cannot be written.
-    """
-    mode = 0o666 if public else FILE  # less what the umask takes away
+    """Write a new file durably, or nothing; FileExistsError if there is one already."""
+    mode = 0o666 if public else FILE  # minus the umask
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -136,7 +125,7 @@ def create(path: Path, content: bytes, public: bool = False) -> None:
     except BaseException as error:
         path.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            error.filename = str(path)  # writing to it says no name
+            error.filename = str(path)  # errors of writing have no name
         raise
 
 
@@ -144,16 +133,10 @@ def check_output(
     path: str | Path, suffixes: Collection[str], inputs: Iterable[str | Path | None] = (),
     names: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """Return the suffix of a file that a user names to be written; refuse what would lose another.
+    """Return the suffix of an output file; InputError if writing it could destroy other data.
 
-    A file that is there is replaced only if fedtopics wrote it and nobody changed it since: a page
-    or picture says so in its last line. Of tables and JSON, it is one if its first columns or keys
-    have these `names`, and no input of the same command.
-
-    Raises
-    ------
-    InputError
-        If the suffix is another one, or the file is an input, a folder, or not ours.
+    Only files of fedtopics are replaced: unchanged pages and pictures with its last line, or tables
+    and JSON whose first columns or keys have these `names`.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -166,7 +149,7 @@ def check_output(
         raise InputError(f"{path} is an input of this command; name another file to write.")
     if path.is_dir() or not _is_ours(path, suffix, names):
         raise InputError(
-            f"{path} is there already, and fedtopics did not write it, or somebody changed it; "
+            f"{path} already exists, and fedtopics did not write it, or somebody changed it; "
             "name another file, or move this one away."
         )
     return suffix
@@ -176,7 +159,7 @@ def write_output(
     path: str | Path, content: bytes, suffixes: Collection[str],
     inputs: Iterable[str | Path | None] = (), names: Sequence[str] = (), public: bool = False,
 ) -> Path:  # fmt: skip
-    """Write a file that a user names, as `check_output` lets; its folder is made if missing."""
+    """Write an output file if `check_output` allows it."""
     suffix = check_output(path, suffixes, inputs, names)
     make_folder(Path(path).parent)
     write_durably(Path(path), content + (_mark(content) if suffix in MARKED else b""), public)
@@ -188,7 +171,7 @@ def _mark(content: bytes) -> bytes:
 
 
 def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
-    """Whether a file is one of ours: by the last line, or by the names of its first columns."""
+    """Whether fedtopics wrote a file, by its last line or the names of its first columns."""
     if suffix in MARKED:
         content = read_bytes(path)
         return content.endswith(_mark(content[: -len(_mark(b""))]))
@@ -207,7 +190,7 @@ def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
 
 
 def copy_folder(source: Path, folder: Path) -> None:
-    """Copy what is in a folder into another one, for its owner alone."""
+    """Copy the content of a folder into another one, readable only by the owner."""
     make_folder(folder)
     for path in sorted(source.rglob("*")):
         copy = folder / path.relative_to(source)
@@ -218,9 +201,9 @@ def copy_folder(source: Path, folder: Path) -> None:
 
 
 def hold(folder: Path) -> IO[str]:
-    """Keep a folder for this process alone until what is returned is closed, or the process ends.
+    """Lock a folder until the returned file is closed; RunError if another process has it.
 
-    A RunError if another one has it. Where the system has no such locks, nothing is kept.
+    Windows has no such locks, so nothing is locked there.
     """
     make_folder(folder)
     file: IO[str] = open_private(folder / "lock", "a", encoding="utf-8")
@@ -230,21 +213,21 @@ def hold(folder: Path) -> IO[str]:
         except OSError:
             file.close()
             raise RunError(
-                f"Another process works in {folder}; wait until it has ended, or name another "
-                "folder with --out."
+                f"Another process uses {folder}; wait until it has ended, or name another folder "
+                "with --out."
             ) from None
     return file
 
 
 def show_use(file: IO[Any]) -> None:
-    """Let other processes see that this one works with a file, until it is closed: `is_used`."""
+    """Mark a file as used by this process until it is closed; `is_used` shows it to others."""
     if fcntl is not None:
-        with suppress(OSError):  # of a folder from elsewhere, say
+        with suppress(OSError):  # for example, on a network folder
             fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def is_used(path: Path) -> bool | None:
-    """Whether a process works with a file, as `show_use` says; None where nobody can know."""
+    """Whether another process has marked a file with `show_use`; None where it cannot be known."""
     if fcntl is None:
         return None
     with open_file(path) as file:
@@ -259,7 +242,7 @@ def is_used(path: Path) -> bool | None:
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Wait until no other process is at a file; where the system has such locks."""
+    """Wait until no other process uses a file, where the system has such locks."""
     with open_private(path.with_name(path.name + ".lock"), "a") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -267,17 +250,17 @@ def in_turn(path: Path) -> Iterator[None]:
 
 
 def digest(content: str) -> str:
-    """Return the SHA-256 of a text, in 64 hexadecimal digits."""
+    """Return the SHA-256 of a text in hexadecimal digits."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def shortened(fingerprint: str) -> str:
-    """Return what people read of a fingerprint; programs compare all of it."""
+    """Return the part of a fingerprint that is shown to people; programs compare all of it."""
     return fingerprint[:FINGERPRINT_LENGTH]
 
 
 class RowFile:
-    """A file of JSON lines, a row a task: what has a row is not done again."""
+    """A file of JSON lines with one row per task; tasks that have a row are not repeated."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -288,12 +271,12 @@ class RowFile:
                 self._rows = [dict(json.loads(line)) for line in read_bytes(path).splitlines()]
             except (ValueError, TypeError, RecursionError):
                 raise RunError(
-                    f"{path} is damaged; take out the line that is no JSON: what it says is done "
-                    "again then."
+                    f"{path} is damaged; remove the line that is not JSON, and its task is "
+                    "repeated."
                 ) from None
 
     def find(self, wanted: Row) -> Row | None:
-        """Return the row that has all of this."""
+        """Return the first row that has all these values."""
         return next((row for row in self._rows if wanted.items() <= row.items()), None)
 
     def fill(
@@ -302,8 +285,7 @@ class RowFile:
     ) -> None:  # fmt: skip
         """Do the tasks that have no row yet, with an event {"event": "model"} before each.
 
-        `name` returns what a task's row is searched by, `work` what the row says besides, `title`
-        its name for people.
+        `name` returns the keys of a task's row, `work` its results, `title` its name for people.
         """
         todo = [task for task in tasks if not self.find(name(task))]
         for number, task in enumerate(todo):

@@ -1,7 +1,4 @@
-"""What a study promises against each adversary: one table for documents, checks and the DPIA.
-
-Each row names the tests that attack it. What is not promised stands in `NOT_PROMISED`.
-"""
+"""What a study promises against each adversary: one table for the docs, `check` and the DPIA."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ SECURE, PLAIN = "secure", "plain"
 
 @dataclass(frozen=True)
 class Promise:
-    """What one adversary sees and can do."""
+    """What one adversary sees and can do, and the tests that attack it."""
 
     adversary: str
     sees: str
@@ -24,11 +21,11 @@ NOT_PROMISED = (
     "A sum over few documents can reveal them.",
     "Many rounds over the same few documents can reveal them.",
     "Without differential privacy, the model can reveal whether a document was used.",
-    "Two studies of the same documents with different members reveal the difference, the update "
-    "of the members that only one of them has. A member refuses the second study unless its owner "
-    "accepts it.",
+    "Two studies of the same documents with different members reveal the difference, which is the "
+    "update of the members that only one study has. A member refuses the second study unless its "
+    "owner accepts it.",
     "With secure aggregation nobody finds out which member sends false updates.",
-    "Numbers of documents are what members claim.",
+    "Nobody verifies the numbers of documents that members report.",
 )
 
 
@@ -39,13 +36,9 @@ def promises(aggregation: str, members: int, colluders: int = 1) -> list[Promise
     ----------
     aggregation : {"secure", "plain"}
     members : int
-        Those whose updates are in a sum: no observers, and of a sample in each round so many.
+        Number of members whose updates are in a sum; observers do not count.
     colluders : int
-        Members that an adversary controls.
-
-    Returns
-    -------
-    list of Promise
+        Number of members that an adversary controls.
     """
     others = members - colluders
     rest = (
@@ -97,8 +90,8 @@ def _secure(members: int, colluders: int, rest: str) -> list[Promise]:
         Promise(
             f"the operator of the relay and {who}",
             "the same",
-            "choose an own update after seeing the sum of the others; replace a total, the same "
-            "for all, and so choose the model on which the next updates are computed; make the run "
+            "choose an update after seeing the sum of the others; replace a total for all members "
+            "alike, and so choose the model on which the next updates are computed; make the run "
             "unable to continue",
             (world, "tests/protocol/test_attacks.py"),
         ),
@@ -141,8 +134,8 @@ def _thieves(aggregation: str) -> list[Promise]:
         Promise(
             "a thief of a member's disk",
             "documents if they are there, the model, the ledger, totals and replies since the last "
-            "checkpoint, and the signing key; with the relay's recordings the totals of this and "
-            "later steps; no update of another member, nothing of earlier steps",
+            "checkpoint, and the signing key; with the relay's recordings, the totals of this and "
+            "later steps; no update of another member, and nothing from earlier steps",
             "act as this member until the roster changes",
             (world, attacks),
         ),
@@ -155,7 +148,7 @@ def _thieves(aggregation: str) -> list[Promise]:
         Promise(
             "a member restored from a backup, or running twice",
             "nothing more",
-            "stop the run, unless nothing that it forgot was in a list",
+            "stop the run, unless no list contained anything that it forgot",
             (world,),
         ),
     ]

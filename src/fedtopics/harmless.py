@@ -1,8 +1,6 @@
-"""What others wrote, made harmless for each sort of output; also what was checked as it came in.
+"""Make other people's text (words, names, labels, paths) harmless for each kind of output.
 
-Words, names, labels, titles, paths, and sentences of other programs are others' text. A character
-that does not print stands there as an escape: a terminal obeys some, and text turns around at
-others. Spaces of all kinds print.
+Characters that do not print become escapes: terminals execute some, and others reverse text.
 """
 
 from __future__ import annotations
@@ -17,27 +15,27 @@ from typing import Any
 
 from fedtopics.errors import StudyError
 
-LONGEST_SENTENCE = 300  # characters of what another program says
-LONGEST_NAME = 60  # characters of a file's name that follows from a title
-UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode categories: controls, formats, halves, lines
-LESS = "\u2039"  # looks like "<", and begins no tag
+LONGEST_SENTENCE = 300  # characters of a message from another program
+LONGEST_NAME = 60  # characters of a file name that is derived from a title
+UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode: controls, formats, surrogates, line ends
+LESS = "\u2039"  # looks like "<" but does not begin a tag
 JOINERS = "\u00ad\u200c\u200d"  # formats that texts need: Persian, emoji, hyphens
-MOST_MARKS = 6  # on one letter: of more, lines above and below cannot be read
-# Spreadsheets split at some of these, by the reader's country, and compute what begins so.
+MOST_MARKS = 6  # combining marks on one letter; more would cover the lines above and below
+# Spreadsheets split at some of these characters, by locale, and evaluate cells that begin so.
 FORMULA = re.compile(r"(^|[;,\t])(\s*)(?=[=+\-@＝＋－＠])")  # noqa: RUF001 - Japanese Excel's
 MARKDOWN = re.compile(r"[\\`*_\[\]<>|&~${}#]|:(?=//)|^[-+](?![\w.])")
 
 
 def is_seen(character: str) -> bool:
-    """Whether a character prints, or joins some that do; one that Unicode may have later does."""
+    """Whether a character prints, joins printing ones, or is not assigned by Unicode yet."""
     if unicodedata.category(character) in UNSEEN:
         return character in JOINERS
-    number = ord(character)  # what is no character to Unicode, and never will be
+    number = ord(character)  # Unicode's permanent noncharacters do not print
     return number & 0xFFFE != 0xFFFE and not 0xFDD0 <= number <= 0xFDEF
 
 
 def is_flooded(text: str) -> bool:
-    """Whether marks are piled up on a letter, or stand on none.
+    """Whether too many combining marks are on one letter, or one has no letter.
 
     Examples
     --------
@@ -54,7 +52,7 @@ def is_flooded(text: str) -> bool:
 
 
 def visible(text: str) -> str:
-    r"""Return text in which each character prints: a line, and nothing that turns or hides it.
+    r"""Return text as one line in which each character prints.
 
     Examples
     --------
@@ -65,33 +63,33 @@ def visible(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return what another program said as one line that is not long."""
+    """Return a message from another program as one short line."""
     line = visible(" ".join(text[: 2 * LONGEST_SENTENCE].split()))
     return line if len(line) <= LONGEST_SENTENCE else f"{line[:LONGEST_SENTENCE]} …"
 
 
 def file_name(title: str) -> str:
-    """Return what a file or folder can be called after a title: it leads nowhere else."""
+    """Return a safe name for a file or folder from a title, without path separators."""
     return re.sub(r"[^\w.-]+", "-", title).strip(".-")[:LONGEST_NAME] or "study"
 
 
 def for_terminal(text: str) -> str:
-    """Return text whose lines stay, and nothing else that a terminal obeys."""
+    """Return text without control characters except line ends."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def for_html(text: str) -> str:
-    """Return text as it stands between tags, or in quotes within one."""
+    """Return text escaped for HTML content and quoted attributes."""
     return html.escape(visible(text))
 
 
 def for_scripts(text: str) -> str:
-    """Return text for libraries that write it into a page's script as it is."""
+    """Return text for libraries that write it unescaped into a page's script."""
     return visible(text).replace("<", LESS)
 
 
 def for_markdown(text: str) -> str:
-    r"""Return text as it stands in a cell of a Markdown table: no mark-up, no end of the cell.
+    r"""Return text escaped for a cell of a Markdown table.
 
     Examples
     --------
@@ -102,7 +100,7 @@ def for_markdown(text: str) -> str:
 
 
 def for_csv(text: str) -> str:
-    r"""Return text as a cell of a table that a spreadsheet opens: nothing in it is computed.
+    r"""Return text for a table cell that a spreadsheet does not evaluate as a formula.
 
     Examples
     --------
@@ -113,7 +111,7 @@ def for_csv(text: str) -> str:
 
 
 def as_json(content: Any, indent: int | None = None, **how: Any) -> str:
-    r"""Return JSON that a terminal can show: what does not print is an escape, and means the same.
+    r"""Return JSON that a terminal can show, with equivalent escapes for what does not print.
 
     Examples
     --------
@@ -125,7 +123,7 @@ def as_json(content: Any, indent: int | None = None, **how: Any) -> str:
 
 
 def for_encoding(text: str, encoding: str | None) -> str:
-    r"""Return text in which characters that an encoding lacks are escapes, as JSON has them.
+    r"""Return text in which characters that an encoding lacks are JSON escapes.
 
     Examples
     --------
@@ -145,7 +143,7 @@ codecs.register_error("json", _as_escapes)
 
 
 def as_toml(value: Any) -> str:
-    r"""Return a plain value as TOML, which has no halves of characters: as JSON but for escapes.
+    r"""Return a plain value as TOML, which does not allow the surrogate escapes of JSON.
 
     Examples
     --------
@@ -165,9 +163,9 @@ CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def check_client_name(name: object) -> None:
-    """Refuse names that cannot name a folder, or are longer than a certificate allows."""
+    """Refuse a name that cannot name a folder or is too long for a certificate."""
     if not isinstance(name, str) or not CLIENT_NAME.fullmatch(name):
         raise StudyError(
-            f"{name!r} cannot name a client; use letters, digits, '_', '-' and '.', at most 64, "
+            f"{name!r} cannot name a client; use at most 64 letters, digits, '_', '-' and '.', "
             "in a string that begins with a letter or digit."
         )

@@ -33,7 +33,9 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
 
     (folder / "new.csv").write_text("id,text\na,northa northb\nb,\nc,unheard of\n")
     transform = ["transform", "out/model", "new.csv", "-o", "theta.parquet"]
-    assert "3 documents to theta.parquet; 2 have nothing that the model" in typed(*transform)[1]
+    assert (
+        "3 documents are in theta.parquet. In 2 of them the model knows no" in typed(*transform)[1]
+    )
     table = pq.read_table("theta.parquet").to_pydict()
     assert table["id"] == ["a", "b", "c"]
     assert table["known_words"] == [2, 0, 0]

@@ -34,7 +34,7 @@ def test_topics_by_column_and_year(
     assert code == 0
     assert "port: 36 documents\n" in out
     assert "Boats\n" in out.partition("port: ")[2].partition("%")[2].splitlines()[0] + "\n"
-    assert "10 documents without a value, 4 where there are fewer than 10, and 0 with" in out
+    assert "10 documents without a value, 4 in groups of fewer than 10, and 0 in" in out
     assert "few:" not in out
 
     times = ("--by-time", "written", "--period", "year")

@@ -78,7 +78,7 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
         "--columns", "embedding=vector", "--embedding-model", "/models/tiny",
     )  # fmt: skip
     assert code == 0
-    assert out.startswith("40 documents to theta.parquet; 0 have nothing that the model knows")
+    assert out.startswith("40 documents are in theta.parquet. In 0 of them the model knows no")
     table = pq.read_table("theta.parquet").to_pydict()
     assert table["known_words"] == [0] * 40
     assert None not in table["topic"], "it needs no word that it knows"

@@ -18,7 +18,7 @@ from tests.helpers.services import free_port
 NAMES = ("east", "north", "south")
 READ = (
     "41 documents, 1 of them empty, from column 'text' of north.csv, separated by \",\"; "
-    "they stay. The first ones have 8, 8, 8 words"
+    "they stay here. The first ones have 8, 8, 8 words"
 )
 
 
@@ -66,8 +66,8 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
     ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
     (["serve", "empty.toml", "--key", "server"], "The study has no certificates, so it cannot be"),
     (["join", "study.toml"], "Missing option '--key'."),
-    (JOIN[:4], "Give --data FILE; only a member that the study"),
-    ([*JOIN, "--key", "stranger"], "does not name the certificate of this key (stranger); it"),
+    (JOIN[:4], "Documents are missing, and only an observer"),
+    ([*JOIN, "--key", "stranger"], "does not contain the certificate of this key (stranger), but"),
     ([*JOIN, "--data", "nowhere.csv"], "There is no file or folder nowhere.csv"),
     ([*JOIN, "--policy", "policy.toml"], "there is no key 'min_document'"),
     ([*JOIN, "--out", "north.csv"], "north.csv is a file; name a folder with --out."),
@@ -97,8 +97,8 @@ def test_a_dry_run_and_a_check(folder: Path, typed: Typed) -> None:
     assert f"north: {READ}" in said
     assert f"Study {Study.read('study.toml').fingerprint:.16}: gfedntm with prodlda" in said
     assert "Aggregation is secure: the server sees no document, word, number, total or" in said
-    assert "the policy allows this; nothing has left" in said
-    assert "rounds, of 41 documents whose texts have" in said
+    assert "the policy allows this study; nothing was sent" in said
+    assert "rounds, from 41 documents with" in said
     assert "Can others learn which words a single document has? Yes, " in said
     assert not (folder / "runs").exists()
     code, out, _ = typed(*JOIN, "--dry-run", "--json")
@@ -159,5 +159,5 @@ def test_a_federation(
     assert {name for row in json.loads(out) for name in row["clients"]} == set(NAMES)
     code, out, _ = typed("audit", "log", "at-north")
     assert code == 0
-    assert ("*: left in secure sums" in out) == (kind != "plain")
+    assert ("*: with secure aggregation" in out) == (kind != "plain")
     assert typed("audit", "verify", "at-north", "--certificate", "north.pem")[0] == 0

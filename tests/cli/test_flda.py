@@ -32,8 +32,8 @@ def test_from_a_run_to_its_threshold(folder: Path, typed: Typed) -> None:
     write_run(folder / "run", rounds)
     sampling = ["sample-pairs", "run", "-o", "pairs.csv", "--pairs", 20, "--seed", 3]
     assert typed(*sampling, command=flda.group)[1] == (
-        "12 pairs, all there are, to pairs.csv; of a cosine from 0.00 to 1.00.\n"
-        "Write 1 (the same topic) or 0 (another one) into its last column; then:  "
+        "12 pairs (all) are in pairs.csv, with cosines from 0.00 to 1.00.\n"
+        "Write 1 (same topic) or 0 (different topics) into the last column. Then run:  "
         "python -m fedtopics.cli.flda threshold pairs.csv\n"
     )
     pairs = read_pairs("pairs.csv")
@@ -100,7 +100,7 @@ WRONG = {
         ["sample-pairs", "run", "-o", "pairs.csv"],
         "pairs.csv already contains 10 labels, which would be lost; give another file name.",
     ),
-    "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "notes.csv is there"),
+    "something else there": (["sample-pairs", "run", "-o", "notes.csv"], "notes.csv already exist"),
     "no file": (
         ["threshold", "none.csv"],
         "no file none.csv; make it with: python -m fedtopics.cli.flda sample-pairs RUN -o none.csv",
@@ -114,7 +114,7 @@ WRONG = {
     "no model": (["topics", "run", "--history"], "There is no model in run; name the folder"),
     "a model without rounds of topics": (
         ["topics", "lda", "--history"],
-        "The model in lda/model is of lda, whose topics do not come and go by rounds; name one of",
+        "The model in lda/model is from lda, which keeps no history of topics; give a model of",
     ),
 }  # fmt: skip
 

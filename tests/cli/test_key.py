@@ -21,7 +21,7 @@ def test_one_key(typed: Typed) -> None:
     code, said, _ = typed("key", "create", "north")
     key = Key.load("north")
     assert code == 0
-    assert said.startswith("north has the private key of 'north'. It stays on this machine;")
+    assert said.startswith("north contains the private key of 'north'. Keep it on this machine;")
     assert "\nnorth.pem is the certificate of 'north'. Send it to the other members" in said
     assert '\n  certificate = "north.pem"\n' in said
     assert f"\n  {key.shown}\n" in said
@@ -45,7 +45,7 @@ def test_a_folder_and_a_certificate_are_shown_alike(typed: Typed) -> None:
     for said in (folder, file):
         assert said.startswith("name         north\npath         north")
         assert f"\n  {shown}\n" in said
-    assert "Send north.pem, which is beside it" in folder
+    assert "Send north.pem, which is next to it" in folder
     assert "Send" not in file
     described = json.loads(typed("key", "show", "north.pem", "--json")[1])
     assert described["sha256"] == fingerprint(Path("north.pem").read_bytes())

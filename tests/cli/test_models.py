@@ -23,7 +23,7 @@ def test_more_rounds(trained: Path, typed: Typed, refused: Refused) -> None:
     assert (code, err) == (0, "")
     known = TopicModel.from_pretrained(trained)
     print_ = fingerprint_of(known)
-    assert f"goes on with model {print_[:16]} of gfedntm after 12 rounds, with its words" in out
+    assert f"continuing from model {print_[:16]} of gfedntm after 12 rounds, with its voc" in out
     assert "topic, its share of all documents, its words" in out
     assert "The run is in runs/study-continued, the model in" in out
     assert "What changed:  fedtopics models compare out/model runs/study-continued/model" in out
@@ -62,7 +62,7 @@ def test_other_methods(vocabulary: str, folder: Path, typed: Typed) -> None:
     (CONTINUE, "hidden = [9, 9]", "hidden = (100, 100), the study's (9, 9), so it cannot be"),
     ([*CONTINUE, "--resume"], "", "There is no run in runs/study-continued to resume"),
     ([*CONTINUE, "--vocabulary", "old"], "", "Invalid value for '--vocabulary'"),
-    (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot begin with a model; use"),
+    (CONTINUE, 'name = "kmeans"', "The method 'kmeans' cannot start from a model; use"),
 ])  # fmt: skip
 def test_no_way_on(
     arguments: list[str], change: str, message: str, trained: Path, typed: Typed
@@ -85,7 +85,7 @@ def test_merge(typed: Typed, refused: Refused) -> None:
         assert typed("train", "alone.toml", "--out", name)[0] == 0
     code, out, _ = typed("models", "merge", "north", "south/model", "-o", "both", "--topics", 4)
     assert code == 0
-    assert "4 of 6 topics of 2 models are in both." in out
+    assert "4 topics (merged from 6 of 2 models) are in both." in out
     assert TopicModel.from_pretrained("both").documents.keys() == {"north", "south"}
     assert typed("topics", "both")[0] == 0
     assert typed("transform", "both", "north.csv", "-o", "theta.parquet")[0] == 0

@@ -62,7 +62,7 @@ def test_what_is_not_ours_stays(arguments: list[str], suffixes: list[str], typed
         path.write_text(MINE)
         code, _, err = typed(*arguments, path)
         assert (code, path.read_text()) == (2, MINE)
-        assert f"{path} is there already, and fedtopics did not write it" in err
+        assert f"{path} already exists, and fedtopics did not write it" in err
         path.unlink()
         assert typed(*arguments, path)[0] == 0
         written = path.read_bytes()
@@ -112,7 +112,7 @@ def test_beside_a_report_nothing_is_lost(folder: Path, typed: Typed) -> None:
 def test_formats_of_theta(folder: Path, typed: Typed) -> None:
     for suffix in ("parquet", "csv", "jsonl"):
         code, out, _ = typed("transform", "model", "letters.csv", "-o", f"new/theta.{suffix}")
-        assert (code, out.startswith("3 documents to new/theta.")) == (0, True)
+        assert (code, out.startswith("3 documents are in new/theta.")) == (0, True)
     table = pq.read_table("new/theta.parquet").to_pylist()
     rows = [*csv.DictReader(Path("new/theta.csv").read_text().splitlines())]
     lines = [json.loads(line) for line in Path("new/theta.jsonl").read_text().splitlines()]
@@ -142,7 +142,7 @@ def test_folders(folder: Path, refused: Refused) -> None:
     assert Path("mine/README.md").read_text() == MINE
     for name in ("north", "south"):
         Path(f"{name}.csv").write_text("text\n" + "oak elm\n" * 20)
-    assert "There is a study.toml of no run in ." in refused("train", "study.toml", "--out", ".")
+    assert "a study.toml that no run wrote" in refused("train", "study.toml", "--out", ".")
     assert Path("study.toml").read_text() == STUDY
 
 
@@ -162,7 +162,7 @@ def test_in_python(folder: Path) -> None:
     with pytest.raises(ModelError, match=r"The README.md in .* is not a model's"):
         Path("README.md").write_text(MINE)
         NMF(2, max_rounds=2).fit(TEXTS).save(".")
-    with pytest.raises(RunError, match=r"study.toml of no run"):
+    with pytest.raises(RunError, match="toml that no run wrote"):
         train(Study(method=RUN), {"north": TEXTS}, out=".")
 
 

@@ -47,12 +47,12 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
     code, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
     said = " ".join(out.split())
     assert code == 0
-    assert "Of words: 6 that enough" in said
-    assert "140 documents whose texts have" in said
+    assert "Words: 6 that occur in enough" in said
+    assert "140 documents with" in said
     assert "Yes, some words of some documents: sums are of about 140 documents" in said
     own.write_text("min_documents = 100\nmin_document_frequency = 5\n")
     _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
-    assert "Of words: 7 that enough" in out
+    assert "Words: 7 that occur in enough" in out
     own.write_text("min_documents = 100\nmin_document_frequency = 141\n")
     code, _, err = typed("check", study, "--data", study.parent / "documents", "--policy", own)
     assert (code, "No word occurs in 141" in err) == (2, True)
@@ -92,7 +92,7 @@ def test_what_was_spent(typed: Typed, tmp_path: Path) -> None:
     Account(tmp_path / "policy.account.jsonl").charge("north", "abc", "run", Privacy(epsilon=3), 4)
     code, out, _ = typed("audit", "budget", policy)
     assert code == 0
-    assert "epsilon 3 at delta 1e-06, of 4 that the policy allows" in " ".join(out.split())
+    assert "epsilon 3 at delta 1e-06; the policy allows 4" in " ".join(out.split())
     code, out, _ = typed("audit", "budget", policy, "--json")
     assert json.loads(out)["delta"] == 1e-6
     policy.write_text("")

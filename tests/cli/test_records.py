@@ -55,7 +55,7 @@ def test_verify(typed: Typed) -> None:
     code, out, err = typed("audit", "verify", "run")
     assert code == 2
     assert "FAIL lines      Line 4 of run/ledger.jsonl does not follow the one before" in out
-    assert err == "error: What is in run is not what was written there; see the lines above.\n"
+    assert err == "error: The files in run are not as they were written; see the lines above.\n"
     code, out, _ = typed("audit", "verify", "run", "--json", "--head", "5ha")
     assert code == 2
     assert [row["what"] for row in json.loads(out) if row["holds"] is False] == ["lines", "kept"]
@@ -65,6 +65,6 @@ def test_verify(typed: Typed) -> None:
 def test_dpia(typed: Typed, refused: Refused) -> None:
     code, out, _ = typed("audit", "dpia", "run", "-o", "papers/dpia.html")
     assert code == 0
-    assert out.startswith("The form is papers/dpia.html; ")
+    assert out.startswith("The draft is in papers/dpia.html; ")
     err = refused("audit", "dpia", "run", "-o", "dpia.docx")
     assert err == "error: dpia.docx has to end in .md or .html; name another file.\n"

@@ -174,7 +174,7 @@ def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
             "1 of 2 rows have no client",
         ),
         (TEXTS, "who", "client= names a column, but the data are not a table"),
-        ("letters", None, "Documents of several clients are a mapping"),
+        ("letters", None, "The documents are not those of several clients"),
         ({}, None, "There are no clients"),
     ],
 )

@@ -52,7 +52,7 @@ def test_door_refuses_what_is_not_published(function: str) -> None:
     {"documents": 0, "words": Named(["oak"], np.zeros((1, 2), np.int64))},
 ])  # fmt: skip
 def test_door_refuses_too_few_documents(tmp_path: Path, reply: dict[str, Any]) -> None:
-    message = f"sums over {reply.get('documents', 0)} documents, its policy asks for 10"
+    message = f"sums over {reply.get('documents', 0)} documents, but its policy requires 10"
     with pytest.raises(PolicyError, match=message):
         door(Echo(**reply), Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert (tmp_path / "ledger.jsonl").read_text() == ""
@@ -76,7 +76,7 @@ def test_door_lets_out_that_there_is_nothing_to_say(reply: dict[str, Any], tmp_p
 def test_door_refuses_a_rare_word(tmp_path: Path) -> None:
     words = Named(["oak", CANARY], np.array([[5, 9], [4, 90]]))
     half = Echo(documents=10, deep={"words": words}, none=Named.columns(2))
-    with pytest.raises(PolicyError, match="word of 4 documents, its policy asks for 5") as e:
+    with pytest.raises(PolicyError, match="word that 4 documents have, but its") as e:
         door(half, Policy(), path=tmp_path / "ledger.jsonl").ask("echo", {})
     assert CANARY not in str(e.value)
     assert (tmp_path / "ledger.jsonl").read_text() == ""
@@ -100,7 +100,7 @@ def test_positions_only_grow() -> None:
         guarded.ask("echo", {}, position)
         assert half.attempt == position.attempt
         for before in grown[:number]:
-            with pytest.raises(PolicyError, match=f"asked for 'echo' of turn {before.turn}, att"):
+            with pytest.raises(PolicyError, match=f"gets a call of 'echo' of turn {before.turn}"):
                 guarded.ask("echo", {}, before)
     assert half.calls == len(grown)
     assert guarded.turn == 7
@@ -125,7 +125,7 @@ def test_a_position_is_answered_again_with_the_same_bytes_and_no_others(tmp_path
         with pytest.raises(PolicyError, match="answered 'echo' of turn 3"):
             guarded.ask("fail", payload, position)
     changed = Echo(documents=10, sums=np.arange(4.0) + 1)
-    with pytest.raises(PolicyError, match="the reply would be another one now; the documents or"):
+    with pytest.raises(PolicyError, match="the reply would be different now, as the documents or"):
         door(changed, path=path).ask("echo", payload, position)
     assert len(path.read_text().splitlines()) == 2
 
@@ -219,16 +219,16 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     assert secure == Policy(max_rounds=5, min_clients_in_sum=3)
     Policy(min_documents=10).check_aggregation("a", False)
     Policy().check_aggregation("a", True)
-    with pytest.raises(PolicyError, match=r"of how many documents .* Add min_documents = 256 to"):
+    with pytest.raises(PolicyError, match=r"not set min_documents\. .* add min_documents = 256 to"):
         Policy().check_aggregation("a", False)
     for given in (1, 2, 9):
         assert Policy(min_clients_in_sum=given).in_study(True) == Policy(min_clients_in_sum=given)
-    few = "of 10, each can be read from one gradient (10 of 10 exactly, 49 of 52"
+    few = "attacks recovered 10 documents of 10 from one gradient, 49 of 52"
     assert few in Policy(min_documents=255).described(seen=True)
     assert few not in Policy(min_documents=256).described(seen=True)
     assert Policy(min_documents=12, min_documents_in_sum=1000).described(seen=False) == (
-        "By this client's policy a reply sums over at least 12 documents, a total over at least 2 "
-        "clients and 1,000 documents, and a word leaves if at least 5 documents have it."
+        "By this client's policy, a reply sums over at least 12 documents and a total over at "
+        "least 2 clients and 1,000 documents. A word is shared if at least 5 documents have it."
     )
 
 
@@ -249,8 +249,8 @@ def test_unusable_policy(tmp_path: Path, content: str | None, message: str) -> N
 
 @pytest.mark.parametrize(("asked", "message"), [
     (("flda", 6, 30), "'north' does not allow the method 'flda'"),
-    (("lda", 7, 30), "asks for 7 rounds, the policy of client 'north' allows 6; nothing has"),
-    (("lda", 6, 29), "sums over at least 30 documents, and it has 29; nothing has left"),
+    (("lda", 7, 30), "has 7 rounds, but the policy of client 'north' allows 6. Nothing was"),
+    (("lda", 6, 29), "sums over at least 30 documents, but it has 29. Nothing was sent"),
 ])  # fmt: skip
 def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> None:
     policy = Policy(methods=("lda",), max_rounds=6, min_documents=30)
@@ -262,7 +262,7 @@ def test_a_policy_refuses_a_study(asked: tuple[str, int, int], message: str) -> 
 def test_a_sum_is_over_enough_clients() -> None:
     policy = Policy(min_clients_in_sum=3)
     policy.check_members("north", ["east", "north", "south"])
-    with pytest.raises(PolicyError, match="'north' asks for sums over at least 3 clients, this"):
+    with pytest.raises(PolicyError, match="'north' requires sums over at least 3 clients, but"):
         policy.check_members("north", ["east", "north"])
 
 
@@ -272,7 +272,7 @@ def test_a_pattern_of_words_without_a_name_is_refused_unless_the_policy_names_it
     for name in PATTERNS:
         Policy().check_study("north", "lda", 6, 30, TextRules(token_pattern=name))
     for policy in (Policy(), Policy(token_patterns=("[a-z]+", r"(?<=patient )\w+ "))):
-        with pytest.raises(PolicyError, match="which the policy of client 'north' does not name"):
+        with pytest.raises(PolicyError, match="which the policy of client 'north' does not all"):
             policy.check_study("north", "lda", 6, 30, TextRules(token_pattern=own))
     allowing = Policy(token_patterns=(own,))
     allowing.check_study("north", "lda", 6, 30, TextRules(token_pattern=own))
@@ -300,7 +300,7 @@ def test_a_policy_pins_certificates(tmp_path: Path) -> None:
     policy = Policy.read(path)
     policy.check_roster("north", {name: digests[name] for name in ("north", "south")}, study)
     unnamed = {"": digests["server"], "north": digests["north"]}
-    unknown = r"of the server; nothing has left\. .* --accept-roster abab.*abab, or add"
+    unknown = r"of the server\. Nothing was sent; .* --accept-roster abab.*abab, or add"
     with pytest.raises(PolicyError, match=unknown):
         policy.check_roster("north", unnamed, study)
     spoken = " ".join([study[:4].upper()] * 16)

@@ -317,8 +317,9 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
     error = scene.partners["north"].error()
     assert isinstance(error, PolicyError)
     assert str(error) == (
-        "The reply to 'forward' of client 'north' sums over 7 documents, its policy asks for 10; "
-        "give the client more documents, or lower min_documents in its policy."
+        "The reply to 'forward' of client 'north' sums over 7 documents, but its policy requires "
+        "10; give the client more documents, or, if fewer are safe to share, lower min_documents "
+        "in its policy."
     )
     if kind == "secure":
         other = scene.partners["east"].error()

@@ -187,7 +187,7 @@ def change(ledger: Path) -> None:
     (cut, "its head records 3 lines, and there are 2"),
     (change, "line 2 does not follow the one before"),
     (lambda ledger: ledger.unlink(), "its head records 3 lines, and there are 0"),
-    (lambda ledger: head_path(ledger).unlink(), "ledger.head beside it is missing or damaged"),
+    (lambda ledger: head_path(ledger).unlink(), "ledger.head next to it is missing or damaged"),
 ])  # fmt: skip
 def test_a_ledger_that_is_not_as_it_was_left_is_not_gone_on_with(
     tmp_path: Path, spoil: Callable[[Path], None], fault: str

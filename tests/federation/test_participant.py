@@ -58,7 +58,7 @@ def test_a_client_whose_ledger_was_changed_does_not_go_on(tmp_path: Path, spoilt
         ledger.unlink()
     if spoilt == "deleted with its head":
         (tmp_path / "ledger.head").unlink()
-    with pytest.raises(RunError, match=r"Nothing was sent. Put it and ledger.head back from a c"):
+    with pytest.raises(RunError, match=r"Nothing was sent; put it and ledger.head back from a c"):
         joined(planned(), tmp_path)
     assert any(check.holds is False for check in verify(tmp_path))
 
@@ -75,22 +75,22 @@ def test_what_is_shown_of_a_secure_study() -> None:
     plan = planned(aggregation=None, federation=FederationSettings()).with_clients("abc")
     shown = looked(plan, Policy())
     assert shown["seen"].startswith("Aggregation is secure: the server sees no document, word")
-    assert shown["policy"].startswith("By this client's policy a reply sums over at least 10 doc")
+    assert shown["policy"].startswith("By this client's policy, a reply sums over at least 10 doc")
 
 
 @pytest.mark.parametrize(("plan", "why"), [
     (planned(), "a round has fewer than 3 clients"),
-    (planned().with_clients("abc"), "the study says so"),
-    (Study.make(method={"name": "flda"}).with_clients("abc"), "what leaves a client in flda"),
+    (planned().with_clients("abc"), "the study sets it"),
+    (Study.make(method={"name": "flda"}).with_clients("abc"), "flda merges the updates of clients"),
 ])  # fmt: skip
 def test_what_is_shown_of_a_plain_study(plan: Study, why: str) -> None:
-    with pytest.raises(PolicyError, match="does not say of how many documents each update has"):
+    with pytest.raises(PolicyError, match="does not set min_documents"):
         looked(plan, Policy())
     shown = looked(plan, Policy(min_documents=10))
     assert shown["seen"].startswith(f"Aggregation is plain, as {why}")
     assert shown["seen"].endswith(": the server sees every update of this client.")
-    assert "of 10, each can be read from one gradient" in shown["policy"]
-    with pytest.raises(PolicyError, match="requires secure aggregation, and the study has plain"):
+    assert "recovered 10 documents of 10 from one gradient" in shown["policy"]
+    with pytest.raises(PolicyError, match="requires secure aggregation, but the study has plain"):
         looked(plan, Policy(min_documents=10, min_documents_in_sum=1000))
 
 
@@ -115,12 +115,12 @@ def test_a_look_refuses_what_every_round_would() -> None:
         Participation(key_of("north"), corpus, policy, None).review(plan)
 
     review(Policy(min_clients_in_sum=least, min_documents=40))
-    with pytest.raises(PolicyError, match=f"at least {least + 1} clients, and a round of the st"):
+    with pytest.raises(PolicyError, match=f"at least {least + 1} clients, but a round of the st"):
         review(Policy(min_clients_in_sum=least + 1, min_documents=10))
     few = study(clients_per_round=1).with_clients(SIZES)
-    with pytest.raises(PolicyError, match="at least 2 clients, and a round of the study has 1;"):
+    with pytest.raises(PolicyError, match="at least 2 clients, but a round of the study has 1"):
         review(Policy(min_documents=10), plan=few)
-    with pytest.raises(PolicyError, match="over at least 41 documents, and it has 40; nothing"):
+    with pytest.raises(PolicyError, match="over at least 41 documents, but it has 40"):
         review(Policy(min_documents=41))
     vectors = texts.with_embeddings(np.ones((60, 2)))  # which can be of what is not in the table
     review(Policy(min_documents=60), vectors)
@@ -183,7 +183,7 @@ def test_who_has_begun_notices_another_purpose(tmp_path: Path) -> None:
     part.consider(about())
     part.close()
     for another in (about(purpose="Another"), about(recipients=[])):
-        with pytest.raises(RunError, match="holds what this client did in another study"):
+        with pytest.raises(RunError, match="contains another study of this client"):
             part.consider(another)
 
 

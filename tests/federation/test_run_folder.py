@@ -121,9 +121,9 @@ def test_a_checkpoint_not_fully_written_is_passed_over(tmp_path: Path) -> None:
 
 def test_a_run_is_gone_on_with_by_its_study_alone_and_never_overwritten(tmp_path: Path) -> None:
     finished(tmp_path, 1)
-    with pytest.raises(RunError, match="is of study study1, this is study study2; resume with"):
+    with pytest.raises(RunError, match="is of study study1, but this is study study2; resume with"):
         RunFolder(tmp_path, "study2", resume=True)
-    with pytest.raises(RunError, match=r"There is a run in .* already; go on with --resume"):
+    with pytest.raises(RunError, match=r"There is a run in .* already; resume it with --resume"):
         RunFolder(tmp_path, "study1")
     assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2
     with pytest.raises(RunError, match=r"There is no run in .*none to resume; leave out --resume"):
@@ -212,7 +212,7 @@ def test_damaged_agreements(tmp_path: Path, content: bytes) -> None:
     finished(tmp_path, 1)
     (tmp_path / "agreement.json").write_bytes(content)
     run = RunFolder(tmp_path, "study1", resume=True)
-    with pytest.raises(RunError, match=r"agreement\.json is damaged; begin a new run\.$"):
+    with pytest.raises(RunError, match=r"agreement\.json is damaged; start a new run\.$"):
         run.recall("agreement")
     run.close()
 

@@ -150,12 +150,12 @@ def test_rounds_seconds_and_bytes() -> None:
         },
     }  # fmt: skip
     assert found.lines(True, 112.0) == [
-        "trees: training", "round 2 of 10, 2.00 s a round, at most 16 s left",
-        "the last news is 6 s old",
+        "trees: training", "round 2 of 10, 2.00 s per round, at most 16 s left",
+        "last event 6 s ago",
     ]  # fmt: skip
     assert found.lines(False, 112.0)[1:] == [
-        "round 2 of 10, 2.00 s a round", "the last news is 6 s old",
-        "no process works with it now; the same command resumes it",
+        "round 2 of 10, 2.00 s per round", "last event 6 s ago",
+        "no process is running it; the same command resumes it",
     ]  # fmt: skip
 
 

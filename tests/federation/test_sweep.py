@@ -141,14 +141,14 @@ def test_criteria() -> None:
     best, reasons = recommend(rows)
     assert best == 10
     assert reasons[0] == "coherence (NPMI): 5, 10, 20 (within a deviation of the best)"
-    assert reasons[2:] == ["10 is the smallest of 10, 20, which are equal by this"]
+    assert reasons[2:] == ["10 is the smallest of 10, 20, which are equally good"]
     assert Criterion("x", "", 1).best([{"topics": 2, "x": 1.0, "x_deviation": 0.0}]) == [2]
 
 
 def test_wrong_input(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="at least one number of topics"):
         sweep(plan(), [], 1, tmp_path, corpora=CORPORA)
-    with pytest.raises(StudyError, match="take them out of the study"):
+    with pytest.raises(StudyError, match="remove them from the study"):
         study = Study.make(method={"name": "discriminative", "separation": {"candidates": (2, 3)}})
         sweep(study, [2], 1, tmp_path, corpora=CORPORA)
     with pytest.raises(DataError, match="There are no clients"):

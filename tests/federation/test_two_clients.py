@@ -29,5 +29,5 @@ def test_two_whose_policies_accept_it_have_the_model_of_one_process(tmp_path: Pa
 def test_a_policy_that_does_not_say_so_refuses(tmp_path: Path) -> None:
     keys = keys_of(tmp_path / "keys", *CORPORA, "server")
     part, _ = part_of(keys["north"], CORPORA["north"], tmp_path / "north", Policy())
-    with pytest.raises(PolicyError, match=r"at least 3 clients, and a round of the study has 2"):
+    with pytest.raises(PolicyError, match=r"at least 3 clients, but a round of the study has 2"):
         join(part, signed(PLAN, keys), dry_run=True)

@@ -215,7 +215,7 @@ def test_files_that_are_others_than_the_ledger_names(ledger: Path) -> None:
     assert faults(ledger) == ["file"]
     (folder / "model/config.json").unlink()
     (check,) = [c for c in verify(folder) if c.holds is False]
-    assert check.text == f"{folder}/model/config.json is missing, which line 7 has."
+    assert check.text == f"{folder}/model/config.json, which line 7 records, is missing."
     study = folder / "study.toml"
     study.write_text(study.read_text().replace("seed = 0", "seed = 1"))
     assert faults(ledger) == ["study", "file", "file"]

@@ -254,5 +254,5 @@ def test_ours_and_networks_are_there_by_name() -> None:
     for name in INFERENCES.names:
         assert find(name).name == name
     other: Any = type("Other", (FirstHalf,), {"name": "lda"})
-    with pytest.raises(StudyError, match="'lda', which is that of"):
+    with pytest.raises(StudyError, match="'lda', which fedto"):
         register(other)

@@ -33,7 +33,7 @@ def test_a_name_that_is_taken_is_refused() -> None:
     class Better(ProdLDA):  # its author forgot the name
         pass
 
-    with pytest.raises(StudyError, match=r"Better has the name 'prodlda', which is that of fedto"):
+    with pytest.raises(StudyError, match=r"Better has the name 'prodlda', which fedto"):
         register(Better)
     assert find_network("prodlda") is ProdLDA
 

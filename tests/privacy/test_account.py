@@ -128,7 +128,7 @@ def test_a_run_with_other_parameters_is_another_one(tmp_path: Path, other: Any) 
 
 
 def test_without_a_bound_an_account_or_a_file_nothing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="no bound for a document"):
+    with pytest.raises(PolicyError, match="no differential privacy"):
         policy_with(tmp_path, 4).check_privacy("north", None, "first", "run")
     (tmp_path / "policy.account.jsonl").write_text("{}\n")
     with pytest.raises(RunError, match="restore it"):

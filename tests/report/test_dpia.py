@@ -339,7 +339,7 @@ def test_verify_finds_what_left_without_masks(private_north: Path) -> None:
     ledger.write_text(text.replace(', "masked": true', ""))
     (clear,) = [check for check in verify(private_north) if check.what == "clear"]
     assert clear.holds is False
-    assert "extent left in the clear, and the study has secure aggregation for it" in clear.text
+    assert "extent as sent in the clear, but the study has secure aggregation for it" in clear.text
 
 
 def test_verify_finds_an_account_beyond_the_policy(private_north: Path) -> None:

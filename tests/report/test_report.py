@@ -351,7 +351,7 @@ def test_run_and_report(typed: Typed) -> None:
     Path("out/report.html").unlink()
     Path("out/report.md").unlink()
     assert typed("report", "out") == (
-        0, "The report is out/report.html; beside it, as Markdown, out/report.md.\n", ""
+        0, "The report is out/report.html; the same as Markdown is out/report.md.\n", ""
     )  # fmt: skip
     assert Path("out/report.html").read_text() == first
     assert Path("out/report.md").read_text().startswith("# study\n")
@@ -368,7 +368,7 @@ def test_a_report_with_documents(typed: Typed, refused: Refused) -> None:
     typed("train", "study.toml", "--out", "out")
     code, out, _ = typed("report", "out", "--examples-from", "north.csv")
     assert code == 0
-    assert out.endswith("It has beginnings of documents: do not share it.\n")
+    assert out.endswith("It contains beginnings of documents: do not share it.\n")
     page = Path("out/report-with-documents.html").read_text()
     texts = [line.split(",")[1] for line in Path("north.csv").read_text().splitlines()[1:]]
     assert any(text in page for text in texts)

@@ -1,4 +1,4 @@
-"""The command line. One message per error, no traceback; exit codes are in `errors.py`."""
+"""The command line: one message per error, no traceback, exit codes as in `errors.py`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fedtopics.errors import FedTopicsError, nearest
 from fedtopics.extras import VERSION
 from fedtopics.harmless import for_encoding, visible
 
-NO_MEMORY = "There is too little memory for this; end other programs, or give fewer documents."
+NO_MEMORY = "There is not enough memory; end other programs, or use fewer documents."
 LINE = 200  # characters of a description, which are not cut
 INTERRUPTED = "Interrupted; the same command resumes the run, and train needs --resume."
 
 
 class Commands(click.Group):
-    """Commands by section of the help and name; each is loaded when it is called."""
+    """A group whose commands are loaded when they are called, so that help is fast."""
 
     def __init__(self, sections: dict[str, dict[str, str | click.Command]], **how: Any) -> None:
         super().__init__(**how)
@@ -43,7 +43,7 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each section, with whole descriptions in one column."""
+        """Write each section, with full descriptions in one column."""
         width = max(map(len, self._places))
         for title, names in self._sections.items():
             found = [(name, self.get_command(ctx, name)) for name in names]
@@ -58,7 +58,7 @@ def _group(description: str, **commands: str) -> Commands:
 
 
 INIT = _group(
-    "Write a study, a policy, or settings to begin with.",
+    "Write a first study, policy or settings file.",
     study="cli.init:study", policy="cli.init:policy",
     flower="integrations.flower_command:init", flare_site="integrations.flare_command:allow",
 )  # fmt: skip
@@ -66,7 +66,7 @@ MODELS = _group(
     "Compare models, or merge them.", compare="cli.models:compare", merge="cli.models:merge"
 )
 AUDIT = _group(
-    "Check what a client has shared, and what follows from it.",
+    "Check what a client has shared, and what others can learn from it.",
     log="cli.records:log", verify="cli.records:verify", attack="cli.privacy:attack",
     budget="cli.privacy:budget", dpia="cli.records:dpia",
 )  # fmt: skip
@@ -93,7 +93,7 @@ SECTIONS: dict[str, dict[str, str | click.Command]] = {
         "models": MODELS,
         "report": "fedtopics.cli.records:report",
     },
-    "Answer for what is shared": {"audit": AUDIT},
+    "Account for shared data": {"audit": AUDIT},
 }
 
 
@@ -106,7 +106,7 @@ def app() -> None:
 
 
 class TerminatedError(BaseException):
-    """The system, or a service manager, asks the process to end: as Ctrl-C, with another code."""
+    """A service manager ends the process: like Ctrl-C, with another exit code."""
 
 
 def main(command: click.Command = app) -> None:
@@ -122,7 +122,7 @@ def main(command: click.Command = app) -> None:
 
 
 def _terminated(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # once is enough: what is open is being closed
+    signal.signal(number, signal.SIG_IGN)  # files are being closed already
     raise TerminatedError
 
 
@@ -148,16 +148,16 @@ def _ran(command: click.Command) -> int:
     except Exception as error:
         if os.environ.get("FEDTOPICS_DEBUG"):
             raise
-        if "can't allocate memory" in str(error):  # torch's, which is a RuntimeError
+        if "can't allocate memory" in str(error):  # torch raises a RuntimeError
             return _complain(NO_MEMORY, 1)
         defect = f"A defect of fedtopics: {type(error).__name__}."
         return _complain(f"{defect} Set FEDTOPICS_DEBUG=1 to see where, and please report it.", 70)
 
 
 def _complain(message: str, code: int, kind: str = "error") -> int:
-    """Print what is wrong, and what to do about it, which follows a semicolon in messages."""
+    """Print a problem and its remedy, which follows the last semicolon of a message."""
     problem, _, remedy = visible(message).rpartition("; ")
     lines = f"{kind}: {problem}.\nhint: {remedy}\n" if problem else f"{kind}: {remedy}\n"
-    with suppress(OSError):  # its disk may be the full one
+    with suppress(OSError):  # the full disk may be that of standard error
         sys.stderr.write(for_encoding(lines, sys.stderr.encoding))
     return code

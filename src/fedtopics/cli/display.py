@@ -1,4 +1,4 @@
-"""What the command line shows: text, tables, JSON, the progress of a run."""
+"""What the command line shows: text, tables, JSON and the progress of a run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fedtopics.federation.progress import Progress, duration
 from fedtopics.harmless import as_json, for_encoding, for_terminal
 from fedtopics.text.languages import language_sentence
 
-# Commands import what needs torch when they run: --help answers at once.
+# Commands import slow modules when they run, so that --help is fast.
 if TYPE_CHECKING:
     from fedtopics.model.topic_model import TopicModel
 
 
 class Terminal(Console):
-    """A console on which no text, whoever wrote it, is a command to the terminal, or mark-up."""
+    """A console on which text of others cannot control the terminal or be markup."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **how)
@@ -33,7 +33,7 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render what is shown, of which rich's own commands alone have an effect."""
+        """Render text with escapes; only rich's own control sequences take effect."""
         for text, style, control in super().render(renderable, options):
             shown = for_encoding(for_terminal(text), self.encoding)
             yield Segment(text if control else shown, style, control)
@@ -41,36 +41,36 @@ class Terminal(Console):
 
 console = Terminal()
 
-_CONTINUED = "goes on with model {model:.16} of {method} after {rounds:,} rounds, "
+_CONTINUED = "continuing from model {model:.16} of {method} after {rounds:,} rounds, "
 _SENTENCES = {
-    "continued": _CONTINUED + "in words agreed on anew",
-    "continued with its words": _CONTINUED + "with its words",
+    "continued": _CONTINUED + "with a newly agreed vocabulary",
+    "continued with its words": _CONTINUED + "with its vocabulary",
     "listening": "listening on {address} for {clients}",
-    "waiting": "waiting for {missing}; after {left} it goes on without, if there are enough",
-    "waits for": "waiting for {clients} since {seconds}: {end}",
-    "left out": "without {missing} in what is agreed on, or describes the model",
-    "chosen": "the method is {method}, as {reason}; another one: name it in [method]",
+    "waiting": "waiting for {missing}; then a quorum continues after {left}",
+    "waits for": "has waited for {clients} for {seconds}: {end}",
+    "left out": "{missing} has no part in the vocabulary or the description of the model",
+    "chosen": "the method is {method}, as {reason}; for another one, set name in [method]",
     "repeated": "round {round} is repeated without {missing}",
     "documents": "{client}: {documents:,} documents, {empty:,} of them empty, from {source}; the "
     "first ones have {words} words",
     "vocabulary": "agreed on {words:,} words of {documents:,} documents",
-    "skipped": "round {round:,}: {client} skips it, with {documents:,} new documents of at least "
+    "skipped": "round {round:,}: {client} skips it: it has {documents:,} new documents, but needs "
     "{least:,}",
-    "finished": "the model went to {received}",
+    "finished": "the model was sent to {received}",
     "joined": "{client} has joined",
-    "lost": "{client} is not connected any more",
+    "lost": "{client} is no longer connected",
     "declined": "{client} does not take part: {reason}",
     "bad reply": "round {round}: {client} {reason}",
-    "clipped": "round {round}: {client} moved the model {times:,.0f} times as far a document as "
-    "the others, and counts for less",
+    "clipped": "round {round}: {client} sent an update {times:,.0f} times as large per document as "
+    "the others, so its weight is reduced",
     "excluded": "{client} is excluded: {reason}",
-    "checkpoint failed": "round {round}: the checkpoint was not written: {reason}; the run goes on",
+    "checkpoint failed": "round {round}: no checkpoint was written: {reason}; the run continues",
     "stopped": "stopped after round {round}: {reason}",
 }
 
 
 def program_name() -> str:
-    """Return how this program is typed here: by its path if the shell would not find it."""
+    """Return how to type this program here: its path if the shell would not find it."""
     typed = Path(sys.argv[0])
     found = shutil.which("fedtopics")
     if typed.name != "fedtopics" or (found and Path(found).resolve() == typed.resolve()):
@@ -79,41 +79,38 @@ def program_name() -> str:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print text as it is: not wrapped, with what does not print as escapes."""
+    """Print text without wrapping, with escapes for characters that do not print."""
     console.print(text, style=style, soft_wrap=True)
 
 
 def print_json(content: Any) -> None:
-    """Print JSON for other programs."""
     write(json_text(content))
 
 
 def write(text: str) -> None:
-    """Write text for other programs as it is."""
     sys.stdout.write(for_encoding(text, sys.stdout.encoding))
     sys.stdout.flush()
 
 
 def json_text(content: Any) -> str:
-    """Return JSON for other programs."""
     return as_json(content, indent=1) + "\n"
 
 
 def status(text: str) -> Status:
-    """Show on a terminal that something is going on, in a with statement."""
+    """Show a spinner with a text, in a with statement."""
     spinner = "dots" if console.encoding.startswith("utf") else "line"
     return console.status(Text(text), spinner=spinner)
 
 
 @contextmanager
 def embedding_status(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Show the same, and of how many documents there are embeddings, with the callback given."""
+    """Show a spinner that counts embedded documents through the yielded callback."""
     with status(text) as shown:
         yield lambda done, n: shown.update(Text(f"Embeddings of {done:,} of {n:,} documents"))
 
 
 class RoundProgress(Progress):
-    """Show rounds, loss and time left, and what else a simulation tells."""
+    """Show rounds, loss, time left and other events of a simulation."""
 
     def __init__(self) -> None:
         super().__init__(console, say)
@@ -133,7 +130,7 @@ class RoundProgress(Progress):
 
 
 def sentence(event: Mapping[str, Any]) -> str:
-    """Say what an event of a run tells in one sentence, "" of others."""
+    """Return one sentence about an event of a run; "" for other events."""
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
@@ -142,26 +139,26 @@ def sentence(event: Mapping[str, Any]) -> str:
         values["left"] = duration(event.get("left", 0.0))
     if kind == "waits for":
         values["seconds"], left = duration(event["seconds"]), event.get("left")
-        ends = "" if left is None else f", or ends in {duration(left)}, to be resumed"
+        ends = "" if left is None else f", or ends in {duration(left)} and can be resumed"
         values["end"] = f"the run continues when all are there{ends}"
     text = _SENTENCES.get(kind, "").format_map(values)
     return text or language_sentence(event)
 
 
 def listed(value: Any) -> Any:
-    """Return what an event says as a sentence has it: of a list, its parts with commas."""
+    """Return a value of an event as text: lists with commas, mappings with reasons."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} ({reason})" for name, reason in value.items())
     return ", ".join(map(str, value)) or "none of the clients" if isinstance(value, list) else value
 
 
 def topic_news(event: Mapping[str, Any]) -> str:
-    """Say what a round of F-LDA brought."""
+    """Return text about a round of F-LDA."""
     by_id = {topic["id"]: topic for topic in event["topics"]}
     names = {"new": [by_id[id_] for id_ in event["new"]], "vanished": event["vanished"]}
     lines = [
-        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; the "
-        f"same from a cosine of {event['threshold']:.2f}"
+        f"round {event['round']:,}: {len(by_id)} topics of {event['documents']:,} documents; those "
+        f"with a cosine of at least {event['threshold']:.2f} are the same"
     ]
     if "bytes_received" in event:
         sent, received = (event[f"bytes_{way}"] / 1000 for way in ("sent", "received"))
@@ -175,7 +172,7 @@ def topic_news(event: Mapping[str, Any]) -> str:
 
 
 def print_topics(model: TopicModel, words: int, lambda_: float | None = None) -> None:
-    """Print topics, largest first, with each client's share of them."""
+    """Print topics, largest first, with each client's share."""
     for text, style in topic_lines(model, words, lambda_):
         say(text, style)
 
@@ -183,7 +180,6 @@ def print_topics(model: TopicModel, words: int, lambda_: float | None = None) ->
 def topic_lines(
     model: TopicModel, words: int, lambda_: float | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines that show topics, each with its style."""
     from fedtopics.model.labels import shown_label
 
     yield (
@@ -198,9 +194,9 @@ def topic_lines(
 
 
 def print_ledger(client: str, rows: list[dict[str, Any]]) -> None:
-    """Print the table of what left a client, and of what came if that is written down."""
-    table = Table(title=f"What left {client}", title_justify="left")
-    table.add_column("function", overflow="fold")  # never cut: names begin alike
+    """Print what a client sent, and received if the ledger contains it."""
+    table = Table(title=f"Data sent by {client}", title_justify="left")
+    table.add_column("function", overflow="fold")  # not cut: names begin alike
     columns = ["replies", "documents", "values", "bytes"]
     if any(row["totals"] for row in rows):
         columns += ["totals", "bytes_of_totals"]

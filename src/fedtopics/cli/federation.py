@@ -30,13 +30,12 @@ key_option = click.option(
 )  # fmt: skip
 listen_option = click.option(
     "--listen", default="", metavar="HOST:PORT",
-    help="Where to wait for members.  [default: the port of the study's server address]",
+    help="Address to listen on.  [default: the port of the study's server address]",
 )  # fmt: skip
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 
 
 def print_event(event: dict[str, Any]) -> None:
-    """Print an event as a JSON line."""
     study = event.get("study")
     plain = event | {"study": getattr(study, "agreed", study)} if "study" in event else event
     plain |= {"exposure": event["exposure"].plain()} if "exposure" in event else {}
@@ -82,14 +81,14 @@ def check(
             check_policy(rules, plan, corpus, "this client", embedding_model)
         reached = "" if key_folder is None else reach(plan, key_folder)
     except (PolicyError, FederationError) as error:
-        problem = error  # said last, below the proposal
+        problem = error  # shown last, below the proposal
     with embedding_status("Rehearsing") as on_progress:
         weighed = None if isinstance(problem, PolicyError) else corpus
         try:
             exposure = expose(plan, weighed, embedding_model, on_progress, rules)
             if weighed is not None:
                 rehearse_noise(plan, weighed)
-        except FedTopicsError as error:  # of the policy, on these documents
+        except FedTopicsError as error:  # policy or noise do not allow it for these documents
             problem, exposure = error, expose(plan)
     if as_json:
         print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})
@@ -118,9 +117,9 @@ def serve(
 ) -> None:
     """Serve a study for members on other machines.
 
-    With secure aggregation this process is the relay: it adds what it cannot read, and learns no
-    document, word, number or model. With plain aggregation it is a trusted server, which trains as
-    well and writes the model. Started again, it resumes the run in its folder.
+    With secure aggregation this process is the relay: it adds encrypted updates, and learns no
+    document, word, number or model. With plain aggregation it is a trusted server, which also
+    trains and writes the model. The same command resumes an interrupted run.
     """
     from fedtopics.federation.relay import lead_relay, listening, read_apart
     from fedtopics.protocol.roster import Key
@@ -148,27 +147,29 @@ def serve(
 @click.command()
 @click.argument("study", type=FOLDER)
 @key_option
-@click.option("--data", type=FOLDER, help="The documents, which stay here; an observer has none.")
+@click.option("--data", type=FOLDER, help="The documents, which stay here. An observer has none.")
 @options.columns("text", "tokens", "id", "embedding", "author", "time", "round")
 @options.embedding_model
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder of the results.  [default: runs/NAME/STUDY]")
-@click.option("--follow", is_flag=True, help="Each round takes what was added to --data since.")
+@click.option(
+    "--follow", is_flag=True, help="In each round, use the documents added to --data since."
+)
 @click.option("--host", is_flag=True, help="Run the server inside this process.")
 @listen_option
 @click.option("--dry-run", is_flag=True, help="Check the study against the policy; do not join.")
 @click.option(
     "--accept-roster", metavar="DIGEST", default="",
-    help="Accept the certificates of the study with this digest, which the members compared.",
+    help="Accept the certificates of the study with this digest, after comparing it with members.",
 )  # fmt: skip
 @options.from_model
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=7 * 86400.0,
-    metavar="SECONDS", help="End after so long without the server.  [default: seven days]",
+    metavar="SECONDS", help="Stop after this time without the server.  [default: seven days]",
 )  # fmt: skip
 @click.option(
     "--insecure-seed", is_flag=True,
-    help="Draw minibatches and noise from the study's seed, which everybody knows: for tests.",
+    help="For tests: draw minibatches and noise from the study's seed, which everybody knows.",
 )  # fmt: skip
 @json_lines
 def join(
@@ -179,10 +180,10 @@ def join(
 ) -> None:  # fmt: skip
     """Join a study with documents that stay on this machine.
 
-    STUDY is the same file at all members. This command shows what the study shares, checks it
-    against the policy, and trains: this machine computes each step of the model itself. When the
-    connection breaks, it is made again. Started again, the command resumes the run. At the end the
-    model is in the --out folder, with the topics of the own documents in theta.parquet.
+    All members use the same STUDY file. This command shows what the study shares, checks it
+    against the policy, and trains: this machine computes each step of the model itself. It
+    reconnects when the connection breaks; the same command resumes an interrupted run. At the end,
+    the model and theta.parquet, the topics of your own documents, are in the --out folder.
     """
     from fedtopics import Study, TopicModel
     from fedtopics.federation.join import check_key
@@ -209,7 +210,7 @@ def _participation(
     study: Study, key: Key, data: Path | None, columns: dict[str, Any], policy: Path | None,
     follow: bool, on_event: OnEvent, **more: Any,
 ) -> Participation:  # fmt: skip
-    """Read the policy and the documents of a member."""
+    """Read a member's policy and documents."""
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.participant import Participation
     from fedtopics.methods.core.events import Documents, Unreadable
@@ -218,9 +219,9 @@ def _participation(
     name = key.name
     if (data is None) != (name in study.observers):
         raise click.UsageError(
-            f"{name} observes, so leave out --data."
+            f"{name} is an observer; leave out --data."
             if data is not None
-            else "Give --data FILE; only a member that the study lists as an observer has none."
+            else "Documents are missing, and only an observer has none; give --data FILE."
         )
     rules = Policy.read(policy) if policy else Policy()
     if data is None:

@@ -1,4 +1,4 @@
-"""Commands for F-LDA: which topics are the same, and what became of them over rounds."""
+"""Commands for F-LDA: which topics are the same, and how they change over rounds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fedtopics.files import write_output
 def group() -> None:
     """Find the threshold of F-LDA with a person's help.
 
-    After a first run `sample-pairs` draws pairs of its topics. Label them in the file that it
-    writes; `threshold` then finds the cosine from which topics are the same, for the next study.
+    After a first run, `sample-pairs` draws pairs of its topics and writes them to a file. Label
+    them there. Then `threshold` finds the cosine above which topics are the same.
     """
 
 
@@ -28,15 +28,14 @@ def group() -> None:
 @click.argument("run", type=FOLDER)
 @options.output("--out", "-o", required=True, help="CSV file to write.")
 @options.with_default(
-    "--pairs", "n_pairs", type=click.IntRange(1), default=60, help="How many to draw."
+    "--pairs", "n_pairs", type=click.IntRange(1), default=60, help="Number of pairs."
 )
-@options.with_default("--seed", type=click.IntRange(0), default=0, help="Of what is drawn.")
+@options.with_default("--seed", type=click.IntRange(0), default=0, help="Random seed.")
 @options.words
 def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> None:
     """Draw pairs of topics of different clients, for a person to label.
 
-    RUN is the folder of a run of F-LDA, at the server. The pairs are of all degrees of similarity:
-    as many of each as there are.
+    RUN is the server's folder of a run of F-LDA. The pairs cover all degrees of similarity.
     """
     from fedtopics.methods.flda.labelled_pairs import check_free, read_topics, write_pairs
     from fedtopics.methods.flda.labelled_pairs import sample_pairs as sample
@@ -45,25 +44,25 @@ def sample_pairs(run: Path, out: Path, n_pairs: int, seed: int, words: int) -> N
     pairs = sample(read_topics(run), n_pairs, seed, words)
     write_pairs(out, pairs)
     alike = [pair.cosine for pair in pairs]
-    few = ", all there are," if len(pairs) < n_pairs else ""
+    few = " (all)" if len(pairs) < n_pairs else ""
     say(
-        f"{len(pairs):,} pairs{few} to {out}; of a cosine from {min(alike):.2f} to "
-        f"{max(alike):.2f}.\nWrite 1 (the same topic) or 0 (another one) into its last column; "
-        f"then:  python -m fedtopics.cli.flda threshold {out}"
+        f"{len(pairs):,} pairs{few} are in {out}, with cosines from {min(alike):.2f} to "
+        f"{max(alike):.2f}.\nWrite 1 (same topic) or 0 (different topics) into the last column. "
+        f"Then run:  python -m fedtopics.cli.flda threshold {out}"
     )
 
 
 @group.command()
 @click.argument("pairs", type=FOLDER)
 @click.option(
-    "--compare", type=click.FloatRange(0, 1), help="Another threshold to hold against it."
+    "--compare", type=click.FloatRange(0, 1), help="Another threshold to compare with it."
 )
-@options.output("--plot", help="SVG file of the curve to write.")
+@options.output("--plot", help="SVG file of the curve.")
 @options.as_json
 def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bool) -> None:
-    """Find from which cosine on topics are the same, by the labels of PAIRS.
+    """Find the cosine above which topics are the same, from the labels in PAIRS.
 
-    It is the cosine at which they are as likely the same as not, by logistic regression.
+    At this cosine, logistic regression finds "same" and "different" equally likely.
     """
     from fedtopics.methods.flda.labelled_pairs import (
         decided_alike,
@@ -92,22 +91,21 @@ def threshold(pairs: Path, compare: float | None, plot: Path | None, as_json: bo
         print_json(facts)
         return
     say(
-        f"threshold = {curve.threshold:.3f}   for [method] of the study: from this cosine on two "
-        "topics are rather the same\n"
-        f"It decides {facts['decided_alike']} of {facts['labelled']} labelled pairs as the person "
-        f"did, who found {facts['same']} the same."
+        f"threshold = {curve.threshold:.3f}   for [method] of the study: topics with at least this "
+        "cosine are more likely the same than not\n"
+        f"It agrees with the person on {facts['decided_alike']} of {facts['labelled']} labelled "
+        f"pairs; the person labelled {facts['same']} the same."
     )
     if compare is not None:
-        say(f"{compare:g} decides {facts['compared_decided_alike']} of them so.")
+        say(f"{compare:g} agrees on {facts['compared_decided_alike']} of them.")
     if plot is not None:
-        say(f"The picture is {plot}.")
+        say(f"The plot is in {plot}.")
 
 
 def print_history(model: Path, as_json: bool) -> None:
-    """Print the topics of a model of F-LDA in each round: which are new, vanished, how large.
+    """Print the largest topics of F-LDA in each round, and which are new or vanished.
 
-    The table has the largest topics of each round. One that was there before, but small, can enter
-    it without being new, and leave it without having vanished.
+    A small topic can enter the table without being new, and leave it without having vanished.
     """
     from fedtopics.model.folder import model_folder
     from fedtopics.model.topic_model import TopicModel
@@ -116,8 +114,8 @@ def print_history(model: Path, as_json: bool) -> None:
     info = TopicModel.from_pretrained(folder).info
     if info.get("method") != "flda":
         raise ModelError(
-            f"The model in {folder} is of {info.get('method', 'an unknown method')}, whose topics "
-            "do not come and go by rounds; name one of F-LDA."
+            f"The model in {folder} is from {info.get('method', 'an unknown method')}, which keeps "
+            "no history of topics; give a model of F-LDA."
         )
     history = info["history"]
     rows = _topic_rows(history)
@@ -125,7 +123,7 @@ def print_history(model: Path, as_json: bool) -> None:
         print_json({"topics": rows, "rounds": history})
         return
     say(
-        "topic, its share of the words of a round's largest topics, its words; '-' where it is not "
+        "topic, its share of the words of a round's largest topics, its words; '-' if it is not "
         "one of them"
     )
     say(" " * 5 + "".join(f"{entry['round']:>8}" for entry in history), "bold")
@@ -137,7 +135,7 @@ def print_history(model: Path, as_json: bool) -> None:
 
 
 def _topic_rows(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row a topic: its last words, and its share in each round, none where it is not."""
+    """Return one row per topic: its last words, and its share (or None) in each round."""
     words: dict[int, list[str]] = {}
     shares: list[dict[int, float]] = []
     for entry in history:

@@ -1,4 +1,4 @@
-"""Commands that write a study or a policy to begin with."""
+"""Commands that write a first study or policy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AUTO = "          # NMF for longer texts, a mixture model for short ones"
 
 @click.command()
 @click.argument("file", type=FOLDER, default="study.toml")
-@with_default("--method", type=click.Choice(METHODS.names), default="auto", help="To train.")
+@with_default("--method", type=click.Choice(METHODS.names), default="auto", help="Method.")
 @click.option("--all", "everything", is_flag=True, help="Write all settings, with their defaults.")
 def study(file: Path, method: str, everything: bool) -> None:
     """Write a short study to FILE, study.toml by default; FILE - prints it."""
@@ -43,7 +43,7 @@ def study(file: Path, method: str, everything: bool) -> None:
 @click.command()
 @click.argument("file", type=FOLDER, default="policy.toml")
 def policy(file: Path) -> None:
-    """Write a policy with all its keys to FILE, policy.toml by default; - prints it."""
+    """Write a policy with all its keys to FILE, policy.toml by default; FILE - prints it."""
     from fedtopics import Policy
     from fedtopics.federation.study_tables import as_toml
 
@@ -54,6 +54,6 @@ def _write(file: Path, content: str, what: str) -> None:
     if str(file) == "-":
         return write(content)
     if file.exists():
-        raise RunError(f"There is a file {file} already; name another one for the {what}.")
+        raise RunError(f"The file {file} already exists; name another one for the {what}.")
     write_durably(file, content.encode())
     return say(f"The {what} is in {file}; edit it.")

@@ -1,4 +1,4 @@
-"""Commands for members' keys: which file stays, which one goes to the others."""
+"""Commands for members' keys."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def create(names: tuple[str, ...], out: Path) -> None:
     """Make the key of the member NAME, on the machine where it is used.
 
     The folder NAME gets the private key, which stays there. NAME.pem is the certificate for the
-    other members; it is not secret. Several names at once are for demonstrations: whoever makes all
-    keys can read everything.
+    other members; it is not secret. Use several names only for demonstrations: a person who makes
+    all keys can read everything.
     """
     from fedtopics.harmless import check_client_name
     from fedtopics.protocol.roster import Key
@@ -36,8 +36,8 @@ def create(names: tuple[str, ...], out: Path) -> None:
     for name in names:
         key = Key.create(out / name, name)
         say(
-            f"{out / name} has the private key of {name!r}. It stays on this machine; give it to "
-            f"nobody.\n{out / name}.pem is the certificate of {name!r}. Send it to the other "
+            f"{out / name} contains the private key of {name!r}. Keep it on this machine; give it "
+            f"to nobody.\n{out / name}.pem is the certificate of {name!r}. Send it to the other "
             "members and to the operator of the server; it is not secret. In the study, put\n"
             f'  certificate = "{name}.pem"\n'
             "into the member's table [clients.NAME], or into [server] if this is the server.\n"
@@ -78,4 +78,4 @@ def show(path: Path, as_json: bool) -> None:
         f"SHA-256 fingerprint of the certificate, to compare by telephone:\n  {shown(content)}"
     )
     if path.is_dir():
-        say(f"\nKeep {path} here. Send {name}.pem, which is beside it, to the other members.")
+        say(f"\nKeep {path} here. Send {name}.pem, which is next to it, to the other members.")

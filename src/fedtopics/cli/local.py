@@ -28,7 +28,7 @@ from fedtopics.harmless import file_name
 if TYPE_CHECKING:
     from fedtopics.methods.core.plan import Words
 
-# What the demo can train. A network that starts from sums needs a fraction of the rounds.
+# A network that starts from the topics of federated NMF needs far fewer rounds.
 DEMONSTRATED: dict[str, dict[str, Any]] = {
     "neurallda": {
         "network": "neurallda", "preset": "mixtures", "initialisation": "nmf", "max_rounds": 60,
@@ -41,7 +41,7 @@ DEMONSTRATED: dict[str, dict[str, Any]] = {
 FLARE = "fedtopics.integrations.flare_command"
 DEMO = {
     "purpose": "To show what the documentation of Python packages is about, each package a client",
-    "operator": "whoever typed fedtopics demo",
+    "operator": "the person who ran fedtopics demo",
 }
 
 
@@ -52,7 +52,9 @@ DEMO = {
     "--method", type=click.Choice(DEMONSTRATED),
     help="What to train: a network, or a method.  [default: neurallda; nmf without torch]",
 )  # fmt: skip
-@click.option("--rounds", type=click.IntRange(1), help="Of training.  [default: the method's]")
+@click.option(
+    "--rounds", type=click.IntRange(1), help="Rounds of training.  [default: the method's]"
+)
 @click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/demo]")
 def demo(
     clients: int, topics: int, method: str | None, rounds: int | None, out: Path | None
@@ -77,7 +79,7 @@ def demo(
     with status("Reading the documentation of installed packages"):
         corpora = package_documentation(clients)
     for name, corpus in corpora.items():
-        say(f"client {name}: {len(corpus):,} documents (they stay there)")
+        say(f"client {name}: {len(corpus):,} documents (they stay with the client)")
     with RoundProgress() as display:
         model = train(study, corpora, out=folder, on_event=display)
     show_run(model, folder)
@@ -116,12 +118,12 @@ def train(
 ) -> None:  # fmt: skip
     """Train a study with all its clients on this machine.
 
-    With --from the training continues from MODEL, which stays as it is: for more rounds or with new
-    documents. If it keeps its words, its weights and its count of rounds continue; if the clients
-    agree on new ones, its topics are carried over word by word.
+    With --from, training continues from MODEL with more rounds or new documents; MODEL does not
+    change. With its old words, its weights and its count of rounds continue. With new words, its
+    topics are carried over word by word.
 
-    With --engine flare the study runs in FLARE's simulator, or on a FLARE system whose sites have
-    the names of the study's clients and read their own documents (fedtopics init flare-site).
+    With --engine flare, the study runs in FLARE's simulator, or on a FLARE system. There, the sites
+    have the names of the study's clients and read their own documents (fedtopics init flare-site).
     """
     from fedtopics import Study, TopicModel
     from fedtopics.federation.simulation import train as train_here
@@ -136,7 +138,7 @@ def train(
     if engine == "flare":
         if start is not None:
             raise click.UsageError("--from goes with --engine local; FLARE starts without a model.")
-        run = import_module(FLARE).run  # integrations are above this room
+        run = import_module(FLARE).run  # this layer must not import integrations
         run(plan, folder.absolute(), resume, (keys or study.parent).absolute(), kit)
         return
     plan = plan if rounds is None else plan.with_rounds(rounds)
@@ -158,7 +160,7 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 2:
-        raise click.BadParameter("give numbers from 2 on, with commas: 5,10,20")
+        raise click.BadParameter("give numbers of at least 2, with commas: 5,10,20")
     return numbers
 
 
@@ -169,15 +171,15 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
 )
 @options.with_default(
     "--seeds", type=click.IntRange(1), default=3,
-    help="Trainings of each number, with other seeds and samples of documents.",
+    help="Trainings of each number, with different seeds and samples of documents.",
 )  # fmt: skip
 @click.option("--out", type=FOLDER, help="Folder of the sweep.  [default: runs/NAME-sweep]")
 @options.as_json
 def sweep(study: Path, topics: list[int], seeds: int, out: Path | None, as_json: bool) -> None:
     """Compare several numbers of topics.
 
-    A study is trained with each number, all its clients on this machine, with a tenth of each
-    client's documents held out. The same command resumes an interrupted sweep.
+    This trains a study with each number, with all clients on this machine. A tenth of each client's
+    documents is held out. The same command resumes an interrupted sweep.
     """
     from fedtopics.federation.study import Study
     from fedtopics.federation.sweep import chart_of, recommend

@@ -1,4 +1,4 @@
-"""Commands on trained models: show topics, find those of documents, score, compare, merge."""
+"""Commands for trained models: topics, transform, evaluate, compare, merge."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from fedtopics.text.times import Unit
 
 FEW_WORDS = 8  # words of a topic
-TOPICS_SHOWN = 5  # topics of a group that are printed
-PERIODS = ("year", "quarter", "month", "week", "day")  # of `over_time`, which takes a second
+TOPICS_SHOWN = 5  # topics per group
+PERIODS = ("year", "quarter", "month", "week", "day")  # copied, as `over_time` loads slowly
 
 
 PHRASES = (
-    "Suggested labels may have phrases of these documents: read them before the model is given on."
+    "Suggested labels may contain phrases of these documents: read them before you share the model."
 )
-FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix; with how a file of it begins
+FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix: name, first columns of a file
     ".md": ("md", ()),
     ".csv": ("csv", ("topic", "label", "share")),
     ".json": ("json", ("topic", "label", "suggested")),
@@ -56,10 +56,10 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix; with how a file 
 @options.lambda_
 @click.option(
     "--format", "format_", type=click.Choice([name for name, _ in FORMATS.values()]),
-    help="By default as the name of FILE ends, else a table.",
+    help="By default the format of FILE's suffix, else a table.",
 )  # fmt: skip
-@options.output("--out", "-o", help="Write there instead: .md, .csv, .json or .txt.")
-@click.option("--suggest", is_flag=True, help="Suggest labels first, and keep them in MODEL.")
+@options.output("--out", "-o", help="File to write instead: .md, .csv, .json or .txt.")
+@click.option("--suggest", is_flag=True, help="Suggest labels first, and save them in MODEL.")
 @click.option(
     "--examples-from", "examples", type=FOLDER,
     help="With --suggest: your own documents, whose phrases may become labels.",
@@ -67,7 +67,7 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix; with how a file 
 @options.columns("text", rules=False)
 @click.option(
     "--match", type=FOLDER, metavar="TERMS",
-    help="Show the terms of your own ontology that are nearest to each topic: a TOML file with "
+    help="Show the terms of your ontology nearest to each topic. TERMS is a TOML file with "
     'lines such as J45 = ["asthma", "wheezing"], or a .csv with the columns term and synonym.',
 )  # fmt: skip
 @options.with_default(
@@ -129,7 +129,6 @@ def topics(
 
 
 def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_json: bool) -> None:
-    """Print the terms that are nearest to each topic."""
     from fedtopics.model.search import read_terms
     from fedtopics.model.topic_model import TopicModel
 
@@ -147,12 +146,12 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
 @click.argument("model", type=FOLDER)
 @click.argument("file", type=FOLDER)
 @options.output("--out", "-o", help="Table to write: .parquet, .csv or .jsonl.")
-@click.option("--by", help="Column by whose values topics are shown, such as department.")
-@click.option("--by-time", help="Column of times, by which topics are shown by period.")
-@click.option("--period", type=click.Choice(PERIODS), help="Of --by-time.  [default: month]")
+@click.option("--by", help="Column to group topics by, such as department.")
+@click.option("--by-time", help="Column of times, to show topics by period.")
+@click.option("--period", type=click.Choice(PERIODS), help="Period of --by-time.  [default: month]")
 @options.with_default(
     "--min-documents", type=click.IntRange(1), default=10,
-    help="Leave out values and periods of fewer documents.",
+    help="Leave out values and periods with fewer documents.",
 )  # fmt: skip
 @options.as_json
 @options.columns("text", "tokens", "embedding")
@@ -186,8 +185,8 @@ def transform(
     if out is not None:
         unknown = loaded.write_theta(corpus, out)
         say(
-            f"{len(corpus):,} documents to {out}; {unknown:,} have nothing that the "
-            f"model knows ({corpus.n_empty:,} are empty): their topic is null and their theta even."
+            f"{len(corpus):,} documents are in {out}. In {unknown:,} of them the model knows no "
+            f"word ({corpus.n_empty:,} are empty): their topic is null, their theta uniform."
         )
     least: dict[str, Any] = {"min_documents": min_documents}
     found = {}
@@ -212,7 +211,6 @@ def _plain(grouped: Grouped) -> dict[str, Any]:
 
 
 def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents: int) -> None:
-    """Print the largest topics of each group."""
     from fedtopics.model.labels import shown_label
 
     called = {
@@ -228,9 +226,8 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
         for row in sorted(rows, key=lambda row: -row["share"])[:TOPICS_SHOWN]:
             say(f"  {row['share']:>6.1%}  {row['topic']:>3}  {called[row['topic']]}")
     say(
-        f"\nIn none of these are {grouped.without:,} documents without a value, {grouped.few:,} "
-        f"where there are fewer than {min_documents:,}, and {grouped.unknown:,} with nothing that "
-        "the model knows."
+        f"\nLeft out: {grouped.without:,} documents without a value, {grouped.few:,} in groups of "
+        f"fewer than {min_documents:,}, and {grouped.unknown:,} in which the model knows nothing."
     )
 
 
@@ -242,7 +239,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 @options.lambda_
 @options.with_default(
     "--by", type=click.Choice(["windows", "documents"]), default="windows",
-    help="Where words occur together; documents if the order of words is lost.",
+    help="Count words together in windows; use documents if the order of words is lost.",
 )  # fmt: skip
 @options.as_json
 def evaluate(
@@ -252,8 +249,8 @@ def evaluate(
     """Score a model's topics on documents.
 
     The scores are coherence (of the ten words shown of each topic), diversity, and agreement with
-    labels. Agreement leaves out documents that have no label or no word that the model knows, and
-    counts them.
+    labels. Documents without a label, or without a word that the model knows, are not scored for
+    agreement; their number is shown.
 
     The documents are CSV, TSV, JSON lines, Parquet, or a folder of .txt files.
     """
@@ -263,10 +260,10 @@ def evaluate(
     loaded = TopicModel.from_pretrained(model)
     corpus = Corpus.read(data, Columns(**columns))
     if columns["label"] is None:
-        corpus = replace(corpus, labels=None)  # a column that happens to be called so
+        corpus = replace(corpus, labels=None)  # the user did not name a column of labels
     elif corpus.labels is None:
         raise DataError(
-            f"{data} has no columns, so no labels {columns['label']!r}; give a table with them."
+            f"{data} has no columns, so no labels {columns['label']!r}; give a table with labels."
         )
     with embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(
@@ -283,8 +280,8 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     from fedtopics.metrics import METRICS
 
     say(
-        f"{model}: {scores['topics']} topics, read with lambda {scores['lambda']:g}, on "
-        f"{scores['documents']:,} documents; words together in the same {scores['by'][:-1]}"
+        f"{model}: {scores['topics']} topics, words ranked with relevance {scores['lambda']:g}, on "
+        f"{scores['documents']:,} documents; words counted together in {scores['by'][:-1]}s"
     )
     table = Table(show_header=False, box=None, pad_edge=False)
     metrics = [METRICS.find(name) for name in METRICS.names if name in scores]
@@ -297,9 +294,9 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     console.print(table)
     if "labelled" in scores:
         say(
-            f"Labels: {scores['labelled']:,} documents count; left out are "
-            f"{scores['without_label']:,} without a label and {scores['unseen']:,} of which the "
-            "model sees nothing."
+            f"Labels: {scores['labelled']:,} documents were scored, without "
+            f"{scores['without_label']:,} that have no label and {scores['unseen']:,} in which the "
+            "model knows no word."
         )
 
 
@@ -309,13 +306,13 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
 @options.words
 @click.option(
     "--threshold", type=click.FloatRange(0, 1, min_open=True),
-    help="Cosine from which topics are the same.  [default: 0.6, the best on labelled corpora]",
+    help="Least cosine of topics that are the same.  [default: 0.6, best on labelled corpora]",
 )  # fmt: skip
 @options.as_json
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
 ) -> None:
-    """Match the topics of two models one to one; the rest are new in B, or missing from it."""
+    """Match the topics of two models one to one; the others are new in B or missing from it."""
     from fedtopics.model.comparison import SAME_TOPIC
     from fedtopics.model.comparison import compare as compared
     from fedtopics.model.topic_model import TopicModel
@@ -333,11 +330,11 @@ def compare(
 @click.option("--out", "-o", type=FOLDER, required=True, help="Folder of the merged model.")
 @click.option(
     "--topics", "n_topics", type=click.IntRange(1),
-    help="Put the nearest together until so many are left.  [default: as many as differ]",
+    help="Merge the nearest topics down to this number.  [default: merge similar topics]",
 )  # fmt: skip
 @click.option(
     "--threshold", type=click.FloatRange(0, 1, min_open=True),
-    help="Cosine from which topics are the same.  [default: found from the models]",
+    help="Least cosine of topics that are the same.  [default: computed from the models]",
 )  # fmt: skip
 def merge(
     models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
@@ -345,7 +342,7 @@ def merge(
     """Merge models that were trained separately.
 
     Similar topics become one. Each MODEL is a folder, or NAME=FOLDER to name the client of a model
-    that has one. No documents are read. The merged model finds topics by words.
+    with one client. No documents are read. The merged model finds topics by words.
     docs/how-to/choose-a-model.md compares its scores with those of a federation.
     """
     from fedtopics.methods.flda.merged_models import merge_models, read_models
@@ -355,7 +352,7 @@ def merge(
     if (out / "config.json").exists():
         raise ModelError(f"There is a model in {out} already; name another folder.")
     parts = read_models(models)
-    with warnings.catch_warnings(record=True) as caught:  # of labels that are lost
+    with warnings.catch_warnings(record=True) as caught:  # about lost labels
         warnings.simplefilter("always")
         merged = merge_models(parts, n_topics, threshold)
     merged.save_pretrained(out)
@@ -363,20 +360,20 @@ def merge(
     for warning in caught:
         say(f"\n{warning.message}")
     before = sum(part.n_topics for part in parts)
-    say(f"\n{merged.n_topics} of {before} topics of {len(parts)} models are in {out}.")
+    say(f"\n{merged.n_topics} topics (merged from {before} of {len(parts)} models) are in {out}.")
 
 
 def _print_comparison(comparison: Comparison) -> None:
     say(
-        f"{len(comparison.pairs)} topics are the same, "
-        f"from a cosine of {comparison.threshold:.2f} on"
-        + (f"; on average {comparison.similarity:.2f}" if comparison.pairs else "")
-        + f". {len(comparison.new)} are new in B, {len(comparison.removed)} of A are gone.\n"
-        f"Words: {comparison.words_common:,} of both, {comparison.words_new:,} new, "
-        f"{comparison.words_removed:,} gone.\n"
+        f"{len(comparison.pairs)} topics are the same "
+        f"(cosine of at least {comparison.threshold:.2f}"
+        + (f", on average {comparison.similarity:.2f}" if comparison.pairs else "")
+        + f"). {len(comparison.new)} are new in B, {len(comparison.removed)} of A are missing.\n"
+        f"Words: {comparison.words_common:,} in both, {comparison.words_new:,} new, "
+        f"{comparison.words_removed:,} missing.\n"
     )
     if comparison.pairs:
-        say("  A    B  cosine   share of A   of B  words; + new among the first, - gone", "bold")
+        say("  A    B  cosine   share of A   of B  top words; + new, - gone", "bold")
     for pair in comparison.pairs:
         changed = [f"+{word}" for word in pair.new] + [f"-{word}" for word in pair.removed]
         say(

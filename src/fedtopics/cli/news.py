@@ -1,4 +1,4 @@
-"""What the commands of a federation show: who is there, how it goes, what is asked for."""
+"""What the commands of a federation show: members, progress, and the proposed study."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ if TYPE_CHECKING:
     from fedtopics.protocol.relay import RelayService
 
 _NEWS = {  # of a client
-    "narrowed": "numbers of an update were too large, and were multiplied by {factor:.1e}",
-    "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; they stay. "
+    "narrowed": "an update had too large numbers, so it was multiplied by {factor:.1e}",
+    "documents": "{documents:,} documents, {empty:,} of them empty, from {source}; they stay here. "
     "The first ones have {words} words",
-    "unreadable": "the documents cannot be read now: {reason}",
+    "unreadable": "the documents cannot be read at present: {reason}",
     "listening": "the server of the study listens on {address}",
     "joined": "joined study {fingerprint:.16}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "already finished": "this study is finished",
-    "allowed": "the policy allows this; nothing has left. Join with the same command without "
-    "--dry-run.",
+    "allowed": "the policy allows this study; nothing was sent. To join, leave out --dry-run.",
     "defect": "round {round}: {function} failed with {error}; nothing was sent",
-    "model": "the model is in {folder}; the topics of {documents:,} documents ({unknown:,} with "
-    "nothing that it knows) in theta.parquet beside it",
+    "model": "the model is in {folder}; next to it, theta.parquet has the topics of {documents:,} "
+    "documents (in {unknown:,} of them the model knows nothing)",
 }
 
 
 class ServerNews:
-    """A live table of the clients on a terminal; elsewhere a line for what is worth one."""
+    """Show a live table of the clients on a terminal; elsewhere, lines."""
 
     def __init__(self) -> None:
         self._service: RelayService | PlainServer | None = None
@@ -82,7 +81,7 @@ class ServerNews:
         progress = "waiting for the clients"
         if event:
             traffic = event["bytes_sent"] + event["bytes_received"]
-            each = f"{event['seconds']:.2f} s, {traffic / 1e6:.1f} MB a round"
+            each = f"{event['seconds']:.2f} s, {traffic / 1e6:.1f} MB per round"
             progress = f"{self._progress}   {each}"
         table = Table("client", "state", title=progress, title_justify="left")
         table.add_column("rounds", justify="right")
@@ -96,7 +95,7 @@ class ServerNews:
 
 
 class MemberNews:
-    """What a member shows: the study before it joins, then how far the study is."""
+    """Show the study before a member joins, then the progress."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -129,7 +128,7 @@ class MemberNews:
 
 
 def _show_own(event: dict[str, Any], name: str) -> bool:
-    """Show an event of a client's own part; return whether it is one."""
+    """Show an event of a client; return False for other events."""
     if event["event"] == "allowed":
         show_exposure(event["exposure"])
     text = client_sentence(event)
@@ -141,7 +140,7 @@ def _show_own(event: dict[str, Any], name: str) -> bool:
 
 
 def client_sentence(event: dict[str, Any]) -> str:
-    """Say what an event of a client's part tells in one sentence, "" of others."""
+    """Return one sentence about an event of a client; "" for other events."""
     if event["event"] == "waits for":
         return sentence(event)
     return _NEWS.get(event["event"], "").format_map(
@@ -150,7 +149,7 @@ def client_sentence(event: dict[str, Any]) -> str:
 
 
 def show_offer(event: dict[str, Any]) -> None:
-    """Show which study it is, and what it asks for."""
+    """Show a proposed study and what it shares."""
     study = event["study"]
     network = study.described["settings"].get("method.network")
     network = f" with {network}" if network else ""

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
@@ -18,52 +18,49 @@ FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)  # as click's
 
 COLUMNS = {
     "text": "the text",
-    "tokens": "lists of words, taken as they are",
+    "tokens": "lists of words, used unchanged",
     "id": "identifiers",
     "label": "labels, for purity, accuracy and NMI of the largest topics",
-    "embedding": "embeddings, where they are needed",
-    "author": "whose each document is, for studies with a bound for authors",
-    "time": "when each was written, for topics by period",
+    "embedding": "embeddings, for methods that need them",
+    "author": "each document's author, for privacy by author",
+    "time": "when each document was written, for topics by period",
     "round": "rounds or times, for studies that use them",
 }
-NEXT_COLUMN = re.compile(f",(?=(?:{'|'.join(COLUMNS)})=)")  # names of columns may have commas
+NEXT_COLUMN = re.compile(f",(?=(?:{'|'.join(COLUMNS)})=)")  # column names may contain commas
 
-OVERWRITES = "What is there is replaced only if fedtopics wrote it."  # see `files.check_output`
+OVERWRITES = "It replaces only files of fedtopics."  # see `files.check_output`
 
 
 def output(*names: str, help: str, **how: Any) -> Callable[[FC], FC]:  # noqa: A002 - as of click
-    """Return the option of a file to write; each command writes it by `files.write_output`."""
+    """Return the option of an output file, which `files.write_output` writes."""
     return click.option(*names, type=FOLDER, metavar="FILE", help=f"{help} {OVERWRITES}", **how)
 
 
 with_default = partial(click.option, show_default=True)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 out = click.option("--out", type=FOLDER, help="Folder of the run.  [default: runs/NAME]")
-resume = click.option("--resume", is_flag=True, help="Go on with the run in that folder.")
+resume = click.option("--resume", is_flag=True, help="Resume the run in that folder.")
 policy = click.option(
-    "--policy", type=FOLDER, help="What may leave, a TOML file.  [default: see docs]"
+    "--policy", type=FOLDER, help="TOML file of what may be shared.  [default: see docs]"
 )
 embedding_model = click.option(
-    "--embedding-model", help="The model of that column, or a folder with the model it is to be."
+    "--embedding-model", help="Model of the embeddings column, or a folder with the study's model."
 )
 lambda_ = click.option(
-    "--relevance", "lambda_", type=click.FloatRange(0, 1), help="1 by probability, 0 by lift."
+    "--relevance", "lambda_", type=click.FloatRange(0, 1), help="Rank words: 1 probability, 0 lift."
 )
 words = with_default(
-    "--words", type=click.IntRange(1), default=WORDS_SHOWN, help="How many words of each topic."
+    "--words", type=click.IntRange(1), default=WORDS_SHOWN, help="Number of words per topic."
 )
 from_model = click.option(
-    "--from", "start", type=FOLDER, metavar="MODEL", help="The model that training starts from."
+    "--from", "start", type=FOLDER, metavar="MODEL", help="Model to start training from."
 )
 
 
 def columns(
     *kinds: str, rules: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add --columns, which names the documents' columns, and --rules, for texts.
-
-    The command gets them as `columns`, by kind, None where no column is named.
-    """
+    """Add --columns and --rules; the command gets `columns`, by kind, None where none is named."""
 
     def parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
         found: dict[str, Any] = dict.fromkeys(kinds)
@@ -87,7 +84,7 @@ def columns(
             command(columns=columns, **arguments)
 
         if rules:
-            help_ = "Your own rules for texts: TOML with keys of a study's [text]."
+            help_ = "Your own text rules: a TOML file with keys of a study's [text]."
             click.option("--rules", type=FOLDER, help=help_)(called)
         meanings = "; ".join(f"{kind}: {COLUMNS[kind]}" for kind in kinds)
         click.option(

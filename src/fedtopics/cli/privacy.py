@@ -1,4 +1,4 @@
-"""Commands that show what studies may know of a client's documents."""
+"""Commands that show what others can learn about a client's documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def budget(policy: Path, as_json: bool) -> None:
     """Show the privacy budget that studies have spent.
 
-    POLICY is the client's policy; its max_epsilon limits what all studies may spend together.
+    POLICY is the client's policy; its max_epsilon is the limit for all studies together.
     """
     from fedtopics import Policy
     from fedtopics.privacy.accounting import Account
@@ -50,8 +50,8 @@ def budget(policy: Path, as_json: bool) -> None:
         console.print(table)
     at = f" at delta {account.delta:g}" if account.delta else ""
     say(
-        f"Together: epsilon {account.epsilon:.3g}{at}, of {rules.max_epsilon:g} that the policy "
-        f"allows ({rules.account})."
+        f"Spent in all: epsilon {account.epsilon:.3g}{at}; the policy allows {rules.max_epsilon:g} "
+        f"({rules.account})."
     )
 
 
@@ -60,12 +60,12 @@ def _study_with_clients(path: Path) -> Study:
 
     study = Study.read(path)
     if not study.clients:
-        raise StudyError(f"The study {path} names no clients; add [clients.NAME] for each.")
+        raise StudyError(f"The study {path} names no clients; add a table [clients.NAME] for each.")
     return study
 
 
 def show_study(proposal: Proposal) -> None:
-    """Show which study it is, and who takes part."""
+    """Show the name, members and digest of a study."""
     for line in proposal.lines:
         say(line)
 
@@ -79,24 +79,24 @@ def show_promises(proposal: Proposal) -> None:
 
 
 def show_exposure(exposure: Exposure) -> None:
-    """Show a table of what would be sent, and what could be learned from it."""
+    """Show what would be sent, and what could be learned from it."""
     from fedtopics.federation.exposure import REHEARSED
 
     say("\nWhat would be sent")
     if exposure.chosen:
         say(f"  For documents like these the method is {exposure.chosen}.")
     if exposure.words:
-        say(f"  Of words: {exposure.words:,} that enough of these documents have.")
+        say(f"  Words: {exposure.words:,} that occur in enough of these documents.")
     weighed = exposure.bytes is not None
     table = Table(box=None, padding=(0, 2))
     for column in ("what", "how often", "who sees it"):
         table.add_column(column, overflow="fold")
-    for column in ("bytes once", "bytes a round") if weighed else ():
+    for column in ("bytes once", "bytes per round") if weighed else ():
         table.add_column(column, justify="right")
     rows: dict[tuple[str, str, str], list[float]] = {}
     for each in exposure.shown:
         if weighed and not each.once and not each.round:
-            continue  # of other studies of this method
+            continue  # not in this study
         row = rows.setdefault((each.function.partition(":")[0], each.often, each.seen), [0, 0])
         row[0] += each.once or 0
         row[1] += each.round or 0
@@ -106,9 +106,8 @@ def show_exposure(exposure: Exposure) -> None:
     if exposure.bytes is not None:
         say(
             f"  In all about {exposure.bytes:,} bytes in up to "
-            f"{exposure.study.method.max_rounds:,} rounds, of {exposure.documents:,} documents "
-            f"whose texts have {exposure.texts:,} bytes (rehearsed on at most {REHEARSED:,} of "
-            "them)."
+            f"{exposure.study.method.max_rounds:,} rounds, from {exposure.documents:,} documents "
+            f"with {exposure.texts:,} bytes of text (rehearsed on at most {REHEARSED:,} of them)."
         )
     for question, answer in exposure.verdicts.items():
         say(f"  Can others learn {question}? {answer[0].upper()}{answer[1:]}.")
@@ -119,19 +118,19 @@ def show_exposure(exposure: Exposure) -> None:
 @click.option("--data", type=FOLDER, required=True, help="Documents of this client.")
 @options.with_default(
     "--shadow-models", "shadows", type=click.IntRange(4), default=16,
-    help="Models that are trained for it.",
+    help="Number of models that the attacker trains.",
 )  # fmt: skip
-@options.output("--out", "-o", help="JSON file to write as well.")
+@options.output("--out", "-o", help="JSON file for the result.")
 @options.columns("text", "tokens", "author")
 @options.as_json
 def attack(
     study: Path, data: Path, shadows: int, out: Path | None, columns: dict[str, Any], as_json: bool
 ) -> None:
-    """Attack a study's model to find out who was in its documents.
+    """Attack a study's model to find out which documents it was trained on.
 
-    The result estimates how well an attacker could recognise documents that the model was trained
-    on. STUDY is the study's file, or the folder of a run. The study is trained several times in
-    this process, each time on half of your documents. Nothing is sent.
+    The result estimates how well an attacker could recognise training documents. STUDY is the
+    study's file, or the folder of a run. The study is trained several times in this process, each
+    time on half of your documents. Nothing is sent.
     """
     from fedtopics import Columns, Corpus
     from fedtopics.federation.audit import FALSE_POSITIVES, audit

@@ -1,4 +1,4 @@
-"""Commands that read the records of a run: its report, how it stands, ledger, the DPIA."""
+"""Commands that read the records of a run: status, log, verify, dpia, report."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ MARKS = {True: ("ok  ", ""), None: ("--  ", ""), False: ("FAIL", "bold red")}
 def show_status(run: Path, as_json: bool) -> None:
     """Show how far a run is.
 
-    It shows rounds, time left, clients, and the topics so far. RUN is the folder of a member, of a
-    simulation, or of a server with plain aggregation, during the run or afterwards. The command
-    only reads files.
+    It shows rounds, time left, clients, and the topics so far. RUN is the folder of a member, a
+    simulation, or a server with plain aggregation, during the run or afterwards. The command only
+    reads files.
     """
     from fedtopics.federation.run_status import read_run
 
@@ -83,18 +83,18 @@ def log(run: Path, as_json: bool) -> None:
     for client, rows in summaries.items():
         print_ledger(client, rows)
     say(
-        "documents: each reply is a sum over at least so many. values: numbers or words in the "
-        "largest reply. totals: of the clients' replies, as they came.\nThe ledger file has each "
-        "reply's time, fields, shapes and SHA-256, and that of what it was computed from.\n"
+        "documents: the smallest number of documents in a reply. values: numbers or words in the "
+        "largest reply. totals: totals received.\nFor each reply, the ledger file records time, "
+        "fields, shapes, and the SHA-256 of the reply and of the call.\n"
     )
     if seeded := ", ".join(n for n, p in paths.items() if kept.has(p, "secret", kept.SEEDED)):
         say(
-            f"Draws of {seeded} followed from the study's seed (--insecure-seed), which all "
-            "participants know: for tests and demonstrations alone.\n"
+            f"The random choices of {seeded} follow from the study's seed (--insecure-seed), which "
+            "all members know. Use that only for tests and demonstrations.\n"
         )
     if any(row["masked"] for rows in summaries.values() for row in rows):
         say(
-            "*: left in secure sums; members saw only the total of all clients, the server "
+            "*: with secure aggregation; members saw only the total of all clients, the server "
             "nothing.\n"
         )
     meanings = {row["function"]: row["method"] for rows in summaries.values() for row in rows}
@@ -104,15 +104,15 @@ def log(run: Path, as_json: bool) -> None:
 
 @click.command()
 @click.argument("run", type=FOLDER)
-@click.option("--certificate", type=FOLDER, help="The client's: its signatures alone count.")
-@click.option("--head", default="", help="A digest of the last line, kept from an earlier time.")
+@click.option("--certificate", type=FOLDER, help="The client's; only its signatures count.")
+@click.option("--head", default="", help="A digest of the last line that you kept earlier.")
 @options.as_json
 def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> None:
     """Check that nobody has changed a run's ledger and files.
 
-    RUN is the folder of a client's part in a run, or of a simulation. The command works offline.
-    Without --certificate it does not detect that somebody changed everything and signed it with
-    another key; without --head, that somebody restored an earlier state of everything.
+    RUN is the folder of a member or of a simulation. The command works offline. To detect that
+    somebody changed all files and signed them with another key, give --certificate. To detect that
+    somebody restored an earlier state of all files, give --head.
     """
     from fedtopics.federation.verify import verify as verified
 
@@ -124,26 +124,26 @@ def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> Non
             mark, style = MARKS[check.holds]
             say(f"{mark} {check.what:<10} {check.text}", style)
     if any(check.holds is False for check in checks):
-        raise RunError(f"What is in {run} is not what was written there; see the lines above.")
+        raise RunError(f"The files in {run} are not as they were written; see the lines above.")
 
 
 @click.command()
 @click.argument("place", metavar="RUN|STUDY", type=FOLDER)
-@options.output("--out", "-o", required=True, help="Ends in .md, or .html to print.")
-@click.option("--audit", type=FOLDER, help="What audit attack wrote.  [default: RUN/audit.json]")
+@options.output("--out", "-o", required=True, help="File to write: .md, or .html for printing.")
+@click.option("--audit", type=FOLDER, help="Result of audit attack.  [default: RUN/audit.json]")
 def dpia(place: Path, out: Path, audit: Path | None) -> None:
     """Draft a data protection impact assessment.
 
     It is filled in from the records of a run; questions that only people can answer are marked. It
-    contains no text of a document. RUN is the folder of a client's part in a run, of a server, or
-    of a simulation; before there is a run, name the STUDY file.
+    contains no text of a document. RUN is the folder of a member, a server, or a simulation. Before
+    there is a run, give the STUDY file.
     """
     from fedtopics.report.dpia import assess
     from fedtopics.report.dpia_document import write_document
 
     form = assess(place, audit)
     write_document(form, out, [place, audit])
-    say(f"The form is {out}; {form.gaps} questions in it are left to people.")
+    say(f"The draft is in {out}; people have to answer {form.gaps} of its questions.")
 
 
 @click.command()
@@ -159,11 +159,11 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
     "--examples-from", "examples", type=FOLDER,
     help="Your own documents, for examples and a map; do not share that report.",
 )  # fmt: skip
-@click.option("--with-text", is_flag=True, help="The map shows how they begin.")
+@click.option("--with-text", is_flag=True, help="Show the beginning of each document in the map.")
 @options.columns("text", "time", rules=False)
 @click.option(
     "--labels", type=FOLDER,
-    help="File of names of topics, as the report's page saves it: the model's become these.",
+    help="File of topic names that the report's page saved; they become the model's labels.",
 )  # fmt: skip
 def report(
     run: Path, out: Path | None, min_documents: int, examples: Path | None, with_text: bool,
@@ -171,8 +171,8 @@ def report(
 ) -> None:  # fmt: skip
     """Write a report: topics, clients and training in one HTML file.
 
-    RUN is the folder of a run, of a client's part in one, or of a model. The file works offline. It
-    contains no text of a document, unless you add your own with --examples-from.
+    RUN is the folder of a run, a member, or a model. The file works offline. It contains no text of
+    a document, unless you add your own documents with --examples-from.
     """
     from fedtopics import Columns, Corpus
 
@@ -185,13 +185,13 @@ def report(
     own = {"documents": documents, "with_text": with_text, "min_documents": min_documents}
     dated = {"own": examples, "columns": text, "time": columns["time"]}
     page = write(run, out, dated, (examples, labels), **own)
-    say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
+    say(f"The report is {page}; the same as Markdown is {page.with_suffix('.md')}.")
     if examples is not None:
-        say("It has beginnings of documents: do not share it.")
+        say("It contains beginnings of documents: do not share it.")
 
 
 def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
-    """Show what a run that is done has led to; write its report."""
+    """Show the topics of a finished run, and write its report."""
     if not quiet:
         print_topics(model, 8)
         say(f"\nThe run is in {folder}, the model in {folder}/model.")
@@ -199,10 +199,7 @@ def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
 
 
 def write_run_report(run: Path, quiet: bool = False) -> None:
-    """Write the report of a run that is done, into its folder, and say where it is.
-
-    The run is not worth less if it cannot be written.
-    """
+    """Write the report of a finished run; a failure is shown, but not raised."""
     try:
         news = f"The report:             {write(run)}"
     except Exception as error:
@@ -214,13 +211,13 @@ def write_run_report(run: Path, quiet: bool = False) -> None:
 
 
 def keep_labels(run: Path, labels: Path) -> None:
-    """Give the model of a run the names of topics that a file has."""
+    """Replace the labels of a run's model with those of a file."""
     from fedtopics.model.folder import model_folder, write_labels
     from fedtopics.model.labels import read_labels
     from fedtopics.model.topic_model import TopicModel
 
     if not labels.is_file():
-        raise DataError(f"There is no file {labels} of names; the report's page saves one.")
+        raise DataError(f"There is no file {labels}; save the topic names in the report's page.")
     folder = model_folder(run)
     model = TopicModel.from_pretrained(folder)
     names, suggested = read_labels(labels, model.n_topics)
@@ -231,10 +228,7 @@ def write(
     run: Path, page: Path | None = None, dated: dict[str, Any] | None = None,
     inputs: Sequence[Path | None] = (), **how: Any,
 ) -> Path:  # fmt: skip
-    """Write the report of a run's folder; return its file.
-
-    `dated` is what `over_time` takes, `how` what `summarise` does.
-    """
+    """Write the report of a run; `dated` are arguments of `over_time`, `how` of `summarise`."""
     from fedtopics.model.topic_model import TopicModel
     from fedtopics.report import find_run, over_time, summarise, write_report
 
@@ -247,7 +241,7 @@ def write(
 
 
 def _page_of(run: Path, model: Path, how: Mapping[str, Any]) -> Path:
-    """Return where a report goes: into the run's folder, beside a model's own."""
+    """Return where a report goes: into the run's folder, or next to a model without a run."""
     name = "report.html" if how.get("documents") is None else "report-with-documents.html"
     if run != model:
         return run / name

@@ -1,1 +1,1 @@
-"""A study and who takes part in it: server, clients, the door of each, and a run's folder."""
+"""Studies and their participants: clients, server, policy, ledger, and the run folder."""

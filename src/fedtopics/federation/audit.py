@@ -1,8 +1,7 @@
-"""Membership inference: whether a study's model tells which of one's own documents were in it.
+"""Membership inference: find out which documents a study's model was trained on.
 
-A study is trained several times, each time on half of the documents. The attacker knows the study,
-all models but one, and which documents those had, and says of the last one for each document how
-much likelier it is with the document. (A run's own model has left out no document on purpose.)
+The study is trained several times on random halves of the documents. The attacker knows all models
+and halves except one, and guesses which documents that model was trained on.
 
 References
 ----------
@@ -36,32 +35,32 @@ from fedtopics.privacy.accounting import mu_of
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import count_words
 
-AUDIT = "audit.json"  # in a run's folder, or beside a study's file
+AUDIT = "audit.json"  # in a run's folder, or next to a study's file
 SHADOWS, PER_SET = 16, 20  # models, documents of each participant's half
-FALSE_POSITIVES = 0.01  # share of the documents left out that may be taken for members
-UNKNOWN = 1e-6  # probability of a word that a model does not have
-SEED = 0x61756469  # keeps these draws apart from other uses of the seed
+FALSE_POSITIVES = 0.01  # share of other documents that may be taken for members
+UNKNOWN = 1e-6  # probability of a word that a model does not know
+SEED = 0x61756469  # for random choices independent of other uses of the seed
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Members = NDArray[np.bool_]  # (n_models, n_documents): whether a model was trained on a document
 
 
 class Audit(BaseModel):
-    """How well the attack tells members from other documents, and the most that epsilon allows."""
+    """How well the attack separates members from other documents, and what epsilon allows."""
 
     model_config = ConfigDict(frozen=True)
 
     study: str  # fingerprint
     shadows: int = Field(ge=1)
-    documents: int = Field(ge=1)  # that it was tried on, in all models
+    documents: int = Field(ge=1)  # trials, over all models
     auc: Share  # how often a member scores higher than another document; .5 by chance
     found: Share  # of the members, at `FALSE_POSITIVES`
-    allowed: tuple[Share, Share] | None  # AUC and found, by the study's bound
+    allowed: tuple[Share, Share] | None  # limits of AUC and found by the study's epsilon
     path: Path = Field(Path(AUDIT), exclude=True)
     sha256: str = Field("", exclude=True)
 
     @classmethod
     def read(cls, path: Path, study: str) -> Audit:
-        """Read the audit of a study with this fingerprint; RunError if it is not one."""
+        """Read the audit of the study with this fingerprint; RunError if it is another one."""
         try:
             found = cls.model_validate_json(content := read_bytes(path))
         except (OSError, ValidationError):
@@ -69,7 +68,7 @@ class Audit(BaseModel):
             raise RunError(f"{path} is not an audit; {remedy}") from None
         if found.study != study:
             of = f"{path} is an audit of the study {visible(found.study)}, not of {study}"
-            raise RunError(f"{of}; audit this one, or take the file away.")
+            raise RunError(f"{of}; audit this one, or remove the file.")
         sha256 = hashlib.sha256(content).hexdigest()
         return found.model_copy(update={"path": path, "sha256": sha256})
 
@@ -78,11 +77,9 @@ def audit(
     study: Study, documents: Corpus, shadows: int = SHADOWS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Audit:  # fmt: skip
-    """Attack a study's model with one's own documents; nothing leaves this process.
+    """Attack a study's model with one's own documents, which are dealt to the study's clients.
 
-    `study` names its clients, among whom the documents are dealt. More `shadows`, an even number of
-    models, make the attack stronger; `on_progress` gets how many are trained, and of how many.
-    DataError if there are too few documents.
+    More `shadows` (models, an even number) make the attack stronger.
     """
     names = list(study.clients)
     if len(documents) // 2 // len(names) < PER_SET:
@@ -94,7 +91,7 @@ def audit(
     scores, owners = np.empty(halves.shape), np.array(names)[np.arange(n) % len(names)]
     for number, members in enumerate(halves):
         dealt = {}
-        for name in names:  # with the number, as a client's secret follows from its name
+        for name in names:  # numbered, because a client's secret follows from its name
             dealt[f"{name}-{number}"] = corpus.take(np.flatnonzero(members & (owners == name)))
         plan = study.with_clients(dealt)
         model = train(plan, dealt, policies=dict.fromkeys(dealt, OPEN_POLICY))
@@ -108,7 +105,7 @@ def audit(
 
 
 def likelihoods(model: TopicModel, corpus: Corpus) -> Numbers:
-    """Return the mean log-likelihood of each document's words by a model; 0 for an empty one."""
+    """Return the mean log-likelihood of each document's words; 0 for an empty document."""
     counts = model.count(corpus).astype(np.float64).tocoo()
     rows, columns = counts.coords
     theta = model.transform(corpus).astype(np.float64)
@@ -120,10 +117,10 @@ def likelihoods(model: TopicModel, corpus: Corpus) -> Numbers:
 
 
 def likelihood_ratios(scores: Numbers, members: Members) -> Numbers:
-    """Return how much likelier scores are with a document, taking others for normal."""
+    """Return how much likelier scores are with a document, assuming normal scores."""
     found = np.empty_like(scores)
     for target in range(len(scores)):
-        others = np.arange(len(scores)) // 2 != target // 2  # of which half have each document
+        others = np.arange(len(scores)) // 2 != target // 2  # half of them have each document
         inside, score = members[others], scores[others]
         with_it = np.where(inside, score, 0).sum(0) / np.maximum(inside.sum(0), 1)
         without = np.where(inside, 0, score).sum(0) / np.maximum((~inside).sum(0), 1)
@@ -134,7 +131,7 @@ def likelihood_ratios(scores: Numbers, members: Members) -> Numbers:
 
 
 def rates(scores: Numbers, members: Members) -> tuple[float, float]:
-    """Return the AUC of scores, and the share of the members found at `FALSE_POSITIVES`."""
+    """Return the AUC of scores, and the share of members found at `FALSE_POSITIVES`."""
     inside, outside = scores[members], scores[~members]
     ranks = rankdata(np.concatenate([inside, outside]))[: len(inside)]
     auc = (ranks.sum() - len(inside) * (len(inside) + 1) / 2) / (len(inside) * len(outside))
@@ -143,7 +140,7 @@ def rates(scores: Numbers, members: Members) -> tuple[float, float]:
 
 
 def allowed(privacy: Privacy | None) -> tuple[float, float] | None:
-    """Return the most that any attack can do on what a study releases with this bound."""
+    """Return the limits of AUC and found members for any attack, by the study's epsilon."""
     if privacy is None:
         return None
     mu = privacy.sensitivity * mu_of(privacy)

@@ -1,8 +1,4 @@
-"""The only exit from a client.
-
-Every reply passes `Door.call`, which refuses what the client's policy forbids, such as a sum over
-too few documents, and writes a line to its ledger first. `core.groups` checks groups in a reply.
-"""
+"""The outbound filter: checks each reply against the policy and records it before it is sent."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from fedtopics.text.words import LONGEST_WORD, is_word
 
 
 class Door:
-    """Call a client's functions and let their replies out, if its policy allows."""
+    """Call a client's functions; release replies that the policy allows."""
 
     def __init__(
         self, client: str, client_side: TopicClient[Any], policy: Policy, ledger: Ledger
@@ -35,15 +31,13 @@ class Door:
 
     @property
     def turn(self) -> int:
-        """The last turn that was answered, in this process or before; 0 for none."""
+        """The last turn that was answered, also by earlier processes; 0 for none."""
         return self._ledger.last.position.turn
 
     def call(self, call: Call) -> dict[str, Any]:
-        """Call a published function, check its reply, write it down, return it.
+        """Call a published function; check, record and return its reply, or raise PolicyError.
 
-        Positions grow. The last one is answered again, with the same bytes, if it is the same call
-        and there is a ledger to tell by. PolicyError if the function is not published, the position
-        is past or the policy forbids the reply.
+        The last call may be repeated if a ledger shows that it is the same; earlier ones may not.
         """
         self._admit(call)
         reply = self.repeat(call)
@@ -51,7 +45,7 @@ class Door:
         return reply
 
     def _admit(self, call: Call) -> None:
-        """Refuse what is not in the study, or not now."""
+        """Refuse a call that is not part of the study, or not at this position."""
         if call.function not in self._client.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {call.function!r}.")
         self._check_position(call)
@@ -60,7 +54,7 @@ class Door:
 
     def _let_out(self, call: Call, reply: Payload) -> None:
         self._check(call.function, reply)
-        # What is different in two replies with the same noise would be there without any.
+        # The difference of two replies with the same noise would have no noise.
         noted: dict[str, Any] = {"once": self._client.noisy, "summed": self._client.summed or None}
         if self._client.noisy:
             noted["question"] = _question(call)
@@ -70,16 +64,17 @@ class Door:
         if not self._ledger.write(self.client, call, reply, **noted):
             raise PolicyError(
                 f"{self._describe_answer(call.function, call.position)}, and the reply would be "
-                "another one now; the documents or the client's secret have changed. Restore them."
+                "different now, as the documents or the client's secret have changed. Nothing was "
+                "sent; restore the documents and the run folder."
             )
 
     def leave(self, call: Call, reply: Payload) -> None:
-        """Let out what was made of replies that have passed `call`, once at a position."""
+        """Release a value computed from replies that passed `call`, once per position."""
         self._check_position(call)
         self._write(call, reply)
 
     def repeat(self, call: Call) -> dict[str, Any]:
-        """Execute a function for the state that it leaves; its reply does not leave by this."""
+        """Execute a function for its effect on the client's state; its reply is not sent."""
         self._client.attempt = call.position.attempt
         try:
             reply: dict[str, Any] = self._client.function(call.function)(**call.payload)
@@ -88,15 +83,15 @@ class Door:
         return reply
 
     def check_members(self, members: Sequence[str]) -> None:
-        """Refuse to be added up with so few clients; see `Policy.check_members`."""
+        """Apply `Policy.check_members`."""
         self._policy.check_members(self.client, members)
 
     def check_sum(self, documents: int) -> None:
-        """Refuse a secure sum over so few documents; see `Policy.check_sum`."""
+        """Apply `Policy.check_sum`."""
         self._policy.check_sum(self.client, documents)
 
     def write_total(self, function: str, position: Position, digest: bytes, size: int) -> None:
-        """Write down what came for a call: the digest of it and all before, and its bytes."""
+        """Record a received total: its digest, which includes earlier ones, and bytes."""
         self._ledger.write_total(position, function, digest.hex(), size)
 
     def _check_position(self, call: Call) -> None:
@@ -107,25 +102,22 @@ class Door:
         )  # fmt: skip
         if position <= last.position and not again:
             raise PolicyError(
-                f"{self._describe_answer(last.function, last.position)}, and is asked for "
+                f"{self._describe_answer(last.function, last.position)}, and now gets a call of "
                 f"{function!r} of turn {position.turn}, attempt {position.attempt}, exchange "
-                f"{position.exchange} now, which is past; a run does not go back. Look into what "
-                "the others run."
+                f"{position.exchange}, which is past. Nothing was sent; check which programs and "
+                "run folders the others use."
             )
 
     def _check_question(self, call: Call) -> None:
-        """Refuse a sum with noise that was asked for in another way, also by a process before.
-
-        It would have the same noise, over other clients or of other vectors of the same documents.
-        """
+        """Refuse a different request for the same noisy sum, which would reuse the noise."""
         if not self._client.noisy:
             return
         release, how = _question(call)
         if self._ledger.questions.get(release, how) != how:
             raise PolicyError(
-                f"Client {self.client!r} is asked for {call.function!r} as it was not before in "
-                "this run; its sums have one noise, and the difference would have none. Nothing "
-                "has left; look into what the others run."
+                f"Client {self.client!r} got a different call of {call.function!r} than before in "
+                "this run. Both sums would have the same noise, and their difference none. Nothing "
+                "was sent; check which programs and run folders the others use."
             )
 
     def _describe_answer(self, function: str, position: Position) -> str:
@@ -135,10 +127,9 @@ class Door:
         )
 
     def _count_round(self, call: Call) -> None:
-        """Refuse one training round more than the policy allows, whatever its number.
+        """Refuse more rounds than the policy allows; a repeated round counts again.
 
-        Rounds are counted, not compared: those of a model that goes on begin behind its own. A
-        round that is worked again counts again, as it tells as much.
+        Round numbers do not count, because those of a continued model start after its own.
         """
         round_ = self._ledger.run, call.payload.get("round", 0), call.position.attempt
         if not round_[1] or round_ in self._rounds:
@@ -146,7 +137,7 @@ class Door:
         if len(self._rounds) >= self._policy.max_rounds:
             raise PolicyError(
                 f"The policy of client {self.client!r} allows {self._policy.max_rounds:,} rounds, "
-                "and this would be one more; lower the study's max_rounds or raise that of the "
+                "and this would be one more; lower the study's max_rounds, or raise that of the "
                 "policy."
             )
         self._rounds.add(round_)
@@ -154,38 +145,38 @@ class Door:
     def _check(self, function: str, reply: Payload) -> None:
         documents = reply.get("documents", self._client.summed)
         if documents == 0 and not any(np.any(value) for _, value in flat_fields(reply)):
-            return  # it says no more than that there is nothing to say
+            return  # an empty reply reveals nothing
         what = f"The reply to {function!r} of client {self.client!r}"
         if documents < self._policy.min_documents:
             raise PolicyError(
-                f"{what} sums over {documents} documents, its policy asks for "
-                f"{self._policy.min_documents}; give the client more documents, or lower "
-                "min_documents in its policy."
+                f"{what} sums over {documents} documents, but its policy requires "
+                f"{self._policy.min_documents}; give the client more documents, or, if fewer are "
+                "safe to share, lower min_documents in its policy."
             )
         for name, value in flat_fields(reply):
             texts = value if isinstance(value, list) else [value]
             if not all(is_word(text) for text in texts if isinstance(text, str)):
                 raise PolicyError(
                     f"{what} has a word in {name!r} of more than {LONGEST_WORD} characters, or "
-                    "with one that does not print; such words do not leave."
+                    "with one that does not print. Nothing was sent; correct the words."
                 )
         rarest = min((_rarest(value) for value in reply.values()), default=np.inf)
         if rarest < self._policy.min_document_frequency:
             raise PolicyError(
-                f"{what} names a word of {rarest} documents, its policy asks for "
+                f"{what} names a word that {rarest} documents have, but its policy requires "
                 f"{self._policy.min_document_frequency}."
             )
 
 
 class AtOnce:
-    """Sums over clients of a simulation, computed at once: each policy holds, no ledger is kept."""
+    """Sums over all clients of a simulation at once; policies apply, no ledger is kept."""
 
     def __init__(self, doors: Mapping[str, Door]) -> None:
         self._doors = doors
-        self._round: tuple[Sequence[str], Any] = ([], None)  # who is in it, what computes
+        self._round: tuple[Sequence[str], Any] = ([], None)  # its clients, and what computes
 
     def sum(self, names: Sequence[str], call: Call) -> dict[str, Any] | None:
-        """Return the sum of these clients' replies, or None where each one has to be computed."""
+        """Return the sum of clients' replies, or None if each must be computed separately."""
         doors = [self._doors[name] for name in names]
         if self._round[0] != names:
             of = doors[0]._client.together
@@ -203,13 +194,13 @@ class AtOnce:
 
 
 def _question(call: Call) -> tuple[str, str]:
-    """Return which sum with noise is asked for, and in what way; of a hidden one in which turn."""
+    """Return the name of a requested noisy sum, and a digest of how it was requested."""
     turn = call.position.turn if call.hidden else 0
     return f"{call.function} {call.payload.get('number', 1)}", f"{turn} {digest_of(call.payload)}"
 
 
 def _rarest(value: Any) -> float:
-    """Return in how many documents the rarest word is that a value names."""
+    """Return the document frequency of the rarest word that a value names."""
     if isinstance(value, Mapping):
         return min(map(_rarest, value.values()), default=np.inf)
     names_words = isinstance(value, Named) and len(value.names)

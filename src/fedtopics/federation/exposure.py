@@ -1,7 +1,6 @@
-"""What a study would show of a client's documents, before it joins: to whom, how many bytes.
+"""What a study would reveal of a client's documents, to whom, and in how many bytes.
 
-A few rounds are rehearsed in this process on some of the client's own documents; nothing is sent.
-What can be learned follows from what attacks have found: docs/concepts/threat-model.md.
+A local rehearsal counts the bytes; docs/concepts/threat-model.md has the attacks behind verdicts.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from fedtopics.protocol.keys import LENGTH
 from fedtopics.protocol.layout import Layout
 from fedtopics.text.corpus import Corpus
 
-REHEARSED, REHEARSED_OTHERS = 5_000, 300  # documents of a rehearsal: the client's own, each other's
+REHEARSED, REHEARSED_OTHERS = 5_000, 300  # documents in a rehearsal: own, of each other client
 ROUNDS = 2
-MOST_CLIENTS = 10  # of a rehearsal: what a client sends hardly depends on how many others there are
-SOME_READABLE = 1_000  # documents of a sum that still tells words of some of them
-READABLE = 52  # documents of a sum that tells many of them wholly
+MOST_CLIENTS = 10  # in a rehearsal; the bytes hardly depend on the number of clients
+SOME_READABLE = 1_000  # documents in a sum that still reveals words of some of them
+READABLE = 52  # documents in a sum that reveals many of them completely
 WORD = 8  # bytes
-NAMED = "named"  # words of a rehearsal
+NAMED = "named"  # count of words in a rehearsal
 STRENGTHS = (
     (1.5, "hardly"), (20, "somewhat"), (1e3, "yes, the bound is weak"),
     (np.inf, "yes, the bound is so weak that it protects nothing"),
@@ -51,30 +50,30 @@ ALL_SEE, SERVER_SEES, NOBODY = "all members", "the server", "totals only"
 
 @dataclass(frozen=True)
 class Shown:
-    """One exchange: how often it is, what leaves in words, who sees it, and its bytes."""
+    """One aggregation step: how often it happens, what it shares, who sees it, and its bytes."""
 
     function: str
     often: str
     leaves: str
     seen: str
     once: int | None = None  # bytes before and after rounds
-    round: float | None = None  # bytes a round
+    round: float | None = None  # bytes per round
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """What a study would show of some documents."""
+    """What a study would reveal of some documents."""
 
     study: Study
     shown: Sequence[Shown]
     documents: int | None = None  # of the client
     texts: int | None = None  # their bytes
-    words: int | None = None  # that the client names
-    chosen: str = ""  # the method that "auto" would take for these documents, and why
+    words: int | None = None  # number of words that the client names
+    chosen: str = ""  # the method that "auto" would choose for these documents, and why
 
     @property
     def bytes(self) -> int | None:
-        """What leaves in the whole study, if it does all its rounds."""
+        """Bytes sent in the whole study, if it does all its rounds."""
         if self.texts is None:
             return None
         rounds = self.study.method.max_rounds
@@ -82,7 +81,7 @@ class Exposure:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """What could be learned by who has all that is shown, and the strongest attack known."""
+        """What an attacker with all shared data and the strongest known attack learns."""
         privacy = self.study.privacy
         there = "yes, better than by chance: there is no noise, and the model remembers"
         if privacy is not None:  # for a document, also where the study protects authors
@@ -98,13 +97,12 @@ class Exposure:
         }  # fmt: skip
 
     def plain(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
         numbers = {"documents": self.documents, "texts": self.texts, "bytes": self.bytes}
         return {"exchanges": [asdict(each) for each in self.shown], **numbers, **self.verdicts}
 
 
 def in_words(epsilon: float, delta: float) -> str:
-    """Say what an epsilon means for the question whether a document was there."""
+    """Explain what an epsilon means for the question whether a document was used."""
     factor = float(np.exp(epsilon))
     strength = next(word for most, word in STRENGTHS if factor <= most)
     return (
@@ -117,11 +115,7 @@ def expose(
     study: Study, corpus: Corpus | None = None, embedding_model: str | None = None,
     on_progress: Callable[[int, int], None] | None = None, policy: Policy = OPEN_POLICY,
 ) -> Exposure:  # fmt: skip
-    """Say what a study, with the names of its clients, would show; of a corpus how many bytes.
-
-    `embedding_model` is where the client has the study's encoder, if it needs one; `on_progress`
-    gets how many documents are embedded, and of how many. Nothing leaves.
-    """
+    """Return what a study would reveal, with the bytes for a corpus; nothing is sent."""
     once, rounds, chosen = Counter[str](), Counter[str](), ""
     if corpus is not None and study.method.method_name == "auto":
         study, chosen = _as_chosen(study, corpus)
@@ -132,7 +126,7 @@ def expose(
             once.update({DOCUMENTS: WORD, MODEL: LENGTH})
     all_exchanges = exchanges(study)
     if study.is_secure:
-        # With a bound, words are public and no exact number of documents leaves.
+        # With differential privacy, words are public, and no exact document count is sent.
         own = LEAVES if study.privacy is None else {name: LEAVES[name] for name in (MODEL, ARRAYS)}
         all_exchanges += [Exchange(name, "once", own[name], name in MEMBERS_SEE) for name in own]
     shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
@@ -146,7 +140,7 @@ def expose(
 
 
 def _as_chosen(study: Study, corpus: Corpus) -> tuple[Study, str]:
-    """Return the study with the method that "auto" takes for these documents, and why."""
+    """Return the study with the method that "auto" chooses for these documents, and why."""
     settings: Any = study.method
     embedded = len(corpus) if settings.embedding_of(corpus) is not None else 0
     found, why = settings.choose(len(corpus), count_words(corpus), embedded)
@@ -155,7 +149,7 @@ def _as_chosen(study: Study, corpus: Corpus) -> tuple[Study, str]:
 
 
 class _WeighedDoor:
-    """A client's door, of which replies are weighed, those of rounds apart."""
+    """A client's door that counts the bytes of replies, those in rounds separately."""
 
     def __init__(self, door: Door, once: Counter[str], rounds: Counter[str]) -> None:
         self._door, self._once, self._rounds = door, once, rounds
@@ -171,7 +165,7 @@ class _WeighedDoor:
 
 
 class _SecureClients(LocalClients):
-    """Clients of whose sums the vectors are weighed that a secure step would send."""
+    """Clients for which the vectors of secure sums are counted."""
 
     def __init__(self, doors: Mapping[str, Any], once: Counter[str], rounds: Counter[str]) -> None:
         super().__init__(doors, hidden=True)
@@ -201,11 +195,11 @@ class _SecureClients(LocalClients):
 def _rehearse(
     study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[str], policy: Policy
 ) -> None:
-    """Do a few rounds without noise, which adds no byte; weigh the client with these documents."""
+    """Do a few rounds without noise, which adds no bytes, and count this client's bytes."""
     names = sorted(study.clients)[:MOST_CLIENTS]
     short, method = study.with_clients(names), study.registration
     make: Any = method.client, method.program
-    if (recipe := recipe_of(study)) is None:  # else rounds are few, and all are done
+    if (recipe := recipe_of(study)) is None:  # with privacy there are few rounds: do them all
         short = short.with_rounds(ROUNDS)
         plan = plan_of(short)
     else:
@@ -225,26 +219,23 @@ def _rehearse(
 
 
 def rehearse_noise(study: Study, corpus: Corpus) -> None:
-    """Train a private study as if all members had these documents; StudyError if noise hides them.
-
-    It is not done for so many documents that it would take long.
-    """
+    """Train a private study on few documents for all members; StudyError if noise hides them."""
     if study.privacy is None or len(corpus) > REHEARSED:
         return
     names = sorted(study.clients)[:MOST_CLIENTS]
     try:
         train(study.with_clients(names), dict.fromkeys(names, corpus), policies={})
     except StudyError as error:
-        raise StudyError(f"With documents like these at all members this ends: {error}") from None
+        raise StudyError(f"With such documents at all members, the study fails: {error}") from None
 
 
 def _some(corpus: Corpus, most: int) -> Corpus:
-    """Return so many documents, from all over a corpus."""
+    """Return up to so many documents, evenly spread over a corpus."""
     return corpus.take(np.linspace(0, len(corpus) - 1, min(most, len(corpus)), dtype=int))
 
 
 def _size(value: Any) -> int:
-    """Return about how many bytes a part of a reply has on the wire."""
+    """Return the approximate bytes of a value in a message."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, list):
@@ -257,7 +248,7 @@ def _words(study: Study, documents: int | None) -> str:
         return "hardly: within the same bound"
     method, rounds = study.method, study.method.max_rounds
     clients = method.clients_per_round or len(study.clients)
-    batch: int | None = getattr(method, "batch_size", None)  # of a client in a round; None: all
+    batch: int | None = getattr(method, "batch_size", None)  # per client and round; None: all
     if getattr(method, "learning", "") == "batch":
         batch = None
     elif batch is not None and getattr(method, "batch_split", "") != "fixed":
@@ -271,6 +262,6 @@ def _words(study: Study, documents: int | None) -> str:
     number = own * clients if study.is_secure else own
     reason = f"sums are of about {number:,} documents"
     if number < SOME_READABLE:
-        much = "many documents wholly" if number <= READABLE else "some words of some documents"
+        much = "many complete documents" if number <= READABLE else "some words of some documents"
         return f"yes, {much}: {reason}"
     return f"hardly: {reason}"

@@ -1,4 +1,4 @@
-"""Take part in a study between machines, as a member with documents, or as an observer."""
+"""Join a study between machines, as a member with documents or as an observer."""
 
 from __future__ import annotations
 
@@ -38,29 +38,17 @@ from fedtopics.protocol.values import dumps, loads
 from fedtopics.transport.loopback import LoopbackLink
 
 WEEK = 7 * 86_400.0  # seconds
-NEAR = 1e-3  # by which the weights of models on two processors may differ, relative to the largest
+NEAR = 1e-3  # allowed difference of weights on two processors, relative to the largest
 
 
 def join(
     part: Participation, study: Study, *, link: Link | None = None, dry_run: bool = False,
     host: bool = False, listen: str = "", timeout: float = WEEK,
 ) -> TopicModel | None:  # fmt: skip
-    """Run the program of a study as its member, until the model is on disk and all have it.
+    """Train a study as its member until all members have the model.
 
-    Parameters
-    ----------
-    part : Participation
-        With the key, the documents, the policy and the folder.
-    study : Study
-        With the certificates of all members.
-    link : Link, optional
-        To the server; by default over gRPC to the study's address.
-    dry_run : bool
-        Check the study against the policy, and return None.
-    host : bool
-        Run the server in this process, at HOST:PORT of `listen`.
-    timeout : float
-        Seconds without any answer of the server after which this ends with a FederationError.
+    `link` defaults to gRPC at the study's address. A `dry_run` only checks the policy and returns
+    None. `timeout` is in seconds without any answer; FederationError after it.
     """
     key = part.key
     check_key(study, key)
@@ -87,10 +75,10 @@ def join(
 
 
 def _refuse(study: Study, key: Key, error: PolicyError) -> None:
-    """Tell the others at once that this member's policy refuses: its key, and nothing else."""
+    """Tell the others that this member's policy refuses; send only the name of its setting."""
     named = [name for name in Policy.model_fields if name in str(error)]
     reason = f"{REFUSED} ({named[0]})" if named else REFUSED
-    with suppress(FedTopicsError):  # the server is not there; this member's own error is shown
+    with suppress(FedTopicsError):  # without a server, only this member's own error is shown
         link = study.server_plan.link(key)
         if study.is_secure:
             refuse(link, reason)
@@ -99,17 +87,16 @@ def _refuse(study: Study, key: Key, error: PolicyError) -> None:
 
 
 def check_key(study: Study, key: Key) -> None:
-    """Raise IdentityError if a study does not name the certificate of a key."""
     roster = study.server_plan.roster
     if roster.members.get(key.name) != key.certificate:
         raise IdentityError(
-            f"The study does not name the certificate of this key ({key.name}); it names "
-            f"{', '.join(roster.names)}. Give the key whose certificate the study has."
+            f"The study does not contain the certificate of this key ({key.name}), but those of "
+            f"{', '.join(roster.names)}; give the key that belongs to one of them."
         )
 
 
 def _train(part: Participation, study: Study, link: Link, timeout: float) -> TopicModel:
-    """Run the program; where the server sends its state, run it again from there."""
+    """Run the program; if the server sends its state, restart from there."""
     start = part.begun(study)
     with ExitStack() as files:
         files.callback(part.close)
@@ -143,7 +130,6 @@ def _plain(
     part: Participation, study: Study, link: Link, door: Door | None, run: MemberRun,
     files: ExitStack, patience: Patience,
 ) -> PlainClients:  # fmt: skip
-    """Return the clients of a study with plain aggregation."""
     software, least = software_of(study, part.begun(study)), part.policy.min_clients_in_sum
     remote = Remote(link, software, least, run.place, patience)
     return PlainClients(remote, list(study.clients), part.name, door, *run.position(), run.event)
@@ -153,7 +139,6 @@ def _secure(
     part: Participation, study: Study, link: Link, door: Door | None, run: MemberRun,
     files: ExitStack, patience: Patience,
 ) -> SecureClients:  # fmt: skip
-    """Return the clients of a study with secure aggregation."""
     roster, disk = study.server_plan.roster, Folder(run.place)
     files.callback(disk.close)
     record, content, totals = disk.load()
@@ -164,7 +149,7 @@ def _secure(
     )  # fmt: skip
     run.before_checkpoint, run.after_checkpoint = member.save, disk.cut
     exchange = Exchange(member, link, patience)
-    # With differential privacy their exact number would tell whether a document is there.
+    # With differential privacy, the exact count would reveal whether a document is there.
     is_open = part.corpus is not None and study.privacy is None
     documents = len(part.corpus) if part.corpus is not None and is_open else None
     return SecureClients(
@@ -174,7 +159,7 @@ def _secure(
 
 
 def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:
-    """Make sure that all members have the same model; return it."""
+    """Make all members have the same model, and return it."""
     own: dict[str, Any] = {"": model.weights, **model.shared}
     taken = [model]
 
@@ -200,12 +185,12 @@ def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:
 
 
 def _as(own: Any, array: NDArray[Any]) -> Any:
-    """Return an array as the model has its own: torch's networks have tensors."""
+    """Return an array as the model has it: torch's networks have tensors."""
     return array if isinstance(own, np.ndarray) else own.new_tensor(array)
 
 
 def _are_near(own: Mapping[str, Any], other: Any) -> bool:
-    """Whether two models' arrays differ by no more than processors do."""
+    """Whether two models' arrays differ only by rounding on different processors."""
     if isinstance(own, Mapping):
         return (
             isinstance(other, Mapping)

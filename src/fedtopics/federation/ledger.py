@@ -1,9 +1,7 @@
-"""The ledger: one line for everything that a client sent or received, in a chain of digests.
+"""The ledger: one JSON line for everything that a client sent or received, in a chain of digests.
 
-Each line is JSON and begins with the digest of the line before. The head, a file next to the
-ledger, has the number of lines and the digest of the last one, so that a ledger that was cut is
-noticed. The client's key signs both, except in a simulation. The head lacks the last line if the
-client was killed between.
+The head, a file next to it, contains the number of lines and the last digest, to detect a cut
+ledger. The client's key signs both, except in simulations. A kill can leave the head a line behind.
 """
 
 from __future__ import annotations
@@ -30,22 +28,22 @@ from fedtopics.text.corpus import Corpus
 from fedtopics.text.vocabulary import fingerprint
 
 Sign = Callable[[bytes], bytes]
-HEAD_SIZE = 512  # bytes: written over at once, so that a process that is killed leaves a whole one
-FEW_WORDS = 20  # that a line lists
-SEEDED = "from the study's seed"  # what all know
+HEAD_SIZE = 512  # bytes: small enough for one atomic overwrite, also if the process is killed
+FEW_WORDS = 20  # most words that a line lists
+SEEDED = "from the study's seed"  # which all members know
 SIGNATURE = "signature"
 DAMAGES = ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 
 class Line(NamedTuple):
-    """A line of a ledger, and the digest that the next one has; no content if it is damaged."""
+    """A line of a ledger and its digest; the content of a damaged line is empty."""
 
     number: int
     content: Mapping[str, Any]
     sha256: str
 
     def is_signed(self, is_own: Callable[[bytes, bytes], bool]) -> bool:
-        """Whether the line has a signature that `is_own` takes."""
+        """Whether `is_own` accepts the line's signature."""
         plain = {key: value for key, value in self.content.items() if key != SIGNATURE}
         try:
             signature = b64decode(self.content.get(SIGNATURE, ""), validate=True)
@@ -55,12 +53,12 @@ class Line(NamedTuple):
 
 
 def signed_part(content: Mapping[str, Any]) -> bytes:
-    """Return what the signature of a line is of."""
+    """Return the bytes that a line's signature covers."""
     return b"fedtopics ledger line " + json.dumps(content).encode()
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """Yield the lines of a ledger; none if there is no file."""
+    """Yield the lines of a ledger; nothing if there is no file."""
     with suppress(FileNotFoundError), open_file(path) as file:
         for number, raw in enumerate((line.removesuffix(b"\n") for line in file), 1):
             try:
@@ -72,7 +70,7 @@ def lines_of(path: Path) -> Iterator[Line]:
 
 
 def chain_of(lines: Iterable[Line]) -> tuple[list[str], int]:
-    """Return lines' digests, from that of line 0, and which line is the first not to follow."""
+    """Return the digests of lines, from line 0 on, and the first line that breaks the chain."""
     digests, broken = [""], 0
     for line in lines:
         if not broken and line.content.get("before") != digests[-1]:
@@ -82,13 +80,12 @@ def chain_of(lines: Iterable[Line]) -> tuple[list[str], int]:
 
 
 def head_path(ledger: Path) -> Path:
-    """Return where the head of a ledger is."""
     return ledger.with_suffix(".head")
 
 
 @dataclass(frozen=True)
 class Head:
-    """How many lines a ledger has, the digest of the last, and a signature of both."""
+    """The number of lines in a ledger, the digest of the last one, and a signature of both."""
 
     lines: int
     sha256: str
@@ -96,7 +93,7 @@ class Head:
 
     @classmethod
     def read(cls, ledger: Path) -> Head | None:
-        """Return the head of a ledger; None if there is none, or half of one."""
+        """Return the head of a ledger; None if it is missing or damaged."""
         try:
             plain = json.loads(read_bytes(head_path(ledger)))
             signature = b64decode(plain.get(SIGNATURE, ""), validate=True)
@@ -106,11 +103,11 @@ class Head:
 
     @property
     def signed(self) -> bytes:
-        """What the signature is of."""
+        """The bytes that the signature covers."""
         return f"fedtopics ledger of {self.lines} lines, the last {self.sha256}".encode()
 
     def fault(self, digests: Sequence[str]) -> str:
-        """Say in which way lines are not those that it counts; nothing if they are, or more."""
+        """Describe how lines differ from those that it counts; "" if none do."""
         if self.lines >= len(digests):
             return f"its head records {self.lines:,} lines, and there are {len(digests) - 1:,}"
         same = digests[self.lines] == self.sha256
@@ -119,7 +116,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply that left: when, to what, and digests of what it was computed from and of itself."""
+    """A reply that was sent, with the digests of its call and of itself."""
 
     position: Position
     function: str = ""
@@ -130,11 +127,7 @@ class Answer:
 class Ledger:
     """What one client of a study sent and received; without a path nothing is kept.
 
-    `rounds` are the training rounds that earlier processes answered, with their run and attempt;
-    `last` is the last answer in this run; `questions` are how sums with noise were requested, by
-    their names.
-    RunError if the file is not as the client left it, by the head and whether `is_own` takes its
-    signature, or is missing where the client has `begun` before.
+    RunError if the file was changed, or is missing although the client has `begun` before.
     """
 
     def __init__(
@@ -150,16 +143,16 @@ class Ledger:
         masks = {"masked": False} if seen else {}
         self._always = masks | ({"secret": SEEDED} if seeded else {})
         self.run = run
-        self.rounds: set[tuple[str, int, int]] = set()
-        self.questions: dict[str, str] = {}
+        self.rounds: set[tuple[str, int, int]] = set()  # run, round and attempt of all answers
+        self.questions: dict[str, str] = {}  # how noisy sums were requested, by name
         self.last = Answer(Position(0))
-        self._replies: dict[tuple[int, str], str] = {}  # digests of the last ones, by turn
+        self._replies: dict[tuple[int, str], str] = {}  # their last digests, by turn and function
         self._lines, self._before = 0, ""
         if path is not None:
             self._open(path, begun, is_own)
 
     def _open(self, path: Path, begun: bool, is_own: Callable[[bytes, bytes], bool]) -> None:
-        """Take up the chain, if it is as it was left."""
+        """Continue the chain if it is unchanged."""
         make_folder(path.parent)
         if path.exists():
             cut_torn_line(path)
@@ -172,7 +165,7 @@ class Ledger:
         if not self._lines and begun:
             fault = "it is empty"
         elif self._lines and head is None:
-            fault = f"{head_path(path).name} beside it is missing or damaged"
+            fault = f"{head_path(path).name} next to it is missing or damaged"
         elif broken and not fault:
             fault = f"line {broken:,} does not follow the one before"
         elif head and not fault and not is_own(head.signed, head.signature):
@@ -181,7 +174,7 @@ class Ledger:
             fault = f"lines from {counted + 1:,} on are not signed with this client's key"
         if fault:
             raise RunError(
-                f"The ledger {path} is not as this client left it: {fault}. Nothing was sent. Put "
+                f"The ledger {path} is not as this client left it: {fault}. Nothing was sent; put "
                 f"it and {head_path(path).name} back from a copy. If there is none, find out "
                 "whether somebody changed it or the power failed, then start with another folder."
             )
@@ -192,17 +185,16 @@ class Ledger:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is a file."""
         return self._file is not None
 
     def write(
         self, client: str, call: Call, reply: Payload, once: bool = False,
         summed: int | None = None, question: tuple[str, str] | None = None,
     ) -> bool:  # fmt: skip
-        """Write down a reply before it leaves: names, shapes, sizes and digests, no values.
+        """Record a reply before it is sent: names, shapes, sizes and digests, no values.
 
-        It is of so many documents, `summed`, where it does not say so itself. False, and nothing is
-        written, if another reply to the same call has left; with `once`, to any call of the
+        `summed` is its number of documents if it does not contain it. Return False, and write
+        nothing, if a different reply to the same call was sent; with `once`, to any call of the
         function at that turn.
         """
         noted = {} if question is None else {"asked": question}
@@ -239,7 +231,7 @@ class Ledger:
             self.questions[release] = how
 
     def write_total(self, position: Position, function: str, digest: str, size: int) -> None:
-        """Write down a total, by its SHA-256 and its bytes."""
+        """Record a received total: its SHA-256 and bytes."""
         facts = {"function": function, "moment": astuple(position), "bytes": size}
         self._add("came", **facts, sha256=digest)
 
@@ -247,10 +239,9 @@ class Ledger:
         self, client: str, certificate: bytes, policy: Mapping[str, Any], corpus: Corpus,
         spent: float | None = None,
     ) -> None:  # fmt: skip
-        """Write down that a process begins: whose, by which certificate and policy, on how much.
+        """Record that a process begins, with its certificate, policy, corpus size and budget.
 
-        The size of the texts is there so that what left can be seen beside it; `spent` is the
-        epsilon of the client's account, with this run.
+        The size of the texts is recorded to compare it with the bytes sent.
         """
         if self._file is not None:
             shown = {"certificate": certificate.decode("ascii")} if certificate else {}
@@ -259,7 +250,7 @@ class Ledger:
             self._add("began", client=client, fedtopics=VERSION, **own, **size, **shown)
 
     def kept(self, folder: Path, *names: str) -> None:
-        """Write down what is in files of the run's folder, by their SHA-256."""
+        """Record the SHA-256 of files in the run's folder."""
         for name in names if self._file is not None else ():
             content = read_bytes(folder / name)
             sha256 = hashlib.sha256(content).hexdigest()
@@ -297,49 +288,45 @@ class Ledger:
             self._remember(answer, line)
 
     def close(self) -> None:
-        """Close the files."""
         if self._file is not None:
             self._head.close()
             self._file.close()
 
 
 def find_ledgers(folder: Path) -> dict[str, Path]:
-    """Return the ledgers that a run's folder has, by client."""
-    places = "ledger.jsonl", "clients/*/ledger.jsonl"  # of a client's part, of a simulation
+    """Return the ledgers in a run's folder, by client."""
+    places = "ledger.jsonl", "clients/*/ledger.jsonl"  # of a member, of a simulation
     paths = sorted(path for place in places for path in folder.glob(place))
     return {client_of(path): path for path in paths}
 
 
 def client_of(path: Path) -> str:
-    """Return whose ledger it is, as a line says, or its folder's name where none does."""
+    """Return the client of a ledger, from a line or else from the name of its folder."""
     named = (line.content["client"] for line in lines_of(path) if "client" in line.content)
     return str(next(named, path.resolve().parent.name))
 
 
 def summarise_ledger(path: Path) -> list[dict[str, Any]]:
-    """Return a row a function: fields, replies, sizes, and how many totals came, of which size.
-
-    RunError if a line is not of `Ledger`.
-    """
+    """Return one row per function: fields, replies, totals and sizes; RunError if damaged."""
     rows: dict[str, dict[str, Any]] = {}
     read_ledger(path, partial(add_line, rows))
     return summary_of(rows)
 
 
 def summary_of(rows: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows to which `add_line` added lines."""
+    """Return the finished rows of `add_line`."""
     nothing = {"documents": 0, "masked": False}
     return [row if row["replies"] else row | nothing for row in rows.values()]
 
 
 def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
-    """Add a line to the row of its function, as of `summarise_ledger`."""
+    """Add a line to the row of its function, for `summarise_ledger`."""
     if line["what"] not in ("left", "came"):
         return
     name = line["function"]
     counts = dict.fromkeys(("replies", "values", "bytes", "totals", "bytes_of_totals"), 0)
     start = {"function": name, "method": line["method"], "fields": [], "documents": math.inf}
-    row = rows.setdefault(name, start | counts | {"masked": True})  # all of it left in secure sums
+    row = rows.setdefault(name, start | counts | {"masked": True})  # until a line shows otherwise
     if line["what"] == "came":
         row["totals"] += 1
         row["bytes_of_totals"] += line["bytes"]
@@ -354,14 +341,14 @@ def add_line(rows: dict[str, dict[str, Any]], line: Mapping[str, Any]) -> None:
 
 
 def has(path: Path, key: str, value: Any) -> bool:
-    """Whether a line has a value, such as "masked" False: who added saw it; raise as above."""
+    """Whether a line has this value; for example, "masked" False: the server saw a reply."""
     found: list[bool] = []
     read_ledger(path, lambda line: found.append(line.get(key) == value))
     return any(found)
 
 
 def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
-    """Give each line to `take`, in their order; RunError if one is not of `Ledger`."""
+    """Pass each line to `take`; RunError if a line is damaged."""
     for line in lines_of(path):
         try:
             if not line.content:
@@ -372,7 +359,7 @@ def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
 
 
 def _words(payload: Payload) -> dict[str, Any]:
-    """Return the words that were asked for, or their number and fingerprint where they are many."""
+    """Return the words of a call, or their number and fingerprint if there are many."""
     words = payload.get("words")
     if not isinstance(words, list):
         return {}

@@ -1,7 +1,4 @@
-"""All clients in this process: for simulations, and for one's own documents.
-
-Data go by reference; every reply still leaves through the client's door.
-"""
+"""All clients in this process, for simulations; every reply still passes the client's door."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ AtOnce = Callable[[Sequence[str], Call], dict[str, Any] | None]
 
 
 class _BadError(Exception):
-    """Clients whose replies cannot be: the round is worked again without them."""
+    """Some clients sent invalid replies: the round is repeated without them."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         super().__init__()
@@ -28,12 +25,10 @@ class _BadError(Exception):
 
 
 class LocalClients:
-    """The clients' doors by name, called one after the other.
+    """Call the clients' doors, one after the other.
 
-    `turns` are those of the processes before this one, in a run that is resumed. `at_once` returns
-    the sum of some clients' replies where it can be computed without each of them, or None; by
-    default `robust` adds up what they come to. Replies can be said to be `hidden`, as they would be
-    by masks between machines.
+    `turns` counts those of earlier processes of a resumed run. `at_once` returns the sum of some
+    clients' replies, or None if each must be computed. `hidden` replies are recorded as secure.
     """
 
     def __init__(
@@ -56,13 +51,12 @@ class LocalClients:
 
     @property
     def names(self) -> list[str]:
-        """Names of the clients, sorted."""
         return list(self._doors)
 
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
-        """Call a function of every client; return each one's reply by name."""
+        """Call a function of every client; return the replies by name."""
         return self._exchanged(lambda: dict(self._replies(function, template, payload)), payload)
 
     def sum(
@@ -72,20 +66,20 @@ class LocalClients:
         return self._exchanged(lambda: self._sum(function, template, payload), payload)
 
     def tell(self, function: str, **payload: Any) -> None:
-        """Let all clients execute a function; nothing leaves."""
+        """Let all clients execute a function; nothing is sent."""
         for name in [name for name in self._doors if name not in self._excluded]:
             try:
                 self._doors[name].repeat(Call(function, payload, self._position))
             except DataError as error:
                 if name in self._drawn:
                     raise
-                self._excluded[name] = str(error)  # left out of the agreement, it has no part in it
+                self._excluded[name] = str(error)  # it has no part in the agreement
                 self._notify(Excluded(name, self._round, str(error)))
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
-        """Do a round's exchanges; whoever is drawn counts in all of them."""
+        """Do a round's steps; the drawn clients take part in all of them."""
         missing = {name: f"excluded: {why}" for name, why in self._excluded.items()}
         self._begin()
         self._in_round, self._round = True, number
@@ -112,7 +106,7 @@ class LocalClients:
         self._position = Position(turn, attempt, exchange=0)
 
     def _exchanged(self, work: Callable[[], T], payload: Mapping[str, Any]) -> T:
-        """Do an exchange; by itself it is a round by itself."""
+        """Do a step, as a round of its own if there is no round."""
         return work() if self._in_round else self.round(int(payload.get("round", 0)), work)[0]
 
     def _sum(
@@ -124,7 +118,7 @@ class LocalClients:
             if at_once is not None:
                 self._position = position
                 return at_once
-        # Of a thousand replies, none that is as usual has to wait for the others.
+        # Replies are added as they come, so that memory does not grow with clients.
         exchange = self._position.exchange + 1
         total = self._robust.sum(function, template, exchange, self._round)
         for name, reply in self._replies(function, template, payload):
@@ -134,7 +128,7 @@ class LocalClients:
     def _replies(
         self, function: str, template: Template | None, payload: Mapping[str, Any]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each client's reply; if there are bad ones, raise when all have answered."""
+        """Yield the valid replies; after the last one, raise if some were invalid."""
         self._position = replace(self._position, exchange=self._position.exchange + 1)
         call, faults = Call(function, payload, self._position), {}
         for name in self._drawn:
@@ -148,7 +142,7 @@ class LocalClients:
             raise _BadError(faults)
 
     def _leave_out(self, faults: Mapping[str, str]) -> dict[str, str]:
-        """Count bad replies against who sent them; return why they are not in the round."""
+        """Count invalid replies by client; return the reasons."""
         reasons = {name: f"sent a bad reply: {fault}" for name, fault in faults.items()}
         for name, reason in reasons.items():
             self._count(name, reason)

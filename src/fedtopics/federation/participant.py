@@ -1,4 +1,4 @@
-"""A client's part in a study, whichever engine brings the messages."""
+"""A client's part in a study, on any engine."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from fedtopics.text.checks import check_texts
 from fedtopics.text.corpus import Corpus, fingerprint
 from fedtopics.text.embeddings import check_embeddings, sentence_encoder
 
-DONE = "done"  # in the state of a study that is finished
-ROSTERS = "rosters.json"  # in a key's folder: with whom documents were in a study
+DONE = "done"  # a file in the state folder of a finished study
+ROSTERS = "rosters.json"  # in a key's folder: the members of earlier studies of documents
 SECURE = (
     "Aggregation is secure: the server sees no document, word, number, total or model. All members "
-    "see totals over all of them, each member's number of documents, its replies to calls, and "
+    "see totals over all members, each member's number of documents, its replies to calls, and "
     "which candidate words it lists."
 )
 SEEDED = (
-    "This client's draws follow from the study's seed, which everybody knows. That is for tests."
+    "This client's random choices follow from the study's seed, which everybody knows: for tests."
 )
 PLAIN = "Aggregation is plain, as {}: the server sees every update of this client."
 
@@ -59,15 +59,15 @@ class Participation:
     def __init__(
         self,
         key: Key,
-        corpus: Corpus | None,  # None of an observer
+        corpus: Corpus | None,  # None for an observer
         policy: Policy,
-        out: Path | None,  # for ledger, model and the documents' topics; None: runs/CLIENT/STUDY
+        out: Path | None,  # folder of ledger, model and topics; None: runs/CLIENT/STUDY
         on_event: OnEvent | None = None,
-        embedding_model: str | None = None,  # where this client has the study's, or of `corpus`
-        growing: Follow | None = None,  # documents that become more during the study
-        start: TopicModel | None = None,  # what the study begins with
-        insecure_seed: bool = False,  # for tests: everybody can repeat what it draws
-        accepted_roster: str = "",  # the digest of a study whose certificates are not known
+        embedding_model: str | None = None,  # folder of the study's model, or the model of `corpus`
+        growing: Follow | None = None,  # documents that arrive during the study
+        start: TopicModel | None = None,  # to continue from
+        insecure_seed: bool = False,  # for tests: everybody can repeat its random choices
+        accepted_roster: str = "",  # digest of a study to accept with unknown certificates
     ) -> None:
         self.key = key
         self.name = key.name
@@ -90,23 +90,22 @@ class Participation:
     def of(
         cls, key: Key, data: ClientData, out: Path, on_event: OnEvent | None = None, **more: Any
     ) -> Participation:
-        """Read the documents and the policy that a study's table [clients.NAME] names, or raise."""
+        """Read the documents and the policy that a table [clients.NAME] names."""
         policy = Policy() if data.policy is None else Policy.read(data.policy)
         corpus = data.read(key.name)
         return cls(key, corpus, policy, out, on_event, data.embedding_model, **more)
 
     def close(self) -> None:
-        """Close the ledger."""
         if self._ledger is not None:
-            with suppress(OSError):  # on a full disk; the update has not left either
+            with suppress(OSError):  # on a full disk, nothing was sent either
                 self._ledger.close()
 
     def begun(self, study: Study) -> WarmStart | None:
-        """Return the model that the study begins with; all members have to give the same one."""
+        """Return the model to start from, which is the same for all members."""
         return None if self.start is None else start_of(self.start, study)
 
     def consider(self, study: Study) -> tuple[Door | None, Path]:
-        """Make the door to the documents; return it, and the folder of what a run needs."""
+        """Return the door to the documents, and the folder of the run's state."""
         self.out = self._place(study)
         require_no_other_study(self.out, "state")
         state = self.out / "state"
@@ -120,8 +119,8 @@ class Participation:
         kept = Secret.keep(state / "secret")
         if self._insecure_seed and study.privacy is not None:
             raise RunError(
-                "The study promises privacy by noise, which everybody could repeat with "
-                "--insecure-seed; leave that out."
+                "The study has differential privacy, but with --insecure-seed everybody could "
+                "compute the noise; leave out --insecure-seed."
             )
         is_seeded = self._insecure_seed
         secret = Secret.from_seed(study.seed, self.name) if is_seeded else kept.of_run(run)
@@ -144,7 +143,7 @@ class Participation:
         return Door(self.name, client_of(study, site), policy, self._ledger), state
 
     def finished(self, study: Study) -> TopicModel | None:
-        """Return the model of a study that this member has finished, None of another."""
+        """Return the model if this member has finished the study, else None."""
         place = self._place(study)
         if not (place / "state" / DONE).exists():
             return None
@@ -153,7 +152,7 @@ class Participation:
         return TopicModel.from_pretrained(place / "model")
 
     def review(self, study: Study) -> None:
-        """Show what the study shares, and check it against the policy; nothing leaves."""
+        """Show what the study shares, and check it against the policy; send nothing."""
         if self.corpus is None:
             return
         leaves = {
@@ -176,8 +175,7 @@ class Participation:
     def _check_earlier(self, study: Study, corpus: Corpus, begins: bool = False) -> None:
         """Refuse the same documents with other members than before, unless the owner accepts it.
 
-        The difference of two totals is the update of the members that only one of them has. A study
-        that `begins` is written down; one that is looked at is not.
+        The difference of two totals can reveal a member's update. It records one that `begins`.
         """
         path, roster = self.key.folder / ROSTERS, study.roster
         if roster is None or not self.key.folder.is_dir():
@@ -190,8 +188,8 @@ class Participation:
         if before and self._accepted_roster != study.fingerprint:
             raise PolicyError(
                 f"These documents of {self.name!r} were in a study with other members. The "
-                "difference of two totals can show the update of a member that only one of the "
-                "studies has. Nothing has left. If all owners agree, add --accept-roster "
+                "difference of two totals can reveal the update of a member that only one of the "
+                "studies has. Nothing was sent; if all owners agree, add --accept-roster "
                 f"{study.fingerprint}"
             )
         if begins:
@@ -199,31 +197,30 @@ class Participation:
             write_durably(path, json.dumps(rosters).encode())
 
     def exposed(self, study: Study) -> Exposure:
-        """Say what a study would show of the documents; without bytes if it cannot be rehearsed."""
+        """Return what a study would reveal; without bytes if the rehearsal fails."""
         try:
             return expose(study, self.corpus, self._embedding_model, policy=self.policy)
-        except FedTopicsError:  # of too few documents, say; taking part will tell
+        except FedTopicsError:  # for example, too few documents; joining shows the error
             return expose(study)
 
     def policy_in(self, study: Study) -> Policy:
-        """Return the policy as it holds in a study."""
+        """Return the policy as it applies in a study."""
         return self.policy.in_study(study.is_secure)
 
     def _place(self, study: Study) -> Path:
-        """Return the folder of this study; refuse one with the ledger and model of another."""
+        """Return the folder of this study; refuse that of another one."""
         if self._usual_place:
-            # The server chose the name: it may not lead out of the client's folder.
+            # The name is from others: it must not lead out of the client's folder.
             place = Path("runs") / self.name / file_name(study.name)
             return place if _may_hold(place, study) else place.with_name(study.fingerprint)
         if not _may_hold(self.out, study):
             raise RunError(
-                f"{self.out} holds what this client did in another study; name another folder "
-                "with --out."
+                f"{self.out} contains another study of this client; name another folder with --out."
             )
         return self.out
 
     def receive(self, model: TopicModel, notify: Callable[[Event], None]) -> None:
-        """Write the model, and the topics of this client's own documents; tell that it did."""
+        """Write the model and the topics of this client's documents; notify."""
         folder = self.out / "model"
         model.save_pretrained(folder)
         self._ended = True
@@ -238,13 +235,13 @@ class Participation:
         notify(ModelReceived(str(folder), len(self.corpus), unknown))
 
     def notify(self, event: Event) -> None:
-        """Pass on what happened, but not that others go when all have the model."""
+        """Pass on an event, except disconnections after the end."""
         if self.on_event is not None and not (self._ended and isinstance(event, Reconnecting)):
             self.on_event(event.plain())
 
 
 def start_of(model: TopicModel, study: Study) -> WarmStart:
-    """Return how a study begins with a model; all sides derive the same from both."""
+    """Return how a study starts from a model; all members derive the same."""
     return WarmStart.of(model, usual_words(model, study.method, study.text))
 
 
@@ -252,10 +249,7 @@ def check_policy(
     policy: Policy, study: Study, corpus: Corpus, client: str, embedding_model: str | None = None,
     grows: bool = False, accepted_roster: str = "",
 ) -> tuple[Mapping[str, float], str]:  # fmt: skip
-    """Check that a policy allows a study on some documents, and that the study can use them.
-
-    Return the shares of languages, if they are worth a word, and advice; see `check_texts`.
-    """
+    """Check that a policy allows a study and that the documents fit; return as `check_texts`."""
     policy = policy.in_study(study.is_secure)
     known = {} if study.roster is None else study.roster.plain
     policy.check_roster(client, known, study.fingerprint, accepted_roster)
@@ -269,7 +263,7 @@ def check_policy(
     if not grows:
         check_times(corpus, method.over_time)
     if study.privacy is not None and (recipe := recipe_of(study)) is not None:
-        recipe.public_words(study.privacy.words, method, study.text)  # StudyError without any
+        recipe.public_words(study.privacy.words, method, study.text)  # raises if there are none
     found = check_texts(corpus, study.text)
     facts = method.method_name, method.max_rounds, documents, study.text, clients
     policy.check_study(client, *facts)

@@ -1,4 +1,4 @@
-"""What a study's method is made of: its program, its clients, and what these are asked."""
+"""Make a method's parts for a study: its program, its clients, and the calls to them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from fedtopics.privacy.recipe import RECIPES, Recipe
 
 
 def recipe_of(study: Study) -> Recipe | None:
-    """Return how the method keeps differential privacy, in a study with [privacy]."""
+    """Return how the method computes with differential privacy; None without [privacy]."""
     return None if study.privacy is None else RECIPES.find(study.method.method_name)
 
 
 def exchanges(study: Study) -> list[Exchange]:
-    """Return what a study asks of a client."""
+    """Return the calls that a study makes to a client."""
     return exchanges_of((recipe_of(study) or study.registration).client, study.method)
 
 
 def plan_of(study: Study, start: WarmStart | None = None) -> Any:
-    """Return a study as its method sees it: a `Plan`, or a `PrivatePlan`."""
+    """Return a study in the form for its method: a `Plan`, or a `PrivatePlan`."""
     usual = study.method.read_by(study.text), study.text, study.vocabulary, study.seed, start
     if study.privacy is None or (recipe := recipe_of(study)) is None:
         return Plan(*usual)
@@ -41,12 +41,12 @@ def plan_of(study: Study, start: WarmStart | None = None) -> Any:
 
 
 def in_the_clear(study: Study) -> list[str]:
-    """Return what all members see of each client, though aggregation is secure; sorted names."""
+    """Return the functions whose replies all members see despite secure aggregation."""
     return sorted(each.function for each in exchanges(study) if each.seen_by_all)
 
 
 def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
-    """Return what a study's model says of masks, and of the bound for each document."""
+    """Return what a model's info contains about secure aggregation and privacy."""
     info: TrainingInfo = {} if seeded else {"masked": study.is_secure}
     if info.get("masked"):
         info["clear"] = in_the_clear(study)
@@ -59,7 +59,7 @@ def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
 def finished(
     study: Study, start: WarmStart | None, topics: Topics, seeded: bool = False
 ) -> TopicModel:
-    """Return the model of the topics that were trained, with what is to be said of how."""
+    """Return the model of the trained topics, with the info of its study."""
     model = TopicModel(**{field.name: getattr(topics, field.name) for field in fields(topics)})
     if start is not None and start.model is not None:
         model = _credited(model, start, start.model)
@@ -68,14 +68,11 @@ def finished(
 
 
 def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicModel:
-    """Return the model with its origin in its info, and what people call topics and clients.
-
-    Labels stay with topics, but for those that nobody has confirmed.
-    """
+    """Return the model with its origin, and with the names of clients and confirmed labels."""
     model = replace(model, info={**model.info, "continued": cast("Origin", start.origin)})
     called = earlier.client_names.items()
     model = model.with_client_names({n: name for n, name in called if n in model.documents})
-    # A topic keeps its number; with F-LDA its id, if the model was trained further.
+    # A topic keeps its number; with F-LDA it keeps its id, if training was continued.
     before, after = (m.info.get("ids", range(m.n_topics)) for m in (earlier, model))
     if "ids" in model.info and start.continued is None:
         return model
@@ -86,13 +83,13 @@ def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicMode
 
 
 def program_of(study: Study, start: WarmStart | None = None) -> Trainer:
-    """Make the method's program; StudyError if it cannot begin with the model."""
+    """Make the method's program; StudyError if it cannot start from the model."""
     recipe, method = recipe_of(study), study.registration
     if start is not None and recipe is None:
         if not method.starts_from_models:
             *first, last = (n for n in METHODS.names if find_method(n).starts_from_models)
             raise StudyError(
-                f"The method {method.name!r} cannot begin with a model; use "
+                f"The method {method.name!r} cannot start from a model; use "
                 f"{', '.join(first)} or {last}."
             )
         start.check_method(method.name)
@@ -100,11 +97,11 @@ def program_of(study: Study, start: WarmStart | None = None) -> Trainer:
 
 
 def client_of(study: Study, site: Site) -> TopicClient[Any]:
-    """Make a client of the method; StudyError if it cannot take growing documents."""
+    """Make a client of the method; StudyError if it cannot use growing documents."""
     recipe, method = recipe_of(study), study.registration
     if site.growing is not None and not method.takes_new_documents:
         raise StudyError(
-            f"The method {method.name!r} takes all documents at once; leave out --follow, or use "
+            f"The method {method.name!r} needs all documents at once; leave out --follow, or use "
             "flda."
         )
     return (method if recipe is None else recipe).client(plan_of(study), site)

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal; in a log, a pipe or a notebook, a line a minute."""
+"""The progress of a run: a bar on a terminal; elsewhere, one line per minute."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 MINUTE = 60.0
 DAY = 24  # hours
-SHOWN_EVENTS = ("training", "embedding", "round")  # events that say how far a run is
+SHOWN_EVENTS = ("training", "embedding", "round")  # events of progress
 
 
 def duration(seconds: float) -> str:
-    """Say how long something takes, for people.
+    """Return a duration in words.
 
     Examples
     --------
@@ -33,11 +33,10 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Show how far a run is, in a with statement; it is called with each event of a run.
+    """Show the progress of a run from its events, in a with statement.
 
-    On a terminal there is a bar, unless there is no `bar`, as something else shows what `str`
-    returns. Elsewhere, `say` gets a line a minute, and one at the end; by default it is printed to
-    the standard error.
+    Terminals show a bar unless `bar` is False; elsewhere `say` gets a line per minute and at the
+    end, by default on standard error.
     """
 
     def __init__(
@@ -68,12 +67,12 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """Leave the bar as it is; say how far the run came."""
+        """Stop the bar and show the last state."""
         self._bar.stop()
         self._say_line()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Take an event, and show what it changes."""
+        """Show an event."""
         kind = event["event"]
         if kind == "training":
             self._count("round", event["done"], event["rounds"], begins=True)
@@ -92,7 +91,7 @@ class Progress:
             self._say_line()
 
     def _count(self, what: str, done: int, total: int, begins: bool) -> None:
-        if begins:  # what earlier processes did took this one no time
+        if begins:  # rounds of earlier processes do not count for the speed
             self._bar.reset(self._task.id, completed=done, total=total, description=what, loss="")
         else:
             self._bar.update(self._task.id, completed=done)

@@ -1,4 +1,4 @@
-"""What a study proposes to its members, before anybody joins."""
+"""What a study proposes to its members before they join."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fedtopics.protocol.roster import Key
 
 @dataclass(frozen=True)
 class Proposal:
-    """Who takes part in a study, how it aggregates, and what is promised."""
+    """The members of a study, how it aggregates, and what it promises."""
 
     study: Study
     kind: str  # of aggregation
-    members: int  # that are in a sum
+    members: int  # number in a sum
 
     @property
     def adversaries(self) -> list[str]:
-        """What the server, one member, all other members, and readers of the model learn."""
+        """What the server, one member, all others, and readers of the model learn."""
         one, others = (promises(self.kind, self.members, n) for n in (1, self.members - 1))
         chosen = [one[1], one[2], *([others[2]] if self.members > 2 else []), one[-1]]
         return [
@@ -32,7 +32,7 @@ class Proposal:
 
     @property
     def lines(self) -> list[str]:
-        """Sentences about members, aggregation and the digest."""
+        """Sentences about the members, aggregation and digest."""
         study = self.study
         members = [*study.clients, *(f"{name} (observes)" for name in study.observers)]
         plain = why_plain(study)
@@ -46,13 +46,11 @@ class Proposal:
         ]  # fmt: skip
         if host is not None and not plain:
             lines.append(
-                f"{host} runs the server. So for {host} the row of the operator and a member "
-                "applies."
+                f"{host} runs the server, so {host} sees what the operator and a member see."
             )
         return lines
 
     def plain(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
         return {
             "digest": self.study.fingerprint, "clients": sorted(self.study.clients),
             "observers": sorted(self.study.observers),
@@ -62,14 +60,13 @@ class Proposal:
 
 
 def proposal_of(study: Study) -> Proposal:
-    """Return what a study proposes."""
     kind = SECURE if study.is_secure else PLAIN
     drawn = study.method.clients_per_round or len(study.clients)
     return Proposal(study, kind, min(drawn, len(study.clients)))
 
 
 def reach(study: Study, folder: Path) -> str:
-    """Call the server with a member's key; return a sentence, or raise FederationError."""
+    """Call the server with a member's key; return a sentence or raise FederationError."""
     key = Key.load(folder)
     link = study.server_plan.link(key)
     try:

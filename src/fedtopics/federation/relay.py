@@ -1,4 +1,4 @@
-"""The relay of a study between machines. It takes little memory: no method is loaded here."""
+"""The relay of a study between machines; it loads no method, to need little memory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from fedtopics.transport.grpc import GrpcServer
 
 Notify = Callable[[Event], None]
 Listen = Callable[[Any, Notify], AbstractContextManager[Any]]
-"""What serves the members of a service while it is open."""
+"""A server of the members, while its context is open."""
 EVENTS = "events.jsonl"
-PAUSE = 1.0  # seconds between two looks at who is done
-HOST_STAYS = 600.0  # seconds that a member serves the others after it has the model itself
+PAUSE = 1.0  # seconds between two checks whether members are done
+HOST_STAYS = 600.0  # seconds that a host serves the others after it has the model
 
 
 def read_apart(study: Path) -> ServerPlan:
-    """Read a study in a process of its own: what that takes of memory ends with it."""
+    """Read a study in another process, whose memory is free again afterwards."""
     command = [sys.executable, "-m", "fedtopics.federation.relay", str(study)]
     found = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
     plan, error, why = msgspec.msgpack.decode(found, type=tuple[ServerPlan | None, str, str])
@@ -44,19 +44,19 @@ def read_apart(study: Path) -> ServerPlan:
 
 
 def _write_plan(study: Path) -> None:
-    """Write the plan of a study, or why there is none, to the process that asked for it."""
+    """Write the plan of a study, or its error, to the process that started this one."""
     from fedtopics.federation.study import Study
 
     try:
         found: Any = Study.read(study).server_plan, "", ""
     except FedTopicsError as refusal:
         found = None, type(refusal).__name__, str(refusal)
-    with suppress(BrokenPipeError):  # who asked was killed
+    with suppress(BrokenPipeError):  # that process was killed
         sys.stdout.buffer.write(msgspec.msgpack.encode(found))
 
 
 def relay_of(plan: ServerPlan, folder: Path) -> RelayService:
-    """Return the relay of a study; it resumes from its file, one for each study."""
+    """Return the relay of a study, which resumes from its file."""
     make_folder(folder)
     path = folder / f"relay-{plan.fingerprint[:16]}"
     file = read_bytes(path) if path.exists() else b""
@@ -68,14 +68,11 @@ def relay_of(plan: ServerPlan, folder: Path) -> RelayService:
 def listening(
     plan: ServerPlan, key: Key, address: str, service: Service, notify: Notify
 ) -> Iterator[GrpcServer]:
-    """Serve the members of a study at HOST:PORT, where port 0 takes a free one.
-
-    FederationError if the address cannot be used.
-    """
+    """Serve the members of a study at HOST:PORT; port 0 means any free port."""
     if plan.certificate != key.certificate:
         raise IdentityError(
             f"The certificate of {key.name!r} is not the one that the study names for its server; "
-            "give the server's key, or correct [server] in everybody's study file."
+            "give the server's key, or correct [server] in all members' study files."
         )
     server = GrpcServer(service, address, key.pem, key.certificate, plan.roster.members)
     try:
@@ -89,10 +86,7 @@ def lead_relay(
     plan: ServerPlan, folder: Path, listen: Listen, notify: Notify,
     opened: Callable[[RelayService], None] = lambda service: None,
 ) -> None:  # fmt: skip
-    """Serve a study as its relay over any transport, until all members have the model.
-
-    `opened` gets the relay, for a display of whom it waits for.
-    """
+    """Serve a study as its relay until all members have the model; `opened` gets the relay."""
     service, notify = relay_of(plan, folder), _logged(folder / EVENTS, notify)
     with hold(folder), listen(service, notify):
         opened(service)
@@ -125,14 +119,14 @@ def _logged(path: Path, notify: Notify) -> Notify:
 def hosted(
     plan: ServerPlan, key: Key, address: str, folder: Path, notify: Notify
 ) -> Iterator[RelayService]:
-    """Serve a study inside a member's process; stay at the end until the others have the model."""
+    """Serve a study inside a member's process until the others have the model."""
     service = relay_of(plan, folder)
     with listening(plan, key, address, service, notify):
         yield service
         if missing := service.wait_until_done(HOST_STAYS):
             raise FederationError(
-                f"This member has the model; {', '.join(missing)} did not fetch it within "
-                f"{HOST_STAYS / 60:.0f} minutes. Start the same command again to serve them."
+                f"This member has the model, but {', '.join(missing)} did not fetch it within "
+                f"{HOST_STAYS / 60:.0f} minutes; start the same command again to serve them."
             )
 
 

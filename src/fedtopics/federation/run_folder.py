@@ -1,7 +1,6 @@
-"""A run's folder: the study as used, checkpoints, events; and going on after an interruption.
+"""A run's folder: its study, checkpoints and events, and how a run resumes.
 
-A folder holds a run once training began: what failed before is simply tried again. Without a
-folder, nothing is written.
+A folder contains a run only after training began; before that, a failed command is repeated.
 """
 
 from __future__ import annotations
@@ -51,21 +50,21 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.protocol.values import dumps, loads
 
 EVENTS = "events.jsonl"
-BEFORE = "before.jsonl"  # the events of what is no run yet, as training has not begun
-DIGEST = "sha256"  # in what is kept
+BEFORE = "before.jsonl"  # events before training began
+DIGEST = "sha256"  # key in kept JSON
 KEPT_CHECKPOINTS = 2
-STEP, TURN = "steps", "turns"  # numbers of a member's checkpoint
+STEP, TURN = "steps", "turns"  # in a member's checkpoint
 LONGEST_UNSAVED = 60.0  # seconds
 
 
 def require_no_other_study(folder: Path, ours: str) -> None:
-    """Raise RunError if a folder has a study.toml that no run wrote: without a file of `ours`."""
+    """Raise RunError if a folder has a study.toml without `ours`, a file that runs write."""
     if (folder / "study.toml").exists() and not (folder / ours).exists():
-        raise RunError(f"There is a study.toml of no run in {folder}; name another folder.")
+        raise RunError(f"{folder} contains a study.toml that no run wrote; name another folder.")
 
 
 def has_run(folder: Path) -> bool:
-    """Whether a folder holds a run: half a line of events is what a full disk left of none."""
+    """Whether a folder contains a run; an incomplete first line is left from a full disk."""
     events = folder / EVENTS
     if not events.exists():
         return False
@@ -74,11 +73,11 @@ def has_run(folder: Path) -> bool:
 
 
 class StepCounts(Protocol):
-    """How far a member's program has come."""
+    """The progress of a member's program."""
 
     @property
     def step(self) -> int:
-        """Steps that are over."""
+        """Steps that are done."""
 
     @property
     def turn(self) -> int:
@@ -86,9 +85,9 @@ class StepCounts(Protocol):
 
 
 class RunFolder:
-    """One execution of the study with this fingerprint; without a folder, nothing is written.
+    """One run of a study; without a folder, nothing is written.
 
-    RunError if the folder is a file, has a run already, or none of this study to resume.
+    RunError if the folder already has a run, or has none of this study to resume.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class RunFolder:
         if self._resume != has_run(folder):
             raise RunError(
                 f"There is no run in {folder} to resume; leave out --resume." if self._resume else
-                f"There is a run in {folder} already; go on with --resume, or name another folder."
+                f"There is a run in {folder} already; resume it with --resume, or name another one."
             )  # fmt: skip
         require_no_other_study(folder, "checkpoints")
         make_folder(folder / "checkpoints")
@@ -139,23 +138,23 @@ class RunFolder:
         show_use(self._events)
 
     def _check_study(self, events: Path) -> float:
-        """Refuse a run of another study; return when it began."""
+        """Refuse a run of another study; return its start time."""
         try:
             with open_file(events, "r", encoding="utf-8") as file:
                 line = json.loads(file.readline())
             first, started = line["study"], float(line["time"])
         except (ValueError, LookupError, TypeError, RecursionError):
-            raise RunError(f"The first line of {events} is damaged; begin a new run.") from None
+            raise RunError(f"The first line of {events} is damaged; start a new run.") from None
         if first != self._study:
             raise RunError(
-                f"The run in {self.folder} is of study {first}, this is study {self._study}; "
-                "resume with the study.toml in the run's folder, and with the model that it began "
-                "with, if with one."
+                f"The run in {self.folder} is of study {first}, but this is study {self._study}; "
+                "resume with the study.toml in the run's folder, and with the model that it "
+                "started from, if any."
             )
         return started
 
     def describe(self, study: Study, start: WarmStart | None) -> None:
-        """Write down which study the run is of, and which model it starts from."""
+        """Record the study and the model that it starts from."""
         if self.folder is not None:
             write_durably(self.folder / "study.toml", study.to_toml().encode())
         self.event(Described(**study.described))
@@ -163,11 +162,11 @@ class RunFolder:
             self.event(Continued(**start.origin))
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep what was agreed once, as JSON, with a digest of it and of the study."""
+        """Keep an agreement as JSON, with a digest of it and of the study."""
         self.publish(name, {**content, DIGEST: self._digest(content)})
 
     def publish(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write something for people and programs to read, as JSON."""
+        """Write JSON for people and other programs."""
         if self.folder is not None:
             write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
 
@@ -175,17 +174,17 @@ class RunFolder:
         return hashlib.sha256(f"{self._study} {json.dumps(content)}".encode()).hexdigest()
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """Return what was kept if the run is resumed, else None; RunError if it is damaged."""
+        """Return what was kept if the run is resumed, else None; RunError if damaged."""
         if self.folder is None or not self._resume or not (self.folder / f"{name}.json").exists():
             return None
         with suppress(ValueError, RecursionError):
             content = json.loads(read_bytes(self.folder / f"{name}.json"))
             if isinstance(content, dict) and content.pop(DIGEST, "") == self._digest(content):
                 return content
-        raise RunError(f"{self.folder / name}.json is damaged; begin a new run.")
+        raise RunError(f"{self.folder / name}.json is damaged; start a new run.")
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
-        """Count the rounds that are left, with a pause between two."""
+        """Count the remaining rounds, with a pause between two."""
         self.open_events()
         self.event(TrainingStarted(done, last))
         self._last = self._saved = time.perf_counter()
@@ -195,24 +194,21 @@ class RunFolder:
             yield round_
 
     def open_events(self) -> None:
-        """Let the folder hold a run."""
+        """Mark the folder as one that contains a run."""
         events = Path(self.folder or "") / EVENTS
         with self._lock:
             if self._events is not None and not events.exists():
-                self._events.close()  # some systems rename no open file
+                self._events.close()  # some systems cannot rename open files
                 events.with_name(BEFORE).replace(events)
                 self._write_to(events)
 
     def due(self, round_: int) -> bool:
-        """Whether a checkpoint is due after this round: every so many, or after a minute."""
+        """Whether a checkpoint is due after this round: at intervals, or after a minute."""
         slow = time.perf_counter() - self._saved > LONGEST_UNSAVED
         return self.folder is not None and (slow or round_ % self._every == 0)
 
     def checkpoint(self, state: Checkpoint) -> bool:
-        """Keep a state: written beside, then renamed, with its digest; the last two stay.
-
-        Return whether it was written.
-        """
+        """Write a checkpoint and keep the last two; return whether it was written."""
         if self.folder is None:
             return False
         arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
@@ -224,7 +220,7 @@ class RunFolder:
             write_durably(path, data)
             write_durably(path.with_suffix(".sha256"), hashlib.sha256(data).hexdigest().encode())
         except OSError as error:
-            # The run is worth more than one of its checkpoints; those before are untouched.
+            # The run continues without this checkpoint; earlier ones are untouched.
             path.unlink(missing_ok=True)
             self.event(CheckpointFailed(state.round, str(error.strerror)))
             return False
@@ -235,11 +231,11 @@ class RunFolder:
         return True
 
     def restore(self) -> Checkpoint | None:
-        """Return the newest checkpoint if the run is resumed, else None; RunError if damaged."""
+        """Return the newest checkpoint if the run is resumed, else None."""
         return self.newest() if self._resume else None
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest checkpoint, of this process or one before; RunError if damaged."""
+        """Return the newest checkpoint, if any; RunError if it is damaged."""
         if self.folder is None:
             return None
         digests = sorted((self.folder / "checkpoints").glob("*.sha256"))
@@ -260,19 +256,15 @@ class RunFolder:
         except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError):
             raise RunError(
                 f"The checkpoint {path} is damaged, or of another study; delete it and its .sha256 "
-                "file to resume from the one before, or begin a new run."
+                "file to resume from the one before, or start a new run."
             ) from None
 
     def save(self, model: TopicModel) -> TopicModel:
-        """Write the run's model, if there is a folder, and return it.
-
-        A finished run that is resumed writes its model again. Labels that people gave its topics
-        in the meantime stay, if the topics are the same.
-        """
+        """Write and return the run's model; labels of an earlier model with equal topics stay."""
         if self.folder is None:
             return model
         place = self.folder / "model"
-        with suppress(ModelError):  # none yet, or half of one
+        with suppress(ModelError):  # none yet, or an incomplete one
             earlier = TopicModel.from_pretrained(place)
             if np.array_equal(earlier.beta, model.beta):
                 model = replace(model, labels=earlier.labels, suggested=earlier.suggested)
@@ -280,27 +272,26 @@ class RunFolder:
         return model
 
     def event(self, event: Event) -> None:
-        """Write down what happened, with the time and the seconds since the round before."""
+        """Record an event, with the time and the seconds since the last round."""
         now = time.perf_counter()
         times = {"event": event.kind, "time": time.time(), "seconds": now - self._last}
         plain = times | event.plain()
         if isinstance(event, RoundEnded):
             self._last = now
         if self.folder is not None:
-            with self._lock:  # a server's come from two threads
+            with self._lock:  # a server's events come from two threads
                 self._unwritten += json.dumps(plain, allow_nan=False).encode() + b"\n"
                 self._write()
         if self._on_event is not None:
             self._on_event(plain)
 
     def _write(self) -> None:
-        # On a full disk the lines wait for the next time; a buffered file would lose some.
+        # On a full disk, lines wait for the next write; a buffered file would lose some.
         with suppress(OSError):
             while self._events is not None and self._unwritten:
                 self._unwritten = self._unwritten[self._events.write(self._unwritten) :]
 
     def close(self) -> None:
-        """Close the files."""
         with self._lock:
             self._write()
             if self._events is not None:
@@ -309,9 +300,9 @@ class RunFolder:
 
 
 class MemberRun(RunFolder):
-    """The run folder of a member: a checkpoint names the steps and rounds it has the result of.
+    """The run folder of a member: its checkpoints count steps and rounds.
 
-    What was agreed before the first checkpoint is not read again: the steps before it are replayed.
+    Without a checkpoint, agreements are not read again: the steps are replayed.
     """
 
     clients: StepCounts  # whose steps these are
@@ -320,11 +311,10 @@ class MemberRun(RunFolder):
 
     @property
     def place(self) -> Path:
-        """The folder."""
         return Path(self.folder or "")
 
     def position(self) -> tuple[int, int]:
-        """Return the steps and rounds that the newest checkpoint has the result of."""
+        """Return the numbers of steps and rounds in the newest checkpoint."""
         saved = super().restore()
         return (0, 0) if saved is None else (int(saved.numbers[STEP]), int(saved.numbers[TURN]))
 
@@ -337,7 +327,7 @@ class MemberRun(RunFolder):
         return dumps(plain | {"agreement": read_bytes(kept) if kept.exists() else b""})
 
     def install(self, content: bytes) -> None:
-        """Take the state of the server in place of the own one."""
+        """Replace the own state by that of the server."""
         found = loads(content)
         if found["agreement"]:
             write_durably(self.place / "agreement.json", found["agreement"])
@@ -346,11 +336,11 @@ class MemberRun(RunFolder):
         self.event(CaughtUp(found["round"]))
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """As of `RunFolder`, if there is a checkpoint."""
+        """Return what was kept if there is a checkpoint, else None."""
         return None if super().restore() is None else super().recall(name)
 
     def checkpoint(self, state: Checkpoint) -> bool:
-        """As of `RunFolder`; the totals that led to it are needed no more."""
+        """Write a checkpoint; earlier totals are not needed after it."""
         self.before_checkpoint()
         numbers = {**state.numbers, STEP: self.clients.step, TURN: self.clients.turn}
         is_written = super().checkpoint(replace(state, numbers=numbers))

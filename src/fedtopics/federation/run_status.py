@@ -1,6 +1,6 @@
-"""How a run stands: its events, and topics as they form, read from its folder by any process.
+"""The status of a run, which any process can read from its folder: events and current topics.
 
-Only clients that the study names are named; names that others give themselves are not kept.
+It lists only clients that the study names, not names from other processes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ DAMAGES = (
     SafetensorError,
 )  # fmt: skip
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
-NONE_HELD = "What {} has between rounds are no topics of words; they come with the model."
+NONE_HELD = "{} has no topics of words between rounds; they come with the model."
 State = Literal["waiting", "training", "finished"]
-AWAY = ("lost", "declined", "excluded")  # events of clients that are away then
+AWAY = ("lost", "declined", "excluded")  # events after which a client is away
 WHERE = {
     "waiting": "before the first round",
     "training": "training",
@@ -46,52 +46,52 @@ WHERE = {
 
 @dataclass
 class Standing:
-    """How a client of the study stands."""
+    """The status of a client of the study."""
 
     state: str = "not connected"
     here: bool = False
-    rounds: int = 0  # in which its reply counted
-    bad: int = 0  # its updates that could not be used
+    rounds: int = 0  # in which its update was used
+    bad: int = 0  # updates that could not be used
 
 
 @dataclass
 class RunStatus:
-    """How a run stands; `take` has it follow the events."""
+    """The status of a run, updated by its events."""
 
     clients: dict[str, Standing] = field(default_factory=dict)
     name: str = ""  # of the study
     method: str = ""
     state: State = "waiting"
-    trouble: str = ""  # what it waits for, or why it stopped before the last round
+    trouble: str = ""  # why it waits or stopped early
     awaited: set[str] = field(default_factory=set)  # clients that a round waits for
-    round: int = 0  # the last one that is done
-    rounds: int = 0  # in all, unless a rule stops before; 0 before training
-    seconds: float = 0.0  # of all rounds
-    counted: int = 0  # rounds of which these are
+    round: int = 0  # the last finished one
+    rounds: int = 0  # at most; 0 before training
+    seconds: float = 0.0  # for `counted` rounds
+    counted: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
-    repeated: int = 0  # attempts at rounds
-    topics: list[list[str]] | None = None  # of methods whose rounds tell them
-    updated: float | None = None  # when the last event was, seconds since 1970
+    repeated: int = 0  # retries of rounds
+    topics: list[list[str]] | None = None  # for methods whose events contain them
+    updated: float | None = None  # time of the last event, seconds since 1970
 
     @property
     def pace(self) -> float | None:
-        """Seconds a round."""
+        """Seconds per round."""
         return self.seconds / self.counted if self.counted else None
 
     @property
     def left(self) -> float | None:
-        """Seconds until all rounds are done; None if they are, or if it is not known yet."""
+        """Seconds until all rounds are done; None if unknown or finished."""
         if self.state != "training" or self.pace is None or self.round >= self.rounds:
             return None
         return self.pace * (self.rounds - self.round)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take an event in."""
+        """Update the status from an event."""
         kind = event["event"]
         self.updated = event.get("time", self.updated)
         if self.state == "finished" and kind in ("started", "resumed", "listening", "joined"):
-            return  # the last of its processes had nothing to do
+            return  # a later process had nothing to do
         if kind in ("started", "resumed"):
             self.state, self.trouble, self.round, self.rounds = "waiting", "", 0, 0
             for client in self.clients:
@@ -126,7 +126,7 @@ class RunStatus:
             self.topics = [list(topic["words"]) for topic in event["topics"]]
 
     def _take_news(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Take in what concerns clients, and what goes wrong."""
+        """Update the status from an event about clients or problems."""
         client, reason = event.get("client", ""), event.get("reason", "")
         if kind == "repeated":
             self.repeated += 1
@@ -159,12 +159,11 @@ class RunStatus:
                 self.trouble = self.trouble if self.awaited else ""
 
     def _set(self, client: str, here: bool, state: str) -> None:
-        """Note that a client of the study came or went."""
+        """Set the state of a client that the study names."""
         if client in self.clients:
             self.clients[client].here, self.clients[client].state = here, state
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data, for scripts."""
         same = (
             "method", "state", "trouble", "round", "rounds", "bytes_sent", "bytes_received",
             "repeated", "updated",
@@ -174,19 +173,19 @@ class RunStatus:
         return plain | {"clients": {name: asdict(each) for name, each in self.clients.items()}}
 
     def lines(self, running: bool | None, now: float) -> list[str]:
-        """Say it in a few lines, for people."""
+        """Describe the status in a few lines."""
         lines = [f"{self.name}: {WHERE[self.state]}" if self.name else WHERE[self.state]]
         if self.rounds:
-            each = "" if self.pace is None else f", {self.pace:.2f} s a round"
+            each = "" if self.pace is None else f", {self.pace:.2f} s per round"
             left = None if running is False else self.left
             most = "" if left is None else f", at most {duration(left)} left"
             lines.append(f"round {self.round:,} of {self.rounds:,}{each}{most}")
         if self.trouble:
             lines.append(self.trouble)
         if self.updated is not None:
-            lines.append(f"the last news is {duration(max(now - self.updated, 0))} old")
+            lines.append(f"last event {duration(max(now - self.updated, 0))} ago")
         if running is False and self.state != "finished":
-            lines.append("no process works with it now; the same command resumes it")
+            lines.append("no process is running it; the same command resumes it")
         return lines
 
 
@@ -195,7 +194,7 @@ class _Words(TypedDict):
 
 
 class _Event(TypedDict, total=False):
-    """What is shown of an event: in a folder from elsewhere there may be anything."""
+    """The checked fields of an event, as a folder from elsewhere may contain anything."""
 
     event: Required[str]
     time: FiniteFloat
@@ -218,30 +217,28 @@ _EVENT = TypeAdapter(_Event)
 
 @dataclass
 class RunReading:
-    """A run as its folder shows it, with its topics as they form."""
+    """A run as its folder shows it, with its current topics."""
 
     status: RunStatus
-    running: bool | None  # whether a process works with it; None where the system does not tell
+    running: bool | None  # whether a process runs it; None if the system cannot tell
     topics: Sequence[Sequence[str]] = ()  # the first words of each
-    topics_of_round: int | None = None  # after which they were so; None of a model
-    no_topics: str = NONE_YET  # why there are none, "" if there are
+    topics_of_round: int | None = None  # the round of these topics; None for a model
+    no_topics: str = NONE_YET  # why there are none; "" if there are some
 
     @property
     def title(self) -> str:
-        """Say which topics these are."""
         round_ = self.topics_of_round
         return self.no_topics or (
             "Topics" if round_ is None else f"Topics after round {round_:,}, as they form"
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data, for scripts."""
         own = {name: value for name, value in vars(self).items() if name != "status"}
         return self.status.plain() | own
 
 
 def read_run(folder: Path) -> RunReading:
-    """Read how a run stands from its folder, or a client's; RunError if none can be read."""
+    """Read the status of a run from its folder; RunError if it cannot be read."""
     place = folder / "state" if (folder / "state").is_dir() else folder
     path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
     if path is None:
@@ -249,7 +246,7 @@ def read_run(folder: Path) -> RunReading:
             f"There is no run in {folder}; name that of a member, a simulation or a server."
         )
     study, status = None, RunStatus()
-    with suppress(FedTopicsError, OSError):  # none, or of a method that is not installed here
+    with suppress(FedTopicsError, OSError):  # no study, or a method that is not installed
         inside = place / "study.toml"
         study = Study.read(inside if inside.exists() else folder / "study.toml")
         status.clients = {name: Standing() for name in study.clients}
@@ -265,13 +262,13 @@ def read_run(folder: Path) -> RunReading:
             f"{path} cannot be read as a run's events; name the folder of a run."
         ) from None
     found = RunReading(status, is_used(path))
-    with suppress(*DAMAGES, FedTopicsError):  # a file that is replaced just now
+    with suppress(*DAMAGES, FedTopicsError):  # a file is being replaced
         _add_topics(found, folder / "model" / "topics.json", place, study)
     return found
 
 
 def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None) -> None:
-    """Add the topics of the model, or those of the last round or the newest checkpoint."""
+    """Add the topics of the model, the last round, or the newest checkpoint."""
     status = found.status
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))
@@ -288,7 +285,7 @@ def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None
     agreed = json.loads(read_bytes(place / "agreement.json"))
     settings: Any = study.method
     method = study.registration
-    if "chosen" in agreed:  # by a rule
+    if "chosen" in agreed:  # the method "auto" chose another one
         method = find_method(agreed["chosen"]["name"])
         settings = method.settings(**agreed["chosen"])
     if method.topics_of is None or study.privacy is not None:

@@ -1,4 +1,4 @@
-"""Serve a study with plain aggregation, as its trusted server, which trains as well."""
+"""Serve a study with plain aggregation as its trusted server, which trains as well."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from fedtopics.protocol.plain_log import Log
 from fedtopics.protocol.plain_rounds import Rounds, Rules
 from fedtopics.protocol.plain_server import PlainServer
 
-MODEL_PATIENCE = 120.0  # seconds for the clients to come to the end as well
+MODEL_PATIENCE = 120.0  # seconds to wait for the clients at the end
 
 
 def software_of(study: Study, start: WarmStart | None) -> str:
-    """Return what all sides of a study have to have."""
+    """Return the versions and the study, which all sides must have in common."""
     method = study.registration
     return f"fedtopics {VERSION}, {method.name} {method.version}, study {study.identity(start)}"
 
@@ -34,10 +34,7 @@ def lead(
     on_event: OnEvent | None = None, start: WarmStart | None = None,
     opened: Callable[[PlainServer], None] = lambda server: None,
 ) -> TopicModel:  # fmt: skip
-    """Run a study's program as its trusted server, over any transport; resume it if it has begun.
-
-    `listen` serves the members while the program runs.
-    """
+    """Train a study as its trusted server, or resume it; `listen` serves the members meanwhile."""
     network = study.federation
     times = network.join_timeout, network.quorum_timeout, network.round_timeout
     program, identity = program_of(study, start), study.identity(start)

@@ -1,4 +1,4 @@
-"""What the server of a study has to know, which takes little memory to load."""
+"""What the server of a study needs to know; it loads fast and takes little memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedtopics.transport.grpc import GrpcLink, split_address
 
 
 class ServerPlan(msgspec.Struct, frozen=True):
-    """Who may call the server of a study, and where it is."""
+    """The members, address and certificates of a study between machines."""
 
     name: str
     fingerprint: str
@@ -22,14 +22,14 @@ class ServerPlan(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Where the server is; StudyError if the study does not say so."""
+        """The server's address; StudyError if the study has none."""
         if self.study_address is None:
             raise StudyError('The study has no server address; add [server] address = "HOST:PORT".')
         return self.study_address
 
     @property
     def certificate(self) -> bytes:
-        """The certificate of the server; IdentityError if the study has none."""
+        """The server's certificate; IdentityError if the study has none."""
         if self.roster.server is None:
             raise IdentityError(
                 "The study names no certificate of its server; add it to [server], or name a "
@@ -38,9 +38,8 @@ class ServerPlan(msgspec.Struct, frozen=True):
         return self.roster.server
 
     def link(self, key: Key) -> GrpcLink:
-        """Return a member's link to the server."""
         return GrpcLink(self.address, key.pem, key.certificate, self.certificate)
 
     def listen_address(self, address: str) -> str:
-        """Return where to listen: as given, or at the study's port on this machine."""
+        """Return the given address, or the study's port on this machine."""
         return address or f"0.0.0.0:{split_address(self.address)[1]}"

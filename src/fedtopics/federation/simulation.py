@@ -1,8 +1,4 @@
-"""Run a study with all its clients in this process.
-
-The three scenarios of the gFedNTM paper are three calls: a client alone is a study with one
-client, the centralised one pools the corpora first, the federated one names all clients.
-"""
+"""Run a study with all its clients in this process."""
 
 from __future__ import annotations
 
@@ -48,36 +44,38 @@ def train(
     out : path, optional
         The run's folder: study, events, checkpoints, each client's ledger, the model.
     resume : bool
-        Go on with the run in `out`, on the documents that it began with.
+        Resume the run in `out`, with the same documents.
     policies : mapping of client name to Policy, optional
-        By default the files that the study names, or else the default policy. Documents are one's
-        own here, so nothing is masked: what a policy says of sums and masks does not apply.
+        By default the files that the study names, or else the default policy. Nothing is hidden in
+        one process, so rules about sums and secure aggregation do not apply.
     on_event : function, optional
         Called with each event of the run.
     start : TopicModel, (beta, words) or WarmStart, optional
-        A model or topics to begin with, if the method can.
+        A model or topics to start from, if the method supports it.
     vocabulary : {"agree", "keep"}
-        Of a model to begin with. "keep": it is trained further with its own words, none leave the
-        clients, and its rounds count on. "agree": the clients agree on words anew, and its topics
-        are carried over word by word. See docs/how-to/continue-compare-merge.md.
+        With `start`. "keep": training continues with the model's words and round numbers, and
+        clients share no words. "agree": the clients agree on a new vocabulary, and its topics are
+        carried over word by word. See docs/how-to/continue-compare-merge.md.
     at_once : bool, optional
-        Compute sums over all clients' minibatches at once, where the method can: about as fast as
-        one process. They are the same up to rounding, and there are no replies that a ledger in
-        `out` could hold: by default where there is no `out`. False: the bits of other engines.
+        Compute sums over all clients' minibatches at once, if the method supports it. This is
+        faster and equal up to rounding, but there are no single replies for a ledger: it is the
+        default without `out`. False: bit for bit identical to other engines.
 
     Raises
     ------
     InputError
-        If the documents, the policies or the run's folder cannot be used, or the run to resume is
-        of another study or of other documents.
+        If the documents, policies or the run's folder cannot be used, or the run to resume has
+        another study or other documents.
     """
     if resume and out is None:
         raise RunError("There is no folder of a run to resume; name it with out.")
     has_rule = study.federation.outliers not in (None, "none")
     if at_once and out is not None:
-        raise RunError("The ledgers in out hold replies, at_once has sums; leave one of them out.")
+        raise RunError(
+            "Ledgers in out need replies, but at_once has only sums; leave one of them out."
+        )
     if at_once and has_rule:
-        raise RunError("outliers looks at updates, at_once has sums; leave one of them out.")
+        raise RunError("outliers needs updates, but at_once has only sums; leave one of them out.")
     if at_once is None:
         at_once = out is None and not has_rule
     documents = study.corpora() if corpora is None else corpora_by_name(corpora)
@@ -88,22 +86,22 @@ def train(
 
 
 def policies_of(study: Study, clients: Collection[str], policies: Any = None) -> dict[str, Policy]:
-    """Return each client's policy: as given, or as the study names it, or the default one.
+    """Return each client's policy: the given one, that of the study, or the default.
 
-    StudyError if a policy is nobody's, or the study has no client of a name and a client too much.
+    StudyError if a policy belongs to no client, or the clients are not those of the study.
     """
     if study.clients.keys() - set(clients):
         check_keys(dict.fromkeys(clients), study.clients, "client of the study")
     policies = study.policies() if policies is None else policies
     check_keys(policies, {*clients, *study.clients}, "client")
     if wrong := [name for name, policy in policies.items() if not isinstance(policy, Policy)]:
-        raise StudyError(f"What is given for client {wrong[0]!r} is no Policy; give Policy(...).")
+        raise StudyError(f"The policy of client {wrong[0]!r} is not a Policy; give Policy(...).")
     return {name: policies.get(name, Policy()) for name in clients}
 
 
 @dataclass(frozen=True)
 class _Simulation:
-    """A study and its clients' documents, all in this process."""
+    """A study and all clients' documents in this process."""
 
     study: Study
     documents: Mapping[str, Corpus]
@@ -112,11 +110,11 @@ class _Simulation:
     at_once: bool
 
     def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
-        """Do the rounds; write what a run's folder has."""
+        """Do the rounds and write the run's folder."""
         study, method = self.study, self.study.method
         for name, corpus in self.documents.items():
             policy = self.policies[name]
-            # Who has too few new documents for a round waits, where documents may come.
+            # Where documents may arrive, a client with too few of them skips rounds.
             waits = study.registration.takes_new_documents
             documents = policy.min_documents if waits else len(corpus)
             policy.check_study(name, method.method_name, method.max_rounds, documents)
@@ -182,27 +180,20 @@ class _Simulation:
 
 
 def by_client(clients: Any) -> Mapping[Any, Any]:
-    """Return what is given of several clients, by client: of a list, client-1, client-2 and so on.
-
-    DataError if it is neither a list nor a mapping.
-    """
+    """Return a mapping by client; the items of a list are client-1, client-2 and so on."""
     if isinstance(clients, (list, tuple)) and not any(isinstance(each, str) for each in clients):
         clients = {f"client-{number}": each for number, each in enumerate(clients, 1)}
     if not isinstance(clients, Mapping):
         raise DataError(
-            "Documents of several clients are a mapping of client to documents, a list with the "
-            "documents of each, or, of an estimator, a table and the name of its column of "
-            "clients; those of one corpus are for fit."
+            "The documents are not those of several clients; give a mapping of client to "
+            "documents, a list with the documents of each client, or to an estimator a table and "
+            "the name of its column of clients. For one corpus use fit."
         )
     return clients
 
 
 def corpora_by_name(clients: Any, read: Callable[[Any], Corpus] = Corpus.of) -> dict[str, Corpus]:
-    """Return several clients' documents by name; those in a list are client-1, client-2 and so on.
-
-    What is given of each is read by a function. DataError if there are none or they cannot be read,
-    StudyError if a name cannot be one.
-    """
+    """Return clients' documents by name; `read` makes a corpus of each client's documents."""
     clients = by_client(clients)
     if not clients:
         raise DataError("There are no clients; give at least one with documents.")
@@ -219,11 +210,7 @@ def corpora_by_name(clients: Any, read: Callable[[Any], Corpus] = Corpus.of) -> 
 def run_folder(
     wanted: Path, study: Study, corpora: Mapping[str, Corpus], start: WarmStart | None
 ) -> Path:
-    """Return the folder for a run, which may be there already: the wanted one, or one beside it.
-
-    It is the first of wanted, wanted-2, wanted-3 and so on that holds no run, or one of the same
-    study, start and documents: records of another run are kept.
-    """
+    """Return the first of wanted, wanted-2, ... without a run of another study or documents."""
     identity = study.with_clients(corpora).identity(start)
     digests = {name: fingerprint(corpus) for name, corpus in corpora.items()}
     return first_folder(wanted, lambda f: not has_run(f) or _is_of(f, identity, digests))
@@ -236,7 +223,7 @@ def first_folder(wanted: Path, fits: Callable[[Path], bool]) -> Path:
 
 
 def _is_of(folder: Path, identity: str, digests: Mapping[str, str]) -> bool:
-    """Whether a run is of a study and of documents; of one whose files are damaged, no."""
+    """Whether a run is of a study and documents; False if its files are damaged."""
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         with open_file(folder / "events.jsonl", "r", encoding="utf-8") as file:
             study = json.loads(file.readline())["study"]
@@ -252,11 +239,10 @@ def _check_documents(run: RunFolder, corpora: Mapping[str, Corpus]) -> None:
     if changed:
         raise RunError(
             f"The documents of client {changed[0]!r} are not those that the run in {run.folder} "
-            "began with; resume with those, or train the model further on the new ones."
+            "began with; resume with those, or continue from the model with the new ones."
         )
     run.keep("documents", digests)
 
 
 def client_folder(folder: Path, client: str) -> Path:
-    """Where a client keeps its files in a simulation's run folder."""
     return folder / "clients" / client

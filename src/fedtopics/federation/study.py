@@ -1,4 +1,4 @@
-"""The study: everything server and clients agree on, in one typed TOML file."""
+"""The study: everything that server and clients agree on, in one TOML file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from fedtopics.text.words import RULES
 
 
 def _settings_of(value: Any) -> Any:
-    """Make a method's settings of a study's table, by the method that it names."""
+    """Make a method's settings from a study's table, for the method that it names."""
     if isinstance(value, TopicSettings):
         return value
     name = value.get("name", "gfedntm") if isinstance(value, Mapping) else None
@@ -68,7 +68,7 @@ MethodSettings = Annotated[SerializeAsAny[TopicSettings], BeforeValidator(_setti
 
 
 class Study(BaseModel):
-    """What is trained, how, and by whom.
+    """Everything that members agree on: what is trained, how, and by whom.
 
     Examples
     --------
@@ -81,34 +81,34 @@ class Study(BaseModel):
 
     name: Line = Field("study", max_length=100, description="a name for people and folders")
     about: About = Field(
-        About(), description="what it is for and who answers for it, as all are told"
+        About(), description="its purpose and who is responsible, shown to all members"
     )
-    seed: int = Field(0, ge=0, le=2**63 - 1, description="everything random follows from it")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="all random choices follow from it")
     checkpoint_every: int = Field(50, ge=1, description="rounds between two checkpoints")
     method: MethodSettings = Field({}, validate_default=True, description="the method")
-    run: int = Field(1, ge=1, description="the number of the run: a new run is another study")
+    run: int = Field(1, ge=1, description="number of the run; another number is another study")
     aggregation: Literal["secure", "plain"] | None = Field(
         None,
         description='"secure": the server sees no update and no total; "plain": it sees all of '
-        "them; by default secure where rounds have three clients, the method adds up, and "
+        "them; by default secure if rounds have three clients, the method computes sums, and "
         "federation.outliers is unset",
     )
     privacy: PrivacySettings | None = Field(
-        None, description="a bound for what the study says of each document, by noise in all sums"
+        None, description="differential privacy for each document, by noise in all sums"
     )
-    text: TextRules = Field(TextRules(), description="how a text becomes words")
+    text: TextRules = Field(TextRules(), description="how texts become words")
     vocabulary: VocabularyLimits = Field(
-        VocabularyLimits(), description="which words are agreed on"
+        VocabularyLimits(), description="which words form the vocabulary"
     )
     federation: FederationSettings = Field(
-        FederationSettings(), description="how plain aggregation treats absent and wrong clients"
+        FederationSettings(), description="how plain aggregation treats absent and faulty clients"
     )
     server: ServerData = Field(ServerData(), description="the server, between machines")
     clients: dict[str, ClientData] = Field(
         {}, description="the clients, and for a simulation their documents"
     )
     observers: dict[str, ObserverData] = Field(
-        {}, description="members without documents, which get the model as well"
+        {}, description="members without documents, which also get the model"
     )
 
     _usual_with_privacy = model_validator(mode="before")(with_privacy)
@@ -124,15 +124,15 @@ class Study(BaseModel):
     def _settings_fit_together(self) -> Study:
         if self.text.version != RULES:
             raise ValueError(
-                f"text.version = {self.text.version}, and this fedtopics makes words by version "
-                f"{RULES} of the rules; leave it out, and install one version on all sides"
+                f"text.version = {self.text.version}, but this fedtopics has version {RULES} of "
+                "the rules; leave it out, and install the same fedtopics at all members"
             )
         if len({client.name or name for name, client in self.clients.items()}) < len(self.clients):
-            raise ValueError("two clients have the same name: give each one of its own")
+            raise ValueError("two clients have the same name; give each its own name")
         least, drawn = self.federation.quorum, self.method.clients_per_round
         if least is not None and self.clients and least > len(self.clients):
             raise ValueError(
-                f"federation.quorum = {least} is more than the clients: {len(self.clients)}"
+                f"federation.quorum = {least} is more than the {len(self.clients)} clients"
             )
         if least is not None and drawn is not None and least > drawn:
             raise ValueError(
@@ -140,40 +140,37 @@ class Study(BaseModel):
             )
         if self.aggregation == "secure" and (reason := _hindrance(self)):
             raise ValueError(
-                f'aggregation = "secure" is not possible: {reason}; leave it out, or change that'
+                f'aggregation = "secure" is not possible: {reason}; change that, or leave it out'
             )
         host = self.server.host
         if host is not None and host not in {*self.clients, *self.observers}:
             raise ValueError(f"server.host = {host!r} is not a member of the study")
         if both := sorted(self.clients.keys() & self.observers.keys()):
-            raise ValueError(f"{both[0]!r} is a client and an observer; it can be one of them")
+            raise ValueError(f"{both[0]!r} is a client and an observer; remove one of the two")
         if self.privacy is not None:
             outliers = self.federation.outliers
             check_privacy(self.method, len(self.clients), self.is_secure, outliers)
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
             raise ValueError(
-                "with n-grams, words of a document are not in its order: set coherence to "
+                "n-grams lose the order of the words in a document; set coherence to "
                 '"documents" or "nothing"'
             )
         return self
 
     @property
     def is_secure(self) -> bool:
-        """Whether aggregation is secure between machines; in one process nothing is hidden."""
+        """Whether aggregation between machines is secure; one process hides nothing."""
         return not why_plain(self)
 
     @property
     def quorum(self) -> int:
-        """Fewest clients of a round with plain aggregation."""
+        """The fewest clients of a round with plain aggregation."""
         drawn = self.method.clients_per_round or len(self.clients)
         return self.federation.quorum or min(drawn, len(self.clients)) // 2 + 1
 
     @property
     def roster(self) -> Roster | None:
-        """The certificates of all members; None of a study without them.
-
-        IdentityError if one is missing or cannot be used.
-        """
+        """The certificates of all members, if any; IdentityError if one cannot be used."""
         certificates = {name: each.certificate for name, each in self.clients.items()}
         certificates |= {name: each.certificate for name, each in self.observers.items()}
         host, server = self.server.host, self.server.certificate
@@ -183,12 +180,12 @@ class Study(BaseModel):
 
     @property
     def server_plan(self) -> ServerPlan:
-        """What the server has to know; StudyError if the study is for one process."""
+        """The plan for the server; StudyError for a study without certificates."""
         if (roster := self.roster) is None:
             raise StudyError(
-                "The study has no certificates, so it cannot be run between machines; each member "
-                'makes a key with "fedtopics key create NAME", and the study names its '
-                'certificate: [clients.NAME] certificate = "NAME.pem".'
+                "The study has no certificates, so it cannot be run between machines; let each "
+                'member make a key with "fedtopics key create NAME", and add its certificate to '
+                'the study: [clients.NAME] certificate = "NAME.pem".'
             )
         return ServerPlan(
             self.name, self.fingerprint, self.is_secure, list(self.clients), roster,
@@ -197,7 +194,7 @@ class Study(BaseModel):
 
     @property
     def agreed(self) -> dict[str, Any]:
-        """What server and clients must agree on, as plain data; not where the documents are."""
+        """What all members agree on, as plain data, without the places of documents."""
         plain = self.model_dump(mode="json", include={"seed", "method", "text", "vocabulary"})
         plain["clients"] = sorted(self.clients)
         optional = {
@@ -212,24 +209,21 @@ class Study(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of `agreed`."""
+        """SHA-256 of `agreed`."""
         return digest(json.dumps(self.agreed, sort_keys=True))
 
     def with_rounds(self, rounds: int) -> Study:
-        """Return the study of so many rounds."""
+        """Return the study with this number of rounds."""
         method = self.method.model_copy(update={"max_rounds": rounds})
         return self.model_copy(update={"method": method})
 
     def identity(self, start: WarmStart | None = None) -> str:
-        """Return what identifies a run: it is resumed with the same study and start alone."""
+        """Return the identity of a run, which resumes only with the same study and start."""
         return self.fingerprint + ("" if start is None else f"-{start.fingerprint}")
 
     @property
     def described(self) -> dict[str, Any]:
-        """What a run's events say of the study: its name, and its settings by dotted keys.
-
-        Numbers, switches and names; no list of words, and not where documents are.
-        """
+        """The name and settings for a run's events, without lists of words or places of files."""
         keys = ("seed", "aggregation", "privacy", "method", "text", "vocabulary")
         plain = {key: self.agreed[key] for key in keys if key in self.agreed}
         settings = dict(dotted(plain)) | {"clients": len(self.clients)}
@@ -237,18 +231,17 @@ class Study(BaseModel):
 
     @property
     def registration(self) -> Method:
-        """What is registered of the study's method."""
+        """The registered method of the study."""
         return find_method(self.method.method_name)
 
     def embedded(
         self, corpus: Corpus, embedding_model: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Corpus:  # fmt: skip
-        """Return a client's corpus with embeddings, if the method needs them.
+        """Return a client's corpus with embeddings, if the method needs them; send nothing.
 
-        `embedding_model` is where the client has the study's model, or the model of its precomputed
-        embeddings; `on_progress` gets the numbers of documents done and of all. StudyError or
-        DataError if embeddings are of another model or dimension, or hold NaN. Nothing leaves.
+        `embedding_model` is the folder of the study's model, or the model of embeddings in the
+        corpus. StudyError or DataError if embeddings do not fit or contain NaN.
         """
         settings = self.method.embedding_of(corpus)
         if settings is None:
@@ -260,13 +253,13 @@ class Study(BaseModel):
         return corpus.with_embeddings(vectors)
 
     def with_clients(self, names: Iterable[str]) -> Study:
-        """Return the study of exactly these clients, wherever their documents come from."""
+        """Return the study with exactly these clients."""
         clients = {name: self.clients.get(name, ClientData()) for name in names}
         return self.model_copy(update={"clients": clients})
 
     @classmethod
     def make(cls, **settings: Any) -> Study:
-        """Make a study of plain values; one sentence says what is wrong with them.
+        """Make a study from plain values.
 
         Raises
         ------
@@ -284,7 +277,7 @@ class Study(BaseModel):
         Raises
         ------
         StudyError
-            If the file is missing, is not TOML, or has an unknown key or a wrong value.
+            If the file is missing, is not TOML, or has an unknown key or wrong value.
         """
         path = Path(path)
         with explained(f"The study {path}", cls) as content:
@@ -306,42 +299,42 @@ class Study(BaseModel):
         return {name: client.read(name) for name, client in self.clients.items()}
 
     def policies(self) -> dict[str, Policy]:
-        """Read each client's policy, or take the default."""
+        """Read each client's policy; without a file, use the default."""
         paths = {name: client.policy for name, client in self.clients.items()}
         return {name: Policy.read(path) if path else Policy() for name, path in paths.items()}
 
     def to_toml(self) -> str:
-        """Write the study as TOML, every value, each with its meaning; paths are made absolute."""
+        """Return the study as commented TOML with all values and absolute paths."""
         return as_toml(self)
 
 
 def why_plain(study: Study) -> str:
-    """Return why aggregation is plain; "" where it is secure: wherever it can be."""
+    """Return why aggregation is plain; "" if it is secure."""
     if study.aggregation == "secure":
         return ""
-    return _hindrance(study) or ("" if study.aggregation is None else "the study says so")
+    return _hindrance(study) or ("" if study.aggregation is None else "the study sets it")
 
 
 def _hindrance(study: Study) -> str:
-    """Return why aggregation cannot be secure, if so.
+    """Return why aggregation cannot be secure, or "".
 
-    Where a study says that it is, with fewer than three clients, each client's policy decides.
+    If a study with fewer than three clients sets it to secure, each client's policy decides.
     """
     outliers, drawn = study.federation.outliers, study.method.clients_per_round
     clients = min(len(study.clients), drawn or len(study.clients))
     is_open = study.aggregation == "secure" and (study.privacy is None or not study.clients)
     if not study.method.adds_up:
-        return f"what leaves a client in {study.method.method_name} is merged one by one"
+        return f"{study.method.method_name} merges the updates of clients one by one"
     if clients < FEWEST_CLIENTS and not is_open:
-        return f"a round has fewer than {FEWEST_CLIENTS} clients, so each could subtract its own"
+        return f"a round has fewer than {FEWEST_CLIENTS} clients, so each could subtract its update"
     if outliers not in (None, "none"):
-        return f'federation.outliers = "{outliers}" looks at updates one by one'
+        return f'federation.outliers = "{outliers}" needs single updates'
     return ""
 
 
 def example_study(method: str = "gfedntm") -> str:
-    """Return a commented study of a method with every key, its default and its meaning."""
+    """Return a commented study of a method with all keys and their defaults."""
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study.make(name="example", clients=clients, method={"name": method})
-    title = "# A fedtopics study. What is commented out shows the default.\n\n"
+    title = "# A fedtopics study. Settings that are commented out show the default.\n\n"
     return title + as_toml(study, example=True)

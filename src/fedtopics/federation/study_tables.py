@@ -1,4 +1,4 @@
-"""What a study's file consists of: its tables, the checks of [privacy], and how TOML is written."""
+"""The tables of a study file, the checks of [privacy], and how TOML is written."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fedtopics.text.rules import TextRules
 from fedtopics.text.tables import Columns
 
 MOST_RECIPIENTS = 20
-FEWEST_CLIENTS = 3  # clients of a secure sum: of two, each could subtract its own update
+FEWEST_CLIENTS = 3  # of a secure sum; of two, each could subtract its own update
 PEM = "-----BEGIN CERTIFICATE-----"
-TABLES = {"dict_type", "model_type", "model_attributes_type"}  # errors of what is no table
+TABLES = {"dict_type", "model_type", "model_attributes_type"}  # errors where a table is missing
 
 
 def _one_line(value: str) -> str:
     if visible(value) != value or is_flooded(value):
-        raise ValueError("this has to be one line of characters that print")
+        raise ValueError("write one line, of characters that print")
     return value
 
 
@@ -42,7 +42,7 @@ Recipient = Annotated[Line, Field(min_length=1, max_length=200)]
 
 
 class About(BaseModel):
-    """Why a study is done, who answers for it and who gets the model: another is another study."""
+    """Why a study is done, who is responsible, and who gets the model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,15 +51,15 @@ class About(BaseModel):
         "", max_length=200, description="who runs the study, and the server if there is one"
     )
     recipients: tuple[Recipient, ...] = Field(
-        (), max_length=MOST_RECIPIENTS, description="who gets the model, besides the participants"
+        (), max_length=MOST_RECIPIENTS, description="who gets the model, besides the members"
     )
     retention: Line = Field(
-        "", max_length=500, description="how long the model and the runs' folders are kept"
+        "", max_length=500, description="how long the model and the run folders are kept"
     )
-    contact: Line = Field("", max_length=200, description="whom people ask about it")
+    contact: Line = Field("", max_length=200, description="contact for questions")
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield what is said, each with its name."""
+        """Yield the names and texts of the entries that are set."""
         for name in type(self).model_fields:
             value = getattr(self, name)
             if value:
@@ -67,48 +67,48 @@ class About(BaseModel):
 
 
 class ClientData(BaseModel):
-    """Where a client's documents are, for a simulation."""
+    """A client's documents and their columns, its policy and its certificate."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Line | None = Field(
-        None, max_length=100, description="what people call the client, in tables and reports"
+        None, max_length=100, description="display name of the client, in tables and reports"
     )
     data: Path | None = Field(
         None, description="CSV, TSV, JSON lines, Parquet, or a folder of .txt files"
     )
     text: str | None = Field(None, description="column of the text")
-    tokens: str | None = Field(None, description="column of lists of words, taken as they are")
+    tokens: str | None = Field(None, description="column of lists of words, used unchanged")
     id: str | None = Field(None, description="column of identifiers")
     label: str | None = Field(None, description="column of labels, for measuring only")
     embedding: str | None = Field(None, description="column of embeddings")
     author: str | None = Field(
-        None, description='column of whose each document is, for privacy.unit = "author"'
+        None, description='column of each document\'s author, for privacy.unit = "author"'
     )
     time: str | None = Field(
-        None, description="column of when each document was written, for shares by period"
+        None, description="column of each document's date, for shares by period"
     )
     round: str | None = Field(
         None, description="column of numbers of rounds, or of times, for methods that take new data"
     )
     embedding_model: str | None = Field(
-        None, description="the model of those embeddings, or where the study's model is"
+        None, description="the model of those embeddings, or the folder of the study's model"
     )
     certificate: str | None = Field(
-        None, description="the client's certificate between machines, a PEM file or its content"
+        None, description="the client's certificate between machines, as a PEM file or its content"
     )
     rules: Path | None = Field(
         None,
-        description="this client's own rules for texts, where they differ on purpose: a TOML file "
-        "with keys of [text]; its documents are lists of words then",
+        description="this client's own text rules, if they differ on purpose: a TOML file with "
+        "keys of [text]; its documents then count as lists of words",
     )
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
     def read(self, name: str) -> Corpus:
-        """Read the documents of the client of this name; DataError if it cannot be done."""
+        """Read the documents of the client with this name."""
         if self.data is None:
             raise DataError(
-                f'The study names no documents of client {name!r}; add data = "FILE" to it.'
+                f'The study names no documents of client {name!r}; add data = "FILE" to its table.'
             )
         columns = {"text", "tokens", "id", "label", "embedding", "author", "time"}
         names = self.model_dump(include=columns)
@@ -120,19 +120,19 @@ class ClientData(BaseModel):
 
 
 def read_rules(path: Path) -> TextRules:
-    """Read a client's own rules for texts; StudyError if the file cannot be used."""
+    """Read a client's own text rules; StudyError if the file cannot be used."""
     with explained(f"The rules {path}", TextRules):
         return TextRules(**read_toml(path))
 
 
 def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> dict[str, str]:
-    """Return what people call those of a study's clients that are present; it may be nothing."""
+    """Return the display names of the clients that are present and have one."""
     named = {client: clients[client].name for client in present if client in clients}
     return {client: name for client, name in named.items() if name}
 
 
 def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the tables of members and of the server; ValueError if a member has none."""
+    """Yield the tables of members and of the server; ValueError for another value."""
     for key in ("clients", "observers"):
         members = study.get(key, {})
         for member in members.values() if isinstance(members, dict) else ():
@@ -148,109 +148,108 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> None:
     for key in {"data", "policy", "rules"} & table.keys():
         table[key] = folder / str(table[key])
     model = folder / str(table.get("embedding_model", ""))
-    if "embedding_model" in table and model.is_dir():  # else it is a name
+    if "embedding_model" in table and model.is_dir():  # otherwise it is a name
         table["embedding_model"] = str(model)
     certificate = table.get("certificate", PEM)
     if isinstance(certificate, str) and not certificate.startswith(PEM):
         try:
-            # The content is what the members agree on, wherever each has the file.
+            # Members agree on the content, not on the path.
             table["certificate"] = read_bytes(folder / certificate).decode("ascii", "replace")
         except OSError as error:
             raise ValueError(f"{certificate} cannot be read: {error.strerror}") from None
 
 
 class ServerData(BaseModel):
-    """Where the server of a study between machines is."""
+    """The server of a study between machines."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     address: str | None = Field(None, description="HOST:PORT that all members can reach")
     certificate: str | None = Field(
-        None, description="the server's certificate, a PEM file or its content"
+        None, description="the server's certificate, as a PEM file or its content"
     )
     host: str | None = Field(
-        None, description="the member in whose process the server runs, if it has none of its own"
+        None, description="the member in whose process the server runs, if it has no own process"
     )
 
 
 class ObserverData(BaseModel):
-    """A member without documents: it ends with the model, and the run waits for it as well."""
+    """A member without documents, which gets the model; the run waits for it too."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    certificate: str = Field(description="the observer's certificate, a PEM file or its content")
+    certificate: str = Field(description="the observer's certificate, as a PEM file or its content")
 
 
 class FederationSettings(BaseModel):
-    """How the server of plain aggregation treats clients that are away, late or wrong.
+    """How plain aggregation treats absent, late or faulty clients.
 
-    None of it is part of the study's fingerprint: it may be changed before a run is resumed.
+    These settings are not part of the fingerprint, so they may change before a run is resumed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     quorum: int | None = Field(
-        None, ge=1, description="fewest clients of a round; by default more than half"
+        None, ge=1, description="fewest clients in a round; by default more than half"
     )
     round_timeout: float = Field(
-        600.0, gt=0, description="seconds for a round; a client that is later is left out of it"
+        600.0, gt=0, description="seconds for a round, which continues without later clients"
     )
     join_timeout: float = Field(
-        86_400.0, ge=0, description="seconds that the server waits for all clients, if plain"
+        86_400.0, ge=0, description="seconds that the server waits for all clients at the start"
     )
     quorum_timeout: float = Field(
         3600.0, ge=0, description="seconds that a round waits for the quorum before the run ends"
     )
     outliers: Rule | None = Field(
         None,
-        description='how plain aggregation treats updates that are far from the others: "none" '
-        'changes nothing, "clip" bounds them, "median" takes the median over clients; by default '
-        '"clip"',
+        description='how plain aggregation treats updates far from the others: "none" changes '
+        'nothing, "clip" limits them, "median" takes the median over clients; by default "clip"',
     )
     round_interval: float = Field(
-        0.0, ge=0, description="seconds between two rounds, for documents to come"
+        0.0, ge=0, description="seconds between two rounds, for new documents"
     )
-    largest_message: int = Field(1024, ge=1, description="most megabytes of a message")
+    largest_message: int = Field(1024, ge=1, description="largest message, in megabytes")
 
 
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:
-    """Raise ValueError for a bound that the method, or whoever adds, could not keep."""
+    """Raise ValueError if a study cannot have differential privacy."""
     if why := why_not(method):
         name = method.method_name
         others = ", ".join(other for other in _able() if other != name)
         raise ValueError(
-            f"{name} cannot keep a bound for each document: {why}. Others that can: {others}; or "
-            "leave out privacy"
+            f"{name} does not support differential privacy: {why}; choose a method that does "
+            f"({others}), or leave out privacy"
         )
     if outliers not in (None, "none"):
         raise ValueError(
-            "with privacy each update holds a part of the noise, and a rule for outliers looks at "
-            "updates one by one: leave out federation.outliers"
+            "with privacy each update contains only a part of the noise, but a rule for outliers "
+            "needs single updates; leave out federation.outliers"
         )
     if clients > 1 and not secure:
         raise ValueError(
-            "with privacy each client adds a part of the noise, which protects only totals: set "
+            "with privacy each client adds a part of the noise, which protects only totals; set "
             'aggregation = "secure", which three clients can'
         )
     if clients > MOST_CLIENTS:
         raise ValueError(
-            f"with privacy a study has at most {MOST_CLIENTS:,} clients: of more, each one's part "
-            "of the noise is too small for the whole numbers of secure sums"
+            f"with privacy a study has at most {MOST_CLIENTS:,} clients; with more, each client's "
+            "part of the noise is too small for the whole numbers of secure sums"
         )
     if method.clients_per_round is not None:
-        raise ValueError("with privacy all clients take part: leave out clients_per_round")
+        raise ValueError("with privacy all clients take part; leave out clients_per_round")
 
 
 def _able() -> Iterator[str]:
-    """Yield the names of the methods that can keep a bound."""
+    """Yield the names of the methods that support differential privacy."""
     for name in RECIPES.names:
-        with suppress(FedTopicsError):  # one whose packages are not installed here
+        with suppress(FedTopicsError):  # its packages may not be installed
             RECIPES.find(name)
             yield name
 
 
 def with_privacy(study: Any) -> Any:
-    """Fill in what a method's settings are in a study with privacy, where it does not name them."""
+    """Fill in the method's defaults for a study with privacy."""
     method = study.get("method") if isinstance(study, Mapping) else None
     if not isinstance(method, Mapping) or not study.get("privacy"):
         return study
@@ -260,9 +259,9 @@ def with_privacy(study: Any) -> Any:
 
 
 def explain(error: Exception, model: Any = None, content: Any = None) -> str:
-    """Say in one line what pydantic, tomllib or the file system found.
+    """Return one line about an error of pydantic, tomllib or the file system.
 
-    `model` is what was made of `content`; for a key that it lacks, the nearest one is named.
+    `model` and `content` help to suggest a key that is near to an unknown one.
     """
     problem = str(error.strerror if isinstance(error, OSError) else error)
     problem = "there is no such file" if isinstance(error, FileNotFoundError) else problem
@@ -286,9 +285,9 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
 
 
 def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
-    """Return the keys that a table can have, by its place in a file and the model of that."""
+    """Return the keys that a table at a path in a file can have."""
     for part in path:
-        if part in model.model_fields:  # else it names a client
+        if part in model.model_fields:  # otherwise it names a client
             kind = model.model_fields[part].annotation
             kinds = [each for each in (kind, *get_args(kind)) if hasattr(each, "model_fields")]
             model = kinds[0]
@@ -298,7 +297,7 @@ def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
 
 
 def dotted(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield plain settings that are one value, or a few numbers, by dotted keys."""
+    """Yield settings that are one value, or a few numbers, by dotted keys."""
     for key, value in plain.items():
         if isinstance(value, Mapping):
             yield from dotted(value, f"{prefix}{key}.")
@@ -311,9 +310,9 @@ def dotted(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 @contextmanager
 def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
-    """Raise a StudyError of one line where a file, or values, that people wrote are wrong.
+    """Turn errors in a user's file or values into a StudyError of one line.
 
-    What is yielded takes what the model is made of.
+    The yielded dict takes the content, for suggestions.
     """
     content: dict[str, Any] = {}
     try:
@@ -324,15 +323,15 @@ def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
 
 
 def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    """Return the fields of a table by name: first what the others depend on."""
+    """Return the fields of a table; first those on which others depend."""
     first = ("name", "network", "preset")
     return sorted(model.model_fields.items(), key=lambda field: field[0] not in first)
 
 
 def as_toml(model: BaseModel, table: str = "", *, example: bool = False, own: Any = None) -> str:
-    """Write a model as TOML: plain values first, then its tables.
+    """Return a model as TOML: plain values first, then its tables.
 
-    In an example, defaults are commented out, of a group its `own`, and paths are as given.
+    In an example, defaults are commented out (`own` has those of a group), and paths are relative.
     """
     lines, tables = [], []
     for key, info in fields_of(type(model)):

@@ -1,7 +1,7 @@
-"""How many topics: a study trained with several numbers of topics and seeds, side by side.
+"""Compare numbers of topics: a study is trained with several numbers and seeds.
 
-All clients are on this machine. Some documents of each are held out of the training; how well a
-model predicts one half of a held-out document's words from the other is its held-out loss.
+All clients are on this machine, and some documents of each are held out. The held-out loss measures
+how well a model predicts one half of a held-out document's words from the other half.
 
 References
 ----------
@@ -37,18 +37,18 @@ from fedtopics.model.topic_model import TopicModel
 from fedtopics.text.corpus import Corpus, fingerprint
 
 HELD_OUT = 0.1  # of each client's documents
-SAMPLE = 0.8  # of the others, which each seed but the first draws: stability needs other documents
-DRAW = 3  # of what is drawn, besides the study's seed
+SAMPLE = 0.8  # of the training documents, for all seeds except the first, to measure stability
+DRAW = 3  # makes the random choices independent of other uses of the seed
 Task = tuple[int, int]  # a training: its number of topics and its seed
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """What numbers of topics are judged by."""
+    """A score by which numbers of topics are compared."""
 
     name: str  # of the score
     title: str  # for people
-    sign: int  # 1 if more is better, else -1
+    sign: int  # 1 if higher is better, else -1
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the numbers of topics that are at most one deviation worse than the best."""
@@ -69,7 +69,7 @@ CRITERIA = (
     Criterion("stability", "stability across samples", 1),
 )
 SHOWN_CRITERIA = (*CRITERIA[:1], Criterion("diversity", "topic diversity", 1), *CRITERIA[1:])
-"""Diversity is shown and no criterion: it is highest with few topics."""
+"""Diversity is not a criterion, because it is highest with few topics."""
 
 
 def sweep(
@@ -77,15 +77,15 @@ def sweep(
     corpora: Mapping[str, Any] | None = None, policies: Mapping[str, Policy] | None = None,
     on_event: OnEvent = lambda _: None,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Train a study with several numbers of topics; what is done already is not done again.
+    """Train a study with several numbers of topics; finished trainings are not repeated.
 
     Parameters
     ----------
     study : Study
     topics : iterable of int
     seeds : int
-        How many times each is trained. Each training but the first has a seed of its own, and a
-        sample of the documents, so that also methods without random choices differ.
+        Number of trainings of each. Every training except the first has its own seed and a sample
+        of the documents, so that methods without random choices also differ.
     out : path
         Folder of the models and of runs.jsonl; several studies may share it.
     corpora : mapping of client name to whatever `Corpus.of` takes, optional
@@ -93,25 +93,27 @@ def sweep(
     policies : mapping of client name to Policy, optional
         By default those that the study names, or else the default policy.
     on_event : function, optional
-        Called with each event of training, and before each with "model": "name", "done", "models".
+        Called with each event of training, and with an event "model" before each training.
 
     Returns
     -------
     list of dict
-        A row a number of topics, as of `summarise`.
+        One row per number of topics, as from `summarise`.
 
     Raises
     ------
     InputError
-        If there is no number, the method finds it by itself, or there are no documents.
+        If there are no numbers or documents, or the method chooses the number itself.
     """
     numbers = sorted(set(topics))
     if not numbers or seeds < 1:
-        raise StudyError("Name at least one number of topics, and one seed.")
+        raise StudyError(
+            "There is nothing to train; give at least one number of topics and one seed."
+        )
     if study.method.model_dump().get("separation", {}).get("candidates"):
         raise StudyError(
-            "The study's method chooses the number of clusters from its candidates; take them out "
-            "of the study to sweep over numbers."
+            "The study's method chooses the number of clusters from its candidates; remove them "
+            "from the study to sweep over numbers."
         )
     tasks = [(number, study.seed + seed) for seed in range(seeds) for number in numbers]
     sources = study.corpora() if corpora is None else corpora_by_name(corpora)
@@ -124,10 +126,7 @@ def _train_all(
     study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy] | None,
     tasks: Sequence[Task], out: Path, on_event: OnEvent,
 ) -> tuple[list[dict[str, Any]], Path]:  # fmt: skip
-    """Train what is not trained yet; return all rows, and the folder of the models.
-
-    Studies that differ in anything that a model depends on have rows and folders of their own.
-    """
+    """Do the missing trainings; return all rows and the folder of this study's models."""
     policies, study = policies_of(study, documents, policies), study.with_clients(documents)
     clients = {
         name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
@@ -167,13 +166,13 @@ def _name(task: Task) -> str:
 
 
 def _stability(folders: Iterable[Path]) -> list[float]:
-    """Return how alike the topics of each two models are, from 0 to 1: TSS a topic."""
+    """Return the similarity (TSS per topic, 0 to 1) of the topics of each pair of models."""
 
     def likeness(a: TopicModel, b: TopicModel) -> float:
         words = a.vocabulary.words, b.vocabulary.words
         return float(topic_similarity(a.beta, b.beta, *words) / a.n_topics)
 
-    # Whose topics look for their likes among the other's makes a small difference.
+    # The similarity is not symmetric, so both directions are averaged.
     pairs = combinations(map(TopicModel.from_pretrained, folders), 2)
     return [(likeness(a, b) + likeness(b, a)) / 2 for a, b in pairs]
 
@@ -181,7 +180,7 @@ def _stability(folders: Iterable[Path]) -> list[float]:
 def summarise(
     rows: Sequence[Mapping[str, Any]], stability: Mapping[int, Sequence[float]]
 ) -> list[dict[str, Any]]:
-    """Return a row a number of topics: means and deviations over seeds, or over pairs of them."""
+    """Return one row per number of topics: means and deviations over trainings or pairs."""
     summary = []
     for number in sorted({row["topics"] for row in rows}):
         trained = [row for row in rows if row["topics"] == number]
@@ -193,7 +192,7 @@ def summarise(
 
 
 def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
-    """Return mean and deviation under their names; trainings without a score do not count."""
+    """Return mean and deviation under their names, without missing scores."""
     scores = [value for value in values if value is not None]
     if not scores:
         return {name: None, f"{name}_deviation": 0.0}
@@ -215,12 +214,12 @@ def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
     even = [number for number, count in votes.items() if count == most]
     if len(even) > 1:
         named = ", ".join(map(str, even))
-        reasons.append(f"{even[0]} is the smallest of {named}, which are equal by this")
+        reasons.append(f"{even[0]} is the smallest of {named}, which are equally good")
     return even[0], reasons
 
 
 def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:
-    """Return the rows to train on and those held out, the same for every number and seed."""
+    """Return the rows to train on and the held-out rows, equal for all numbers and seeds."""
     rng = np.random.default_rng([seed, int.from_bytes(client.encode()), DRAW])
     shuffled, n_held = rng.permutation(documents), int(documents * HELD_OUT)
     return np.sort(shuffled[n_held:]), np.sort(shuffled[:n_held])
@@ -234,20 +233,19 @@ def _sample(seed: int, client: str, documents: int) -> Any:
 def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -> float:
     """Return the mean negative log-likelihood of a word, given half of its document's words.
 
-    Theta follows from one half of a document's words by variational steps with the model's topics,
-    and a word of the other half has the probability theta beta.
+    Variational steps estimate theta from one half; a word of the other has probability theta beta.
 
     Parameters
     ----------
     model : TopicModel
     corpora : mapping of client name to Corpus
     seed : int
-        Of the halves.
+        For the split into halves.
 
     Returns
     -------
     float
-        In nats; nan where there is no word.
+        In nats per word; nan without words.
     """
     total = words = 0.0
     for name in sorted(corpora):
@@ -265,7 +263,7 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
 
 
 def chart_of(summary: Sequence[Mapping[str, Any]]) -> str:
-    """Return how scores change with the number of topics as SVG: a panel a score."""
+    """Return an SVG with one panel per score, by the number of topics."""
     panels = []
     for criterion in SHOWN_CRITERIA:
         if all(row.get(criterion.name) is not None for row in summary):

@@ -1,9 +1,7 @@
-"""Check, without asking anybody, that what a run's folder says is what was written there.
+"""Check offline that a run's folder is as it was written.
 
-What this can show, and to whom: without a certificate from elsewhere, that a ledger was not changed
-by accident or by somebody who did not write it anew as a whole; with it, that whoever changed it
-has the client's key. A whole folder that is put back to an earlier state is noticed only by who has
-kept a later digest of its head.
+Without a trusted certificate, a ledger that somebody rewrote as a whole is not detected. Without a
+digest that somebody kept, neither is a folder that was restored to an earlier state.
 """
 
 from __future__ import annotations
@@ -35,15 +33,15 @@ from fedtopics.protocol.roster import fingerprint, has_signed, name_of
 
 
 class Check(NamedTuple):
-    """What was checked, and what came of it."""
+    """A check and its result."""
 
     what: str
-    holds: bool | None  # None: there is nothing that could be checked
+    holds: bool | None  # None: nothing to check
     text: str
 
 
 class _Key(NamedTuple):
-    """A certificate whose key lines are signed with."""
+    """A certificate whose key signs lines."""
 
     name: str
     certificate: bytes
@@ -51,21 +49,17 @@ class _Key(NamedTuple):
 
     @classmethod
     def of(cls, certificate: bytes, where: str) -> _Key:
-        """Read a certificate in PEM; IdentityError if it is damaged."""
         return cls(name_of(certificate, where), certificate, fingerprint(certificate))
 
     def has_signed(self, content: bytes, signature: bytes) -> bool:
-        """Whether this key made a signature."""
         return has_signed(self.certificate, content, signature)
 
 
 def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Iterator[Check]:
-    """Check the ledgers of a run, and that its files are those that they name.
+    """Check the ledgers in the folder of a member or a simulation, and the files that they name.
 
-    The folder is that of a client's part in a run, or of a simulation. With the `certificate` of
-    the client, in PEM, only what is signed by its key counts; with a `head`, a digest that somebody
-    has kept, the ledger has to have a line with it. RunError if there is no ledger, IdentityError
-    if the file is no certificate.
+    With a `certificate` (a PEM file), only signatures of its key count. With a `head`, a digest of
+    the last line kept from earlier, the ledger must contain that line.
     """
     study: Study | str  # or what is wrong with its file
     try:
@@ -76,7 +70,7 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
     places = _places(folder, study)
     if not places:
         raise RunError(
-            f"There is no ledger in {folder}; name the folder of a client's part in a run."
+            f"There is no ledger in {folder}; name the folder of a member or of a simulation."
         )
     for path in places:
         lines = list(lines_of(path))
@@ -98,7 +92,7 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
 
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
-    """Return where ledgers are, or were: of a simulation, or of a client that has taken part."""
+    """Return the paths where ledgers are or should be."""
     clients, own = folder / "clients", folder / "ledger.jsonl"
     there = own.exists() or head_path(own).exists() or (folder / "state").is_dir()
     if not clients.is_dir():
@@ -115,15 +109,15 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
     if not path.exists():
         text = f"{path} is missing. It was deleted or moved, or lost in a power failure."
     elif broken and lines[broken - 1].content:
-        text = f"Line {broken} of {path} does not follow the one before: lines were changed, taken "
-        text += "out, put in or moved."
+        text = f"Line {broken} of {path} does not follow the one before: lines were changed, "
+        text += "removed, added or moved."
     elif broken:
         text = f"Line {broken} of {path} cannot be read."
     yield Check("lines", path.exists() and not broken, text)
     whole = False
     if head is None:
         where = head_path(path)
-        text = f"{where} is missing or damaged, so nobody can tell whether lines were cut off."
+        text = f"{where} is missing or damaged, so lines may have been cut off."
     elif fault := head.fault(digests):
         text = f"{path}: {fault}; lines were changed or cut off, or lost when power failed."
     elif head.lines < len(lines):
@@ -136,7 +130,7 @@ def _chain(path: Path, lines: Sequence[Line]) -> Iterator[Check]:
 
 
 def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check:
-    """Check that the head, and by it all lines, is signed by the key of each certificate shown."""
+    """Check that each certificate shown is the one whose key signed the head and lines."""
     head, client, fault, key = Head.read(path), client_of(path), "", trusted
     shown = [(line.number, line.content.get("certificate")) for line in lines]
     for number, certificate in shown:
@@ -151,8 +145,8 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
     if key is None:
         fault = "its head is signed, but no line contains a certificate to check it with"
         if not (head and head.signature):
-            text = f"{path} is not signed, as its client had no certificate: who can write the file"
-            return Check("signature", None, f"{text} can have replaced all of it.")
+            text = f"{path} is not signed, as its client had no certificate: anybody with access to"
+            return Check("signature", None, f"{text} the file can have replaced all of it.")
     elif head is None or not key.has_signed(head.signed, head.signature):
         fault = f"its head is not signed with {key.shown}"
     elif not all(line.is_signed(key.has_signed) for line in lines[head.lines :]):
@@ -161,39 +155,39 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
         fault = f"the ledger of {client!r} is signed by {key.name!r}"
     if key is None or fault:
         return Check("signature", False, f"{path}: {fault}.")
-    source = "the certificate that was named"
+    source = "the given certificate"
     if trusted is None:
-        source = "the ledger's own certificate: compare it, or name the one that you trust"
+        source = "the ledger's own certificate: compare it, or give the one that you trust"
     text = f"{path} is signed by {key.name!r} with the key {key.shown} of {source}."
     return Check("signature", True, text)
 
 
 def _study(path: Path, study: Study | str, lines: Sequence[Line]) -> Check:
-    """Check that the study file is of the study that the ledger is of."""
+    """Check that the study file is of the same study as the ledger."""
     if isinstance(study, str):
         return Check("study", False, study)
     same = all(line.content.get("study") == study.fingerprint for line in lines)
-    rest = "which each line names" if same else "and the ledger is of another"
+    rest = "which each line names" if same else "but the ledger is of another study"
     return Check("study", same, f"{path} is the study {study.fingerprint}, {rest}.")
 
 
 def _files(folder: Path, lines: Sequence[Line]) -> Iterator[Check]:
-    """Check that files are as they were written, each as the last line of it says."""
+    """Check that files have the digests that the ledger recorded last."""
     kept = {line.content.get("file"): line for line in lines if line.content.get("what") == "kept"}
     if not kept:
         yield Check("files", None, f"The ledger in {folder} names no files.")
     for name, line in kept.items():
         path = folder / str(name)
         if not path.is_file():
-            yield Check("file", False, f"{path} is missing, which line {line.number} has.")
+            yield Check("file", False, f"{path}, which line {line.number} records, is missing.")
             continue
         same = hashlib.sha256(read_bytes(path)).hexdigest() == line.content.get("sha256")
         is_it = "is as" if same else "is not as"
-        yield Check("file", same, f"{path} {is_it} line {line.number} of the ledger has it.")
+        yield Check("file", same, f"{path} {is_it} line {line.number} of the ledger records it.")
 
 
 def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool) -> Check:
-    """Check that nothing was seen that secure aggregation was to hide."""
+    """Check that secure aggregation hid what it should hide."""
     seen: dict[str, int] = {}
     for line in lines:
         if line.content.get("what") == "left" and not line.content.get("masked"):
@@ -203,28 +197,30 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
         why = "one process had all updates" if in_one_process else "aggregation was plain"
         return Check("clear", None, f"In {path} {why}: {shown}.")
     for function in sorted(seen.keys() - {*in_the_clear(study), *MEMBERS_SEE}):
-        left = f"By line {seen[function]:,} of {path} {function} left in the clear"
-        return Check("clear", False, f"{left}, and the study has secure aggregation for it.")
-    return Check("clear", True, f"By {path} all left in secure sums, except {shown}.")
+        left = f"Line {seen[function]:,} of {path} records {function} as sent in the clear"
+        return Check("clear", False, f"{left}, but the study has secure aggregation for it.")
+    return Check("clear", True, f"By {path}, all was sent in secure sums, except {shown}.")
 
 
 def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> Check:
-    """Check that study, model and the client's account say the same of a bound."""
+    """Check that study, model and the client's account agree about differential privacy."""
     bound, claim = study.privacy, None
-    with suppress(OSError, *DAMAGES):  # of a model that is not there, or cannot be read
+    with suppress(OSError, *DAMAGES):  # the model may be missing or damaged
         found = json.loads(read_text(folder / "model/config.json"))["info"]["privacy"]
         claim = found if isinstance(found, dict) else {}
     if bound is None:
-        text = f"The study {study.fingerprint} promises no bound for a document"
+        text = f"The study {study.fingerprint} has no differential privacy"
         if claim is None:
             return Check("privacy", None, f"{text}.")
-        return Check("privacy", False, f"{text}, and the model says one.")
+        return Check("privacy", False, f"{text}, but the model claims it.")
     numbers = f"epsilon {bound.epsilon:g}, delta {bound.delta:g} for each {bound.unit}"
     if claim is not None and {**claim, "seeded": None} != {**bound.promise.plain, "seeded": None}:
-        return Check("privacy", False, f"The study promises {numbers}; the model says another one.")
+        return Check(
+            "privacy", False, f"The study promises {numbers}; the model claims another one."
+        )
     seeded = (claim or {}).get("seeded") or path.parent != folder  # as in all simulations
     if seeded or any(line.content.get("secret") == SEEDED for line in lines):
-        text = f"Noise as for {numbers} followed from the study's seed: there is no bound."
+        text = f"The noise for {numbers} follows from the study's seed, so it protects nothing."
         return Check("privacy", None, text)
     for line in lines:
         policy, spent = line.content.get("policy"), line.content.get("epsilon_spent")
@@ -233,13 +229,12 @@ def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> C
             isinstance(spent, (int, float)) and isinstance(most, (int, float)) and 0 < spent <= most
         )
         if most is not None and not within:
-            text = f"By line {line.number:,} of {path} the client's account has epsilon {spent}, of"
-            return Check("privacy", False, f"{text} {most} that its policy allows.")
-    return Check("privacy", True, f"The study promises {numbers}, and nothing else says another.")
+            text = f"By line {line.number:,} of {path}, the client has spent epsilon {spent}, but"
+            return Check("privacy", False, f"{text} its policy allows {most}.")
+    return Check("privacy", True, f"The study promises {numbers}, and no record contradicts it.")
 
 
 def _audit(path: Path, study: Study) -> Check:
-    """Check that an audit is of the study."""
     try:
         found = Audit.read(path, study.fingerprint)
     except RunError as error:
