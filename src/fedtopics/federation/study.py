@@ -40,7 +40,7 @@ from fedtopics.files import digest, read_toml
 from fedtopics.harmless import check_client_name
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.methods.registry import METHODS, Method, find_method
+from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, Method, find_method
 from fedtopics.privacy import PrivacySettings
 from fedtopics.protocol.roster import Roster
 from fedtopics.text.corpus import Corpus
@@ -54,7 +54,7 @@ def _settings_of(value: Any) -> Any:
     """Make a method's settings of a study's table, by the method that it names."""
     if isinstance(value, TopicSettings):
         return value
-    name = value.get("name", "gfedntm") if isinstance(value, Mapping) else None
+    name = value.get("name", DEFAULT_METHOD) if isinstance(value, Mapping) else None
     if name is None:
         raise ValueError(f"a method is a table with name = one of {', '.join(METHODS.names)}")
     try:
@@ -339,7 +339,7 @@ def _hindrance(study: Study) -> str:
     return ""
 
 
-def example_study(method: str = "gfedntm") -> str:
+def example_study(method: str = DEFAULT_METHOD) -> str:
     """Return a commented study of a method with every key, its default and its meaning."""
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study.make(name="example", clients=clients, method={"name": method})
