@@ -109,10 +109,7 @@ def free_port() -> int:
 
 
 def relayed(port: int, one_way: float) -> Generator[Any, None, None]:
-    """Hand all bytes to a port and back, each a while later.
-
-    Yield the port to connect to; after a line of input, the bytes to the server and from it.
-    """
+    """Hand all bytes to a port and back, each a while later."""
     traffic = [0, 0]
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: int) -> None:

@@ -165,10 +165,7 @@ class Words(dict[str, Array]):
 
 
 def turftopic(data: Prepared, n_topics: int, seed: int, *, name: str) -> Found:
-    """Train KeyNMF (25 keywords a document) or SensTopic (embeddings factorised).
-
-    The seconds are without the words' embeddings.
-    """
+    """Train KeyNMF (25 keywords a document) or SensTopic (embeddings factorised)."""
     import turftopic as library
 
     words = data.vectorizer()

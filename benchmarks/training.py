@@ -81,10 +81,7 @@ def timed(way: str, study: Any, corpora: list[Any], **policy: int) -> float:
 
 
 def peer(kind: str, n_topics: int, n_words: int, batch: int) -> float:
-    """Train a network of contextualized-topic-models for three passes; time the last two.
-
-    ZeroShotTM is fed with the bag of words: that is ProdLDA.
-    """
+    """Train a network of contextualized-topic-models for three passes; time the last two."""
     from contextualized_topic_models.datasets.dataset import CTMDataset
     from contextualized_topic_models.models import ctm
     from scipy import sparse
@@ -108,10 +105,7 @@ def peer(kind: str, n_topics: int, n_words: int, batch: int) -> float:
 
 
 def floor(first_layer: bool, n_topics: int, n_words: int, batch: int) -> float:
-    """Multiply the matrices of that network, forwards and backwards, and do nothing else.
-
-    A sparse input can avoid the dense products of the first layer.
-    """
+    """Multiply the matrices of that network, forwards and backwards, and do nothing else."""
     import torch
 
     x = torch.from_numpy(bag_of_words(batch, n_words).toarray())

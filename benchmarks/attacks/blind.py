@@ -35,10 +35,7 @@ CASES = [  # documents, minibatch, rounds
 
 
 def signals(counts: Bag, share: float, seed: int = 0) -> NDArray[np.float64]:
-    """Find in which rounds single documents took part, shape (n_rounds, n_found).
-
-    Counts (n_rounds, n_words) are the sums, the share is how often a document takes part.
-    """
+    """Find in which rounds single documents took part, shape (n_rounds, n_found)."""
     left, size, _ = np.linalg.svd(counts - counts.mean(0), full_matrices=False)
     rank = int((size > 1e-8 * size[0]).sum())
     if rank >= len(counts) - 1:

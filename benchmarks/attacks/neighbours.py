@@ -72,10 +72,7 @@ class Overheard(Noise):
 
 
 class Sums:
-    """Clients whose replies are added up as in secure aggregation; it guesses from each sum.
-
-    `guess` is the logarithm of how much likelier all sums are with the document than without it.
-    """
+    """Clients whose replies are added up as in secure aggregation; it guesses from each sum."""
 
     def __init__(self, halves: Sequence[Half], alone: Half, there: bool) -> None:
         self.names = [half.name for half in halves]

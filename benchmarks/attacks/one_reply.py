@@ -65,11 +65,7 @@ def directions(rows: Rows, least: int, near: float) -> tuple[Rows, list[NDArray[
 
 
 def judge(groups: list[NDArray[np.int64]], shares: Rows, actual: Rows) -> Told:
-    """Count the documents that a group of words belongs to alone, and those found wholly.
-
-    `shares` is how much of each word each direction has, (n_words, n_directions), `actual` the
-    counts of the minibatch's documents.
-    """
+    """Count the documents that a group of words belongs to alone, and those found wholly."""
     some: set[int] = set()
     wholly: set[int] = set()
     for number, group in enumerate(groups):
@@ -119,10 +115,7 @@ def divided(rows: Rows, found: Rows) -> Rows:
 
 
 def attack(study: Study, corpora: Mapping[str, Corpus], taps: Mapping[str, tapped.Tap]) -> Told:
-    """Take the first client's first replies apart, one by one; return the means.
-
-    Whose documents were in a minibatch is known for judging alone: the attack needs nothing of it.
-    """
+    """Take the first client's first replies apart, one by one; return the means."""
     name, corpus = next(iter(corpora.items()))
     tap, lda = taps[name], study.method.method_name == "lda"
     function = "expected_counts" if lda else "gradients"

@@ -127,10 +127,7 @@ def attack_gfedntm(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> F
 
 
 def rare_words(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> tuple[int, int, int]:
-    """Count words that few of the first client's documents have, which others made agreed words.
-
-    Returns how many of these it has, how many left, and how many of those are of one document.
-    """
+    """Count words that few of the first client's documents have, which others made agreed words."""
     name, corpus = next(iter(corpora.items()))
     function = "expected_counts" if study.method.method_name == "lda" else "gradients"
     frequency = (bag_of(corpus, vocabulary_of(taps[name].calls), least=0) > 0).sum(0)

@@ -72,7 +72,7 @@ WRONG = {
     "missing column": (
         'data = "north.csv"', 'data = "north.csv"\ntext = "abstract"', "no column 'abstract'"
     ),
-    "empty corpus": ('data = "north.csv"', 'data = "empty.csv"', "is empty"),
+    "empty corpus": ('data = "north.csv"', 'data = "empty.csv"', "and no rows"),
     "rare words": (
         "[clients.north]", "[vocabulary]\nmin_document_frequency = 50\n[clients.north]",
         "No word occurs in 50 or more of the 50 documents",
@@ -117,7 +117,7 @@ def test_damaged_models_and_checkpoints(folder: Path, typed: Typed, refused: Ref
 @pytest.mark.parametrize(("arguments", "message"), [
     (["nope"], "There is no command 'nope'; choose from: demo, init, "),
     (["train"], "Missing argument 'STUDY'."),
-    (["train", "nowhere.toml"], "No such file or directory."),
+    (["train", "nowhere.toml"], "there is no such file."),
     (["train", "study.toml", "--resume"], "no run in runs/study to resume"),
     (["demo", "--clients", "1"], "Invalid value for '--clients'"),
     (["topics", "nowhere"], "There is no model in nowhere"),

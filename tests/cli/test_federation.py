@@ -62,7 +62,7 @@ JOIN = ["join", "study.toml", "--key", "north", "--data", "north.csv"]
 @pytest.mark.parametrize(("arguments", "message"), [
     (["serve"], "Missing argument 'STUDY'."),
     (SERVE, "Missing option '--key'."),
-    (["serve", "nowhere.toml", "--key", "server"], "nowhere.toml cannot be used: No such file"),
+    (["serve", "nowhere.toml", "--key", "server"], "cannot be used: there is no such file"),
     ([*SERVE, "--key", "nowhere"], "nowhere has no key, or a damaged one; make one with"),
     ([*SERVE, "--key", "north"], "The certificate of 'north' is not the one that the study"),
     ([*SERVE, "--key", "server", "--listen", "here"], "'here' is not an address; write HOST:"),
@@ -86,7 +86,7 @@ def test_a_member_without_a_server_says_so_and_ends(folder: Path, typed: Typed) 
     code, out, err = typed(*JOIN, "--timeout", 1, "--out", "run")
     assert code == 4
     assert ": Connection refused; trying again in" in out
-    assert "The server was away for 1 seconds: cannot reach" in err
+    assert "The server did not answer for 1 seconds: cannot reach" in err
     code, _, err = typed("check", "study.toml", "--key", "north")
     assert code == 4
     assert "cannot reach" in err

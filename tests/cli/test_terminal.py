@@ -104,6 +104,6 @@ def test_an_error_is_one_line_whoever_wrote_it(
     code, _, err = typed("topics", tmp_path, "--words", "\x1b[2J")
     assert r"\x1b[2J" in err
     monkeypatch.setattr("fedtopics.model.topic_model.TopicModel.from_pretrained", fails)
-    code, _, err = typed("topics", tmp_path)
+    code, _, err = typed("models", "compare", tmp_path, tmp_path)
     assert code == 4
     assert for_terminal(err) == err

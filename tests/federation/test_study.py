@@ -243,7 +243,7 @@ def test_certificates_are_part_of_the_digest(tmp_path: Path, keys: dict[str, Key
 def test_a_member_hosts_the_server(tmp_path: Path, keys: dict[str, Key]) -> None:
     content = CERTIFIED.replace('certificate = "server.pem"', 'host = "south"')
     study = read(tmp_path, f'{content}[observers.desk]\ncertificate = "server.pem"\n')
-    with pytest.raises(IdentityError, match=r"certificate of 'desk' is one of 'server'\."):
+    with pytest.raises(IdentityError, match=r"certificate of 'desk' belongs to 'server'\."):
         _ = study.roster
     hosted = read(tmp_path, content).roster
     assert hosted is not None
@@ -253,7 +253,7 @@ def test_a_member_hosts_the_server(tmp_path: Path, keys: dict[str, Key]) -> None
 @pytest.mark.parametrize(("before", "after", "message"), [
     ('certificate = "south.pem"', "", "names no certificate of south; each member makes one"),
     ('certificate = "north.pem"', 'certificate = "no.pem"', "no.pem cannot be read: No such"),
-    ("north.pem", "north/key.pem", "certificate of north is a private key, which goes to nob"),
+    ("north.pem", "north/key.pem", "certificate of north is a private key, which must stay sec"),
     ("north.pem", "study.toml", "The certificate of north is damaged, or not a certificate"),
     ('"server.pem"', '"server.pem"\nhost = "west"', "server.host = 'west' is not a member"),
     ("[clients.south]", "[observers.north]", "'north' is a client and an observer; it can be"),

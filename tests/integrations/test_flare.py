@@ -108,7 +108,7 @@ def test_a_carrier_brings_answers_as_they_come() -> None:
     assert carrier.receive(5.0) == [("east", b"ABC")]
     for address in ("north", "south"):
         carrier.send(address, b"abc")
-        with pytest.raises(FederationError, match=f"^{address} failed; the log and failure.txt"):
+        with pytest.raises(FederationError, match=f"^{address} failed; see the log and failure"):
             carrier.receive(5.0)
     context.aborted = True
     with pytest.raises(FederationError, match="FLARE has ended the job"):
@@ -145,7 +145,7 @@ def test_a_server_that_plays_simulator_does_not_choose_the_documents(tmp_path: P
 @pytest.mark.parametrize("run", ["../startup", "/root", "", "a/b", "x" * 101])
 def test_a_run_is_named_as_a_folder(run: str) -> None:
     for part in (StudyServer, StudySite):
-        with pytest.raises(StudyError, match="no name for a folder"):
+        with pytest.raises(StudyError, match="no valid name for a folder"):
             part(run)
 
 
@@ -202,7 +202,7 @@ def test_a_job_holds_the_study_and_no_code(tmp_path: Path, documents: dict[str, 
 
 
 def test_a_site_is_made_to_allow_fedtopics(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="is no folder of a FLARE site"):
+    with pytest.raises(RunError, match="is not the folder of a FLARE"):
         allow(tmp_path)
     (tmp_path / "local").mkdir()
     default = {"format_version": 2, "class_allow_list": ["a.B"], "components": [1]}

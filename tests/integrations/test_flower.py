@@ -241,9 +241,9 @@ def test_flower_init(tmp_path: Path, documents: Path) -> None:
     assert Study.read(tmp_path / "app/study.toml").clients.keys() == {"north", "south"}
     (tmp_path / "empty.toml").write_text("")
     for command, sentence in (
-        ("app", "app is no empty folder"),
+        ("app", "app is not an empty folder"),
         ("other --study nowhere.toml", "No such file"),
-        ("other --study empty.toml", "names no clients"),
+        ("other --study empty.toml", "has no clients"),
     ):
         done = subprocess.run(
             ["fedtopics", "init", "flower", *command.split()],  # noqa: S607

@@ -11,7 +11,7 @@ import pytest
 from fedtopics import Study, TopicModel, train
 from fedtopics.errors import StudyError
 from fedtopics.inference.lda import LDAPrior, VariationalLDA
-from fedtopics.model.comparison import compare
+from fedtopics.model.comparison import SAME_TOPIC, compare
 from fedtopics.model.shown_words import USUAL
 from fedtopics.text.vocabulary import Vocabulary
 from tests.helpers.federation import study, subjects
@@ -92,5 +92,5 @@ def test_trained_models_of_any_method() -> None:
             found = compare(a, b)
             assert len(found.pairs) + len(found.new) == b.n_topics
             assert len(found.pairs) + len(found.removed) == a.n_topics
-            assert all(0.1 <= pair.similarity <= 1 for pair in found.pairs)
+            assert all(SAME_TOPIC <= pair.similarity <= 1 for pair in found.pairs)
         assert all(pair.a == pair.b for pair in compare(a, a).pairs)

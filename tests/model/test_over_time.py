@@ -89,13 +89,13 @@ def test_periods_of_dates(model: TopicModel, by: Any, begins: list[date], form: 
     ("times", "message"),
     [
         ([1] * 79, "80 documents and 79 times or classes"),
-        (["oak"] * 80, "cannot be read as times"),
-        ([*[1.0] * 79, float("inf")], "cannot be read as times"),
-        ([*["2025-01-01"] * 79, "secret text"], "cannot be read as times"),
-        ([*["2025-01-01"] * 79, "today"], "cannot be read as times"),  # another day tomorrow
-        ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as times"),
-        (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as times"),
-        ([True] * 80, "cannot be read as times"),
+        (["oak"] * 80, "cannot be read as a time"),
+        ([*[1.0] * 79, float("inf")], "cannot be read as a time"),
+        ([*["2025-01-01"] * 79, "secret text"], "cannot be read as a time"),
+        ([*["2025-01-01"] * 79, "today"], "cannot be read as a time"),  # another day tomorrow
+        ([*["2025-01-01"] * 79, "300000-01-01"], "cannot be read as a time"),
+        (np.array(["300000-01-01"] * 80, "datetime64[D]"), "cannot be read as a time"),
+        ([True] * 80, "cannot be read as a time"),
     ],
 )
 def test_what_are_no_times(model: TopicModel, times: Any, message: str) -> None:

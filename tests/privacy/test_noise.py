@@ -65,7 +65,7 @@ def test_the_same_is_said_the_same_way_and_nothing_else_is_said_with_its_noise()
     first = noise.added(values, 1.0, "sums", 3)
     assert np.array_equal(noise.added(values, 1.0, "sums", 3), first)
     assert not np.array_equal(noise.added(values, 1.0, "sums", 4), first)
-    with pytest.raises(PolicyError, match="asked for twice"):
+    with pytest.raises(PolicyError, match="a second request for the same numbers"):
         noise.added(values + 1, 1.0, "sums", 3)
 
 

@@ -219,7 +219,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_authors_have_to_be_known() -> None:
     plan = planned("lda", 3).model_copy(update={"privacy": OF_AUTHORS})
-    with pytest.raises(DataError, match="name the column with --columns author"):
+    with pytest.raises(DataError, match="name it with --columns author"):
         client_of(plan, Site("a", themed(20), OPEN_POLICY))
 
 

@@ -28,16 +28,16 @@ YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
         ({"name": "lda", "learning": "stochastic"}, 'set learning = "batch"'),
         ({"name": "lda", "initialisation": "nmf"}, 'leave initialisation at "anchors"'),
         ({"name": "lda", "coherence": "windows"}, 'set coherence = "nothing"'),
-        ({"name": "lda", "max_rounds": 2}, "set max_rounds, 3 to 50, of which 2 are for words"),
-        ({"name": "nmf", "max_rounds": 51}, "set max_rounds, 3 to 50"),
-        ({"name": "kmeans", "max_rounds": 3}, "set max_rounds, 4 to 50"),
+        ({"name": "lda", "max_rounds": 2}, "set max_rounds between 3 and 50; 2 of them find w"),
+        ({"name": "nmf", "max_rounds": 51}, "set max_rounds between 3 and 50"),
+        ({"name": "kmeans", "max_rounds": 3}, "set max_rounds between 4 and 50"),
         ({"name": "nmf", "tolerance": 0.1}, "leave out stop_when and tolerance"),
         ({"name": "nmf", "stop_when": {"loss": 1.0}}, "leave out stop_when and tolerance"),
-        ({"name": "nmf", "over_time": YEARS}, "leave over_time out"),
+        ({"name": "nmf", "over_time": YEARS}, "leave out over_time"),
         ({"name": "kmeans", "algorithm": "k-fed"}, 'set algorithm = "lloyd"'),
-        ({"name": "kmeans", "representation": "bow"}, "leave representation out"),
-        ({"name": "discriminative", "separation": {"candidates": [2, 3]}}, "leave candidates out"),
-        ({"name": "discriminative", "max_rounds": 3}, "set max_rounds, 4 to 50, of which 3"),
+        ({"name": "kmeans", "representation": "bow"}, "leave out representation"),
+        ({"name": "discriminative", "separation": {"candidates": [2, 3]}}, "leave out candidates"),
+        ({"name": "discriminative", "max_rounds": 3}, "set max_rounds between 4 and 50; 3"),
         ({"name": "flda"}, "Gibbs sampling .* Others that can: lda, nmf, kmeans, discriminative"),
         ({"name": "mixture"}, "nothing limits what a document adds to its sums"),
         ({"name": "auto"}, "it chooses by exact numbers"),
@@ -95,7 +95,7 @@ def test_settings_with_a_bound() -> None:
 
 def test_public_words_are_different_ones() -> None:
     for wrong in (["tea", "tea"], ["\u202etea"]):
-        with pytest.raises(StudyError, match="words have to print, and to be different"):
+        with pytest.raises(StudyError, match="words must be printable, and must not be"):
             Study.make(method={"name": "nmf"}, privacy={**BOUND, "words": wrong})
 
 
@@ -132,7 +132,7 @@ def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     usual = Study.make(method={"name": "nmf"}, privacy=BOUND)
     assert public_words(usual) == ["tea"], "no stop word, no part of a word"
     write("BPE")
-    with pytest.raises(StudyError, match="give a public list of words"):
+    with pytest.raises(StudyError, match="give a public list as words"):
         public_words(usual)
 
 
@@ -144,7 +144,7 @@ def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch
         raise StudyError(f"The model {model!r} cannot be loaded.")
 
     monkeypatch.setattr("fedtopics.privacy.recipe.sentence_encoder", missing)
-    with pytest.raises(StudyError, match="and this one names none: give a list") as told:
+    with pytest.raises(StudyError, match="words of documents are secret; give a list") as told:
         public_words(Study.make(method={"name": name}, privacy=BOUND))
     assert str(told.value).endswith("cannot be loaded.")
     known = Study.make(method={"name": name}, privacy={**BOUND, "words": ["milk"]})

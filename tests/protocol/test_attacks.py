@@ -251,7 +251,7 @@ def test_a_relay_that_changes_bytes_puts_no_blame_on_a_member(run: Run) -> None:
     forged = msgspec.structs.replace(part, function="told", transcript=b"")
     run.show_list(cat=encode(forged))
     ann = run.members["ann"]
-    assert ann.reason.startswith("ann: what came as the part of cat is not signed for this study")
+    assert ann.reason.startswith("ann: the part of cat is not signed for this study")
     assert "told" not in ann.reason
     assert ann.record.parts == []
 
@@ -284,7 +284,7 @@ def test_a_member_that_lies_about_its_step_is_named_as_well(run: Run) -> None:
     assert answer is not None
     assert isinstance(answer.message, Stop)
     assert answer.message.reason == (
-        "ann is at step 1, cat at step 1000000, and the total between is gone"
+        "ann is at step 1, cat at step 1000000, and the total in between is lost"
     )
 
 

@@ -43,7 +43,7 @@ def relay_with(run: Run) -> Relay:
 
 def test_a_large_part_is_refused_by_the_relay() -> None:
     (part,) = member_of("ann").give("x" * 5_000, "call", b"", b"")
-    with pytest.raises(FederationError, match="bytes that are no vector or reply"):
+    with pytest.raises(FederationError, match="bytes that are not a vector or reply"):
         Relay(NAMES, b"", bytes).say("ann", part)
 
 

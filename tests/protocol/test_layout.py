@@ -71,13 +71,13 @@ def test_rows_maps_and_zeros() -> None:
 )
 def test_what_does_not_fit_does_not_leave(value: np.ndarray) -> None:
     layout = Layout.of({"x": Field((2,), 9, -9)}, MEMBERS, len(MEMBERS))
-    with pytest.raises(FederationError, match="field 'x' of an update did not leave"):
+    with pytest.raises(FederationError, match="field 'x' of an update was not sent"):
         layout.encode({"x": value})
 
 
 @pytest.mark.parametrize("template", [{"w": WordCounts(3)}, {"x": Field(("n",))}, {"l": ["n"]}])
 def test_what_secure_aggregation_cannot_hide(template: dict[str, object]) -> None:
-    with pytest.raises(StudyError, match='or set aggregation = "plain"'):
+    with pytest.raises(StudyError, match='trusted server, aggregation = "plain"'):
         Layout.of(template, MEMBERS, len(MEMBERS))
 
 

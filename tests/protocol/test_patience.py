@@ -36,8 +36,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_pauses_double_and_the_end_has_a_sentence(clock: Clock) -> None:
     events: list[Event] = []
     sentence = (
-        rf"^The server was away for 60 seconds: {AWAY}\. "
-        r"Start the same command again to resume the run\.$"
+        rf"^The server did not answer for 60 seconds: {AWAY}; "
+        r"start the same command again to resume the run\.$"
     )
     with pytest.raises(FederationError, match=sentence):
         Patience(60, events.append)(Mock(side_effect=LinkError(AWAY)))

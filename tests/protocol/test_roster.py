@@ -99,7 +99,7 @@ def test_names_that_no_member_can_have(name: str, tmp_path: Path) -> None:
 def test_nothing_is_overwritten(taken: str, tmp_path: Path) -> None:
     (tmp_path / taken).parent.mkdir(exist_ok=True)
     (tmp_path / taken).write_text("mine")
-    with pytest.raises(IdentityError, match=r"north(\.pem)? is there already, and a key is never"):
+    with pytest.raises(IdentityError, match=r"north(\.pem)? exists already, and a key is never"):
         Key.create(tmp_path / "north", "north")
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [Path(taken).name]
     assert (tmp_path / taken).read_text() == "mine"
@@ -107,7 +107,7 @@ def test_nothing_is_overwritten(taken: str, tmp_path: Path) -> None:
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "north").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(IdentityError, match="is there already"):
+    with pytest.raises(IdentityError, match="exists already"):
         Key.create(tmp_path / "north", "north")
     assert not (tmp_path / "elsewhere").exists()
 
@@ -157,7 +157,7 @@ def test_certificates_of_no_name(names: tuple[str, ...]) -> None:
 
 
 def test_a_private_key_is_refused_as_a_certificate(north: Key) -> None:
-    with pytest.raises(IdentityError, match="of north is a private key, which goes to nobody"):
+    with pytest.raises(IdentityError, match="of north is a private key, which must stay secret"):
         read_certificate(north.pem + north.certificate, "of north")
 
 
@@ -177,7 +177,7 @@ def test_what_a_roster_lacks(north: Key) -> None:
     with pytest.raises(IdentityError, match=r"no certificate of east, west; each member makes one"):
         Roster.of({"west": None, "north": pem, "east": None}, pem)
     assert Roster.of({"north": pem}, None).plain.keys() == {"north"}
-    with pytest.raises(IdentityError, match=r"The certificate of 'south' is one of 'north'\."):
+    with pytest.raises(IdentityError, match=r"The certificate of 'south' belongs to 'north'\."):
         Roster.of({"south": pem}, pem)
 
 

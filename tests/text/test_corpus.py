@@ -161,7 +161,7 @@ def test_pool_refuses_documents_and_labels_of_two_kinds() -> None:
 
 @pytest.mark.parametrize("data", [[], np.array([], dtype=object), pd.DataFrame({"text": []})])
 def test_empty_corpus(data: Any) -> None:
-    with pytest.raises(DataError, match="empty; give at least one document"):
+    with pytest.raises(DataError, match="give at least one document"):
         Corpus.of(data)
 
 

@@ -81,7 +81,7 @@ def test_rows_decide_where_the_header_has_two(tmp_path: Path) -> None:
 )
 def test_a_first_line_that_may_be_a_document(first: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"{first}\n{first}\n{first}\n")
-    says = "first line may be a doc|the header may be missing"
+    says = "first line may be a doc|the first row may be a document"
     with pytest.raises(DataError, match=says) as error:
         Corpus.read(path)
     assert CANARY not in str(error.value)
@@ -90,7 +90,9 @@ def test_a_first_line_that_may_be_a_document(first: str, tmp_path: Path) -> None
 
 def test_a_column_that_the_user_names(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "comment\noak\n\nelm\n")
-    with pytest.raises(DataError, match=r"a\.csv has one column, .* Add a first line that says"):
+    with pytest.raises(
+        DataError, match=r"a\.csv has one column, .* add a first line with the word"
+    ):
         Corpus.read(path)
     assert texts(path, Columns(text="comment")) == ["oak", "", "elm"]
     assert texts(write(path, "text\ncomment\noak\n\nelm\n")) == ["comment", "oak", "", "elm"]
@@ -101,7 +103,7 @@ def test_a_column_that_the_user_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["ward;author;comment", "w0;dr. who;the oaks fell", "a;b;c"])
 def test_columns_of_which_none_is_called_text(header: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"{header}\nw1;x;y\n")
-    with pytest.raises(DataError, match="Cannot tell which column") as error:
+    with pytest.raises(DataError, match="It is not clear which column") as error:
         Corpus.read(path)
     known = header.startswith("ward;author")
     assert ("it has: ward, author, comment" in str(error.value)) is known

@@ -110,8 +110,8 @@ def test_folder(tmp_path: Path) -> None:
         ("a.csv", "caf\xe9,text\n".encode("latin-1"), "The first line of .* is not UTF-8; save it"),
         ("a.csv", b"\xff\xfet\0e\0x\0t\0\n\0x", "not UTF-16, as its mark says; save it"),
         ("a.jsonl", f'{{"text": "{CANARY} caf\xe9"}}\n'.encode("latin-1"), "1 .* not UTF-8"),
-        ("a.csv", "", r"The corpus in .*a\.csv is empty"),
-        ("a.csv", "text,id\n", r"The corpus in .*a\.csv is empty"),
+        ("a.csv", "", r"a\.csv is empty"),
+        ("a.csv", "text,id\n", r"a\.csv has a header and no rows"),
     ],
 )
 def test_broken_file_is_named_not_quoted(

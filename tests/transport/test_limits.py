@@ -101,7 +101,7 @@ def test_another_version_gets_both_numbers() -> None:
     with serving() as server:
         code, sentence = refused(server.port, "/fedtopics.4/Ask", iter([b"a"]), "1")
         assert code is grpc.StatusCode.UNIMPLEMENTED
-        assert sentence == "the server speaks version 3, and this member version 4"
+        assert sentence == "the server uses version 3, and this member version 4"
         code, _ = refused(server.port, "/fedtopics.3/Tell", iter([b"a"]), "1")
         assert code is grpc.StatusCode.UNIMPLEMENTED
 
@@ -109,7 +109,7 @@ def test_another_version_gets_both_numbers() -> None:
 def test_a_member_sees_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with process(tmp_path) as server, linked(server.port) as link:
         monkeypatch.setattr("fedtopics.transport.grpc.VERSION", 2)
-        with pytest.raises(LinkError, match=r"speaks another protocol: .* version 3, .* version 2"):
+        with pytest.raises(LinkError, match=r"another version .* version 3, .* version 2"):
             link.ask(b"1")
 
 

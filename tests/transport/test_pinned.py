@@ -48,7 +48,7 @@ def test_a_trusted_certificate_that_is_no_members_is_refused() -> None:
     both = pair("north").certificate + pair("second").certificate
     server = GrpcServer(service, f"{HOST}:0", SERVER.key, SERVER.certificate, {"north": both})
     try:
-        refusal = pytest.raises(FederationError, match="is not that of a member of the study")
+        refusal = pytest.raises(FederationError, match="does not belong to a member")
         with linked(server.port, "second") as link, refusal:
             link.ask(b"1")
         with linked(server.port, "north") as link:
@@ -72,7 +72,7 @@ def test_the_client_refuses_another_server(expected: Pair) -> None:
     with (
         serving(service) as server,
         linked(server.port, server=expected) as link,
-        pytest.raises(LinkError, match=f"^the certificate of {HOST}:.* is not that of the"),
+        pytest.raises(LinkError, match=f"^the certificate of {HOST}:.* differs from the one"),
     ):
         link.ask(b"1")
     assert service.asked == 0

@@ -17,15 +17,17 @@ from fedtopics.extras import VERSION
 from fedtopics.harmless import for_encoding, visible
 
 NO_MEMORY = "There is too little memory for this; end other programs, or give fewer documents."
+LINE = 200  # characters of a description, which are not cut
 INTERRUPTED = "Interrupted; the same command resumes the run, and train needs --resume."
 
 
 class Commands(click.Group):
-    """Commands by name, in the order of the help; each is loaded when it is called."""
+    """Commands by section of the help and name; each is loaded when it is called."""
 
-    def __init__(self, places: dict[str, str | click.Command], **how: Any) -> None:
+    def __init__(self, sections: dict[str, dict[str, str | click.Command]], **how: Any) -> None:
         super().__init__(**how)
-        self._places = places  # module:function, or a command
+        self._sections = sections
+        self._places = {name: at for section in sections.values() for name, at in section.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._places)
@@ -40,48 +42,63 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(module), name)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each section, with whole descriptions in one column."""
+        width = max(map(len, self._places))
+        for title, names in self._sections.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name.ljust(width), c.get_short_help_str(LINE)) for name, c in found if c]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
-INIT = Commands(
-    {
-        "study": "fedtopics.cli.init:study", "policy": "fedtopics.cli.init:policy",
-        "flower": "fedtopics.integrations.flower_command:init",
-        "flare-site": "fedtopics.integrations.flare_command:allow",
-    },
-    help="Write a study, a policy, or settings to begin with.",
+
+def _group(description: str, **commands: str) -> Commands:
+    places = {name.replace("_", "-"): f"fedtopics.{place}" for name, place in commands.items()}
+    return Commands({"Commands": {**places}}, help=description)
+
+
+INIT = _group(
+    "Write a study, a policy, or settings to begin with.",
+    study="cli.init:study", policy="cli.init:policy",
+    flower="integrations.flower_command:init", flare_site="integrations.flare_command:allow",
 )  # fmt: skip
-MODELS = Commands(
-    {"compare": "fedtopics.cli.models:compare", "merge": "fedtopics.cli.models:merge"},
-    help="Compare models, or merge them.",
+MODELS = _group(
+    "Compare models, or merge them.", compare="cli.models:compare", merge="cli.models:merge"
 )
-AUDIT = Commands(
-    {
-        "log": "fedtopics.cli.records:log", "verify": "fedtopics.cli.records:verify",
-        "attack": "fedtopics.cli.privacy:attack", "budget": "fedtopics.cli.privacy:budget",
-        "dpia": "fedtopics.cli.records:dpia",
-    },
-    help="Check what a client has shared, and what follows from it.",
+AUDIT = _group(
+    "Check what a client has shared, and what follows from it.",
+    log="cli.records:log", verify="cli.records:verify", attack="cli.privacy:attack",
+    budget="cli.privacy:budget", dpia="cli.records:dpia",
 )  # fmt: skip
-COMMANDS: dict[str, str | click.Command] = {
-    "demo": "fedtopics.cli.local:demo",
-    "init": INIT,
-    "check": "fedtopics.cli.federation:check",
-    "train": "fedtopics.cli.local:train",
-    "sweep": "fedtopics.cli.local:sweep",
-    "serve": "fedtopics.cli.federation:serve",
-    "join": "fedtopics.cli.federation:join",
-    "status": "fedtopics.cli.records:show_status",
-    "key": "fedtopics.cli.key:group",
-    "topics": "fedtopics.cli.models:topics",
-    "transform": "fedtopics.cli.models:transform",
-    "evaluate": "fedtopics.cli.models:evaluate",
-    "models": MODELS,
-    "report": "fedtopics.cli.records:report",
-    "audit": AUDIT,
+SECTIONS: dict[str, dict[str, str | click.Command]] = {
+    "Begin": {
+        "demo": "fedtopics.cli.local:demo",
+        "init": INIT,
+        "check": "fedtopics.cli.federation:check",
+    },
+    "Train on this machine": {
+        "train": "fedtopics.cli.local:train",
+        "sweep": "fedtopics.cli.local:sweep",
+    },
+    "Train with other machines": {
+        "key": "fedtopics.cli.key:group",
+        "serve": "fedtopics.cli.federation:serve",
+        "join": "fedtopics.cli.federation:join",
+        "status": "fedtopics.cli.records:show_status",
+    },
+    "Use a model": {
+        "topics": "fedtopics.cli.models:topics",
+        "transform": "fedtopics.cli.models:transform",
+        "evaluate": "fedtopics.cli.models:evaluate",
+        "models": MODELS,
+        "report": "fedtopics.cli.records:report",
+    },
+    "Answer for what is shared": {"audit": AUDIT},
 }
 
 
 @click.group(
-    cls=Commands, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Commands, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(VERSION, prog_name="fedtopics")
 def app() -> None:

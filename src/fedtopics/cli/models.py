@@ -94,7 +94,7 @@ def topics(
         return print_history(model, as_json)
     from fedtopics import Columns, Corpus, TopicModel
     from fedtopics.model.exports import as_csv, as_markdown
-    from fedtopics.model.folder import write_labels
+    from fedtopics.model.folder import model_folder, write_labels
 
     if examples and not suggest:
         raise click.UsageError("--examples-from goes with --suggest.")
@@ -103,6 +103,7 @@ def topics(
     chosen = "json" if as_json else format_
     suffixes = [suffix for suffix, (name, _) in FORMATS.items() if chosen in (None, name)]
     names: Sequence[str] = ()
+    model = model_folder(model)
     kept = [examples, model / "topics.json"]
     if out is not None:
         chosen, names = FORMATS.get(out.suffix.lower(), ("", ()))
@@ -307,21 +308,21 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
 @click.argument("model_a", type=FOLDER)
 @click.argument("model_b", type=FOLDER)
 @options.words
-@options.threshold
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1, min_open=True),
+    help="Cosine from which topics are the same.  [default: 0.6, the best on labelled corpora]",
+)  # fmt: skip
 @options.as_json
 def compare(
     model_a: Path, model_b: Path, words: int, threshold: float | None, as_json: bool
 ) -> None:
-    """Match the topics of two models one to one.
-
-    The rest are new in B, or missing from it. By default two topics are the same if their cosine is
-    at least the one that 1% of the pairs of different topics of one model reach.
-    """
+    """Match the topics of two models one to one; the rest are new in B, or missing from it."""
+    from fedtopics.model.comparison import SAME_TOPIC
     from fedtopics.model.comparison import compare as compared
     from fedtopics.model.topic_model import TopicModel
 
     a, b = (TopicModel.from_pretrained(folder) for folder in (model_a, model_b))
-    comparison = compared(a, b, words, threshold)
+    comparison = compared(a, b, words, threshold or SAME_TOPIC)
     if as_json:
         print_json(asdict(comparison))
     else:
@@ -335,7 +336,10 @@ def compare(
     "--topics", "n_topics", type=click.IntRange(1),
     help="Put the nearest together until so many are left.  [default: as many as differ]",
 )  # fmt: skip
-@options.threshold
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1, min_open=True),
+    help="Cosine from which topics are the same.  [default: found from the models]",
+)  # fmt: skip
 def merge(
     models: tuple[str, ...], out: Path, n_topics: int | None, threshold: float | None
 ) -> None:

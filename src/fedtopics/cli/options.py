@@ -55,11 +55,6 @@ words = with_default(
 from_model = click.option(
     "--from", "start", type=FOLDER, metavar="MODEL", help="The model that training starts from."
 )
-threshold = click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Cosine from which topics are the same.  [default: found from the models]",
-)
 
 
 def columns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,7 +148,9 @@ def dpia(place: Path, out: Path, audit: Path | None) -> None:
 
 @click.command()
 @click.argument("run", type=FOLDER)
-@options.output("--out", "-o", help="HTML file to write.  [default: RUN/report.html]")
+@options.output(
+    "--out", "-o", help="HTML file to write.  [default: report.html in the run's folder]"
+)
 @options.with_default(
     "--min-documents", type=click.IntRange(1), default=10,
     help="Leave out a client's share of a topic if it stands for fewer documents.",
@@ -174,7 +176,6 @@ def report(
     """
     from fedtopics import Columns, Corpus
 
-    name = "report.html" if examples is None else "report-with-documents.html"
     text = Columns(text=columns["text"])
     documents = examples and Corpus.read(examples, text)
     if with_text and documents is None:
@@ -183,7 +184,7 @@ def report(
         keep_labels(run, labels)
     own = {"documents": documents, "with_text": with_text, "min_documents": min_documents}
     dated = {"own": examples, "columns": text, "time": columns["time"]}
-    page = write(run, out or run / name, dated, (examples, labels), **own)
+    page = write(run, out, dated, (examples, labels), **own)
     say(f"The report is {page}; beside it, as Markdown, {page.with_suffix('.md')}.")
     if examples is not None:
         say("It has beginnings of documents: do not share it.")
@@ -242,4 +243,17 @@ def write(
         model = TopicModel.from_pretrained(folder)
         rows = over_time(model, facts, **dated or {})
         summary = summarise(model, facts, over_time=rows, **how)
-        return write_report(summary, page or run / "report.html", inputs)
+        return write_report(summary, page or _page_of(run, folder, how), inputs)
+
+
+def _page_of(run: Path, model: Path, how: Mapping[str, Any]) -> Path:
+    """Return where a report goes: into the run's folder, beside a model's own."""
+    name = "report.html" if how.get("documents") is None else "report-with-documents.html"
+    if run != model:
+        return run / name
+    folder = model.resolve()
+    return (
+        folder.parent / name
+        if folder.name == "model"
+        else folder.with_name(f"{folder.name}-{name}")
+    )

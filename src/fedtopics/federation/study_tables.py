@@ -28,6 +28,7 @@ from fedtopics.text.tables import Columns
 MOST_RECIPIENTS = 20
 FEWEST_CLIENTS = 3  # clients of a secure sum: of two, each could subtract its own update
 PEM = "-----BEGIN CERTIFICATE-----"
+TABLES = {"dict_type", "model_type", "model_attributes_type"}  # errors of what is no table
 
 
 def _one_line(value: str) -> str:
@@ -264,12 +265,18 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
     `model` is what was made of `content`; for a key that it lacks, the nearest one is named.
     """
     problem = str(error.strerror if isinstance(error, OSError) else error)
+    problem = "there is no such file" if isinstance(error, FileNotFoundError) else problem
     if isinstance(error, ValidationError):
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in first["loc"])
         reason = first["msg"].removeprefix("Value error, ")
+        reason = f"write a table, [{where}]" if first["type"] in TABLES else reason
         value = first["input"]
-        is_ = "" if isinstance(value, (dict, list)) else f" is {value!r:.80}"
+        is_ = (
+            ""
+            if isinstance(value, (dict, list))
+            else f" is {value if isinstance(value, Path) else repr(value):.80}"
+        )
         problem = f"{where!r:.80}{is_}: {reason}" if where else reason
         if first["type"] == "extra_forbidden":
             problem = f"there is no key {where!r:.80}; "

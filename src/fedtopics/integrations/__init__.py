@@ -1,1 +1,1 @@
-"""Studies carried by other programs: Flower and NVIDIA FLARE."""
+"""Studies over other frameworks: Flower and NVIDIA FLARE."""

@@ -1,8 +1,6 @@
-"""A member's calls over a framework that carries a request to it and its answer back.
+"""A member's calls over a framework that only carries requests to it and answers back.
 
-Flower and FLARE ask a client, and bring its answer. So the answer is what the member has to say to
-its server, and the next request brings the results. Each member signs what it says with the key of
-its certificate, so that nobody else can speak for it.
+So an answer contains the member's calls, signed with its key; the next request has their results.
 """
 
 from __future__ import annotations
@@ -33,10 +31,10 @@ from fedtopics.protocol.messages import Message, decode, encode
 from fedtopics.protocol.roster import Key
 
 HOLD = 10.0  # seconds that a request waits for a program that computes
-LOST = 3600.0  # seconds without a request after which a call has failed
-INTERVAL = 1.0  # seconds between two looks at who can be reached
+LOST = 3600.0  # seconds without a request until a call has failed
+INTERVAL = 1.0  # seconds between two checks of the addresses
 STEP = 0.05  # seconds of a wait for answers
-FIRST_PAUSE, LAST_PAUSE = 2.0, 60.0  # seconds after which a member that failed is asked again
+FIRST_PAUSE, LAST_PAUSE = 2.0, 60.0  # seconds until a member that failed is asked again
 GOODBYE = 5.0  # seconds for the last results
 
 
@@ -47,12 +45,12 @@ class Carrier(Protocol):
         """Return the addresses that can be reached now."""
 
     def send(self, address: str, message: bytes) -> None:
-        """Send a message, which is answered once at most."""
+        """Send a message, which gets at most one answer."""
 
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
-        """Return what has come, after so many seconds at most; None: that client failed.
+        """Return answers, after so many seconds at most; None means that the client failed.
 
-        FederationError if nothing will come any more.
+        FederationError if no answer can come any more.
         """
 
 
@@ -64,7 +62,7 @@ class Call(msgspec.Struct, array_like=True):
 
 
 class Calls(Message):
-    """What a member calls; or that it still computes, or that it has ended."""
+    """A member's calls, or the news that it computes or has ended."""
 
     name: str
     number: int  # grows with each set of calls of a process
@@ -74,7 +72,7 @@ class Calls(Message):
 
 
 class Results(Message):
-    """What the calls of a number came to; a sentence instead, if the server refused one."""
+    """The results of the calls with this number, or a sentence if the server refused one."""
 
     session: bytes  # drawn by the server, signed by members
     number: int
@@ -88,10 +86,7 @@ def _signed(study: str, session: bytes, calls: Calls) -> bytes:
 
 
 class CarriedLink:
-    """A member's `Link`, and what answers the framework's requests.
-
-    `program` takes part in the study of a fingerprint over the link; it runs in a thread.
-    """
+    """A member's `Link`, which answers the framework's requests; `program` runs in a thread."""
 
     def __init__(self, key: Key, study: str, program: Callable[[CarriedLink], None]) -> None:
         self._key = key
@@ -107,7 +102,7 @@ class CarriedLink:
     def _run(self, program: Callable[[CarriedLink], None]) -> None:
         try:
             program(self)
-        except Exception:  # noqa: S110 - the program has told its own operator why
+        except Exception:  # noqa: S110 - the program has informed its own operator
             pass
         finally:
             with self._changed:
@@ -115,7 +110,6 @@ class CarriedLink:
                 self._changed.notify_all()
 
     def ask(self, message: bytes) -> bytes:
-        """See `Link.ask`."""
         return self._call("ask", message)
 
     def say(self, message: bytes) -> None:
@@ -124,7 +118,6 @@ class CarriedLink:
             self._calls.append(Call("say", message))
 
     def fetch(self, what: bytes) -> bytes:
-        """See `Link.fetch`."""
         return self._call("fetch", what)
 
     def _call(self, method: Literal["ask", "fetch"], content: bytes) -> bytes:
@@ -137,7 +130,7 @@ class CarriedLink:
             while self._results is None:
                 if (left := until - time.monotonic()) <= 0:
                     self._calls, self._is_ready = [], False
-                    raise LinkError("No request comes from the server any more")
+                    raise LinkError("the server sends no more requests")
                 self._changed.wait(left)
             results, self._results = self._results, None
             self._calls, self._is_ready = [], False
@@ -184,7 +177,7 @@ class Served(Service, Protocol):
     """A service that learns when a member will not call any more."""
 
     def left(self, name: str) -> None:
-        """Take note that a member has ended, with the model or without."""
+        """Record that a member has ended, with or without the model."""
 
 
 class CarriedServer:
@@ -224,7 +217,7 @@ class CarriedServer:
             self._service.fail(str(error).removesuffix("."))
 
     def _is_over(self) -> bool:
-        """Whether all members have ended, once it is to stop."""
+        """Whether all members have ended, once it has to stop."""
         return self._ends < float("inf") and all(m.has_ended for m in self._members.values())
 
     def _send(self) -> None:
@@ -252,7 +245,7 @@ class CarriedServer:
             calls.name, calls.signature, _signed(self._plan.fingerprint, self._session, calls)
         )
         if calls is None or not is_real:
-            member.due = time.monotonic() + member.pause  # its process may be there again then
+            member.due = time.monotonic() + member.pause  # its process may be back by then
             member.pause = min(2 * member.pause, LAST_PAUSE)
             return
         member.pause = FIRST_PAUSE

@@ -1,7 +1,4 @@
-"""Fedtopics as a job of NVIDIA FLARE: the server's half and a site's half.
-
-FLARE makes both from the job's configuration, by the names of these classes.
-"""
+"""A study as a job of NVIDIA FLARE, which makes the two parts by the names of their classes."""
 
 from __future__ import annotations
 
@@ -35,33 +32,29 @@ from fedtopics.integrations.flare_carrier import (
 from fedtopics.integrations.flare_jobs import make_job
 from fedtopics.protocol.roster import Key
 
-FAILURE = "failure.txt"  # in a run's folder, a sentence
-FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of what a job brings back
+FAILURE = "failure.txt"  # in a run's folder: one sentence
+FOLDER = "fedtopics"  # of all runs in a FLARE workspace, and of a job's results
 STUDY_FILE = "study.toml"
 SITE_FILE = "fedtopics.toml"  # in a site's `local`, and in the server's
 
 
 class SiteSettings(ClientData):
-    """What a site says about itself: a study's table [clients.NAME], and what is beside it."""
+    """A site's own settings: a study's table [clients.NAME], and the fields below."""
 
-    out: Path | None = Field(None, description="folder for a folder a run: ledger, model")
+    out: Path | None = Field(None, description="folder with one folder per run: ledger, model")
     key: Path | None = Field(None, description="folder of the client's key")
-    insecure_seed: bool = Field(False, description="draws that everybody can repeat")
+    insecure_seed: bool = Field(False, description="random choices that everybody can repeat")
 
 
 class StudyServer(ServerPart):
-    """The server's half of the study that the job brings along.
-
-    `run` is the run's name, the same when it is resumed. Its folder is fedtopics/RUN in the
-    server's FLARE folder, which outlives the job; in the simulator it is `out`.
-    """
+    """The server's part of a job; `run` stays the same when it is resumed."""
 
     def __init__(self, run: str, out: str = "") -> None:
         self.run = _checked(run)
         self.out = out
 
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
-        """Run the study; leave the run, or why it failed, where the job's results are."""
+        """Run the study; copy the run, or the reason of a failure, to the job's results."""
         usual = context.workspace / FOLDER / self.run
         folder = Path(self.out) if self.out and context.simulated else usual
         (folder / FAILURE).unlink(missing_ok=True)
@@ -77,7 +70,6 @@ class StudyServer(ServerPart):
 
 
 def _log(event: dict[str, Any]) -> None:
-    """Log what happens."""
     if event["event"] == "round":
         logger.info("round %s", event["round"])
     elif text := sentence(event):
@@ -85,11 +77,10 @@ def _log(event: dict[str, Any]) -> None:
 
 
 class StudySite(SitePart):
-    """A site's half of a study. The server's sites cannot say where another one's documents are.
+    """A site's part of a study.
 
-    In FLARE's simulator the job says where documents are. Anywhere else `local/fedtopics.toml` of
-    the site's FLARE folder does: a job that named files and policies would decide what leaves the
-    site.
+    Except in the simulator, `local/fedtopics.toml` of the site's FLARE folder has its settings: a
+    job that chose files and policies would decide which data is sent.
     """
 
     def __init__(self, run: str) -> None:
@@ -101,7 +92,7 @@ class StudySite(SitePart):
         """Answer a message; join with the first one.
 
         Leaves the client
-            What `federation.door.Door` lets out; of a failure, that there was one.
+            Only data that `federation.door.Door` permits; of a failure, only that there was one.
         """
         if self._link is None:
             folder = context.workspace / FOLDER / self.run
@@ -123,7 +114,7 @@ class StudySite(SitePart):
 def _take_part(
     key: Key, settings: SiteSettings, folder: Path, study: Study, link: CarriedLink
 ) -> None:
-    """Take part in a study; say here why not, and raise."""
+    """Take part in a study; log the reason of a failure here, and raise."""
 
     def tell(event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -145,9 +136,9 @@ def _take_part(
 
 
 def site_settings(context: JobContext) -> SiteSettings:
-    """Read what a site says about itself; a `StudyError` if it is of no use."""
+    """Read a site's own settings; StudyError if they cannot be used."""
     file = context.workspace / "local" / SITE_FILE
-    # A server could call its job as the simulator does; no simulator has what operators have.
+    # A server could name its job like the simulator's, but a simulator has no operator's files.
     provisioned = file.exists() or (context.workspace / "startup" / "client.crt").exists()
     settings: Mapping[str, Any] = context.settings
     try:
@@ -163,16 +154,15 @@ def site_settings(context: JobContext) -> SiteSettings:
 
 
 def _checked(run: str) -> str:
-    """Refuse a name that leads out of the folder of all runs: a job comes from elsewhere."""
+    """Refuse a name that leads out of the folder of all runs: the job comes from elsewhere."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", run):
         raise StudyError(
-            "The job's run has no name for a folder; use: fedtopics train --engine flare"
+            "The job's run has no valid name for a folder; use: fedtopics train --engine flare"
         )
     return run
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Read a TOML file whose paths are relative to it."""
     settings = read_toml(file)
     for key in {"data", "policy", "out", "key"} & settings.keys():
         settings[key] = file.parent.resolve() / str(settings[key])
@@ -191,11 +181,7 @@ def make_study_job(
     study: Study, run: str, workspace: Path, out: Path | None = None,
     folders: Mapping[str, Path] | None = None, keys: Path | None = None,
 ) -> Any:  # fmt: skip
-    """Make the job of a study; it says where documents are for the simulator alone.
-
-    The study's file stays in `workspace` until the job was run. For the simulator, `out` is the
-    run's folder, `folders` has the clients', and `keys` a folder with the key of each.
-    """
+    """Make the job of a study; it has the clients' tables and keys only for the simulator."""
     file = workspace / STUDY_FILE
     members = {name: ClientData(certificate=c.certificate) for name, c in study.clients.items()}
     file.write_text(study.model_copy(update={"clients": members}).to_toml(), encoding="utf-8")

@@ -1,7 +1,4 @@
-"""Messages through NVIDIA FLARE: the carrier, and what FLARE calls at the server and at a site.
-
-This and `flare_jobs` alone import nvflare, and nothing imports them before a job is made or run.
-"""
+"""Messages through NVIDIA FLARE; only this module and `flare_jobs` import nvflare."""
 
 from __future__ import annotations
 
@@ -23,27 +20,23 @@ from fedtopics.errors import FederationError
 logger = logging.getLogger("fedtopics")
 
 SIMULATED = "simulate_job"  # FLARE's name of every job in its simulator
-PAUSE = 1.0  # seconds between two looks whether FLARE ended the job
+PAUSE = 1.0  # seconds between two checks whether FLARE ended the job
 
 
 @dataclass(frozen=True)
 class JobContext:
-    """Where a component of a job runs, and what the job says to it."""
+    """The environment of a job's component, and its settings from the job."""
 
     site: str  # its name, "server" for the server
     simulated: bool  # whether this is FLARE's simulator
     workspace: Path  # the site's FLARE folder, which outlives jobs; `local` is its operator's
-    job: Path  # the job's folder in it; the server's is brought to who submitted the job
-    config: Path  # what the job brought along
-    settings: Mapping[str, Any]  # what the job says to this site
+    job: Path  # the job's folder in it; the server's is sent to the submitter of the job
+    config: Path  # files of the job
+    settings: Mapping[str, Any]  # the job's settings for this site
 
 
 class FlareCarrier:
-    """Messages to a job's sites; a `Carrier`.
-
-    `context` is that of a collab call, in the server's main function; `patience` is how many
-    seconds FLARE waits for an answer.
-    """
+    """Messages to a job's sites, for the server's main function; a `Carrier`."""
 
     def __init__(self, context: Any, patience: float) -> None:
         self._context = context
@@ -52,11 +45,11 @@ class FlareCarrier:
         self._arrived: SimpleQueue[tuple[str, bytes | None]] = SimpleQueue()
 
     def addresses(self) -> Collection[str]:
-        """Name the sites: all those of the job, which FLARE ends when it loses one."""
+        """Return all sites of the job; FLARE ends the job when it loses one."""
         return list(self._sites)
 
     def send(self, address: str, message: bytes) -> None:
-        """Call a site in a thread of its own: FLARE's calls wait for their answers."""
+        """Call a site in a new thread: FLARE's calls wait for their answers."""
         threading.Thread(target=self._ask, args=(address, message), daemon=True).start()
 
     def _ask(self, address: str, message: bytes) -> None:
@@ -68,16 +61,13 @@ class FlareCarrier:
         self._arrived.put((address, answer if isinstance(answer, bytes) else None))
 
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
-        """Return what has come; wait up to `seconds` for the first.
-
-        A `FederationError` if FLARE has ended the job, or a site failed: it cannot come back.
-        """
+        """See `Carrier.receive`; a failed site cannot return, so it ends the run."""
         ends = time.monotonic() + seconds
         while True:
             if self._context.is_aborted():
                 raise FederationError(
-                    "FLARE has ended the job, as it does when a site's worker dies or an operator "
-                    "aborts it. Go on with --resume when all sites are back."
+                    "FLARE has ended the job: a site's worker died, or an operator aborted it; "
+                    "resume with --resume when all sites are back."
                 )
             left = max(0.0, ends - time.monotonic())
             with suppress(Empty):
@@ -86,7 +76,7 @@ class FlareCarrier:
                     arrived.append(self._arrived.get())
                 if failed := sorted(name for name, answer in arrived if answer is None):
                     raise FederationError(
-                        f"{', '.join(failed)} failed; the log and failure.txt there say why."
+                        f"{', '.join(failed)} failed; see the log and failure.txt there."
                     )
                 return arrived
             if not left:
@@ -100,7 +90,7 @@ class ServerPart(ABC):
 
     @abstractmethod
     def lead(self, carrier: FlareCarrier, context: JobContext) -> None:
-        """Run the study; whatever it raises fails the job."""
+        """Run the study; an exception fails the job."""
 
     @collab.main  # type: ignore[untyped-decorator]
     def main(self) -> None:
@@ -115,16 +105,11 @@ class SitePart(ABC):
         self._lock = threading.Lock()
 
     @abstractmethod
-    def handle(self, message: bytes, context: JobContext) -> bytes:
-        """Answer a message."""
+    def handle(self, message: bytes, context: JobContext) -> bytes: ...
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, message: bytes) -> bytes | None:
-        """Answer the server; None if that failed.
-
-        FLARE sends the traceback of an error to the server, and it could quote a document: none
-        gets there.
-        """
+        """Answer the server; None after an error, whose traceback could quote a document."""
         with self._lock:
             try:
                 return self.handle(message, _job_context(collab.get_app_prop("client", {})))

@@ -23,25 +23,22 @@ from fedtopics.files import copy_folder, make_folder, read_text, write_durably
 if TYPE_CHECKING:
     from fedtopics.federation.study import Study
 
-RUN = "flare.json"  # in the folder of a submitted run: what it is called at the server
+RUN = "flare.json"  # in the folder of a submitted run: its name at the server
 
 
 def run(study: Study, folder: Path, resume: bool, keys: Path, kit: Path | None) -> None:
-    """Run a study as a job of FLARE: in its simulator, or on the system of an admin's startup kit.
-
-    Each site names its documents itself, in what `allow` wrote; in the simulator the study does.
-    """
+    """Run a study as a job of FLARE: in its simulator, or through an admin's startup kit."""
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
     if not study.clients:
-        raise StudyError("The study names no clients; add [clients.NAME] for each.")
-    say("The study goes to FLARE, which takes half a minute to begin and to end.")
+        raise StudyError("The study has no clients; add a table [clients.NAME] for each.")
+    say("FLARE runs the study; starting and ending it takes half a minute each.")
     if kit is None:
         _simulate(study, folder, keys)
     else:
         _submit(study, folder, resume, kit)
     from fedtopics.model.topic_model import TopicModel
 
-    places = [folder, *sorted(folder.glob("clients/*"))]  # of a secure study the clients have it
+    places = [folder, *sorted(folder.glob("clients/*"))]  # secure aggregation: clients have it
     place = next((each for each in places if (each / "model").exists()), None)
     if place is None:
         say("The run has ended; each site has the model.")
@@ -51,22 +48,22 @@ def run(study: Study, folder: Path, resume: bool, keys: Path, kit: Path | None) 
 
 @click.command()
 @click.argument("folder", type=FOLDER)
-@click.option("--data", type=FOLDER, help="At a client's site: the documents, which stay there.")
+@click.option("--data", type=FOLDER, help="At a client's site: its documents, which stay there.")
 @options.columns("text", "tokens", "id", "round", "embedding", "author", "time", rules=False)
 @options.embedding_model
 @options.policy
 @click.option("--out", type=FOLDER, help="Folder for the runs.  [default: FOLDER/fedtopics]")
-@click.option("--key", type=FOLDER, help="The site's, that `fedtopics key create` made.")
-@click.option("--insecure-seed", is_flag=True, help="Draws that everybody can repeat: for tests.")
+@click.option("--key", type=FOLDER, help="The site's key, made by `fedtopics key create`.")
+@click.option("--insecure-seed", is_flag=True, help="Predictable random choices, only for tests.")
 def allow(
     folder: Path, data: Path | None, columns: dict[str, str | None], embedding_model: str | None,
     policy: Path | None, out: Path | None, key: Path | None, insecure_seed: bool,
 ) -> None:  # fmt: skip
     """Let fedtopics run at a FLARE server or site.
 
-    FOLDER is the server's or the site's, with `startup` and `local` in it. Its list of allowed
-    classes gets those of fedtopics, in local/resources.json. With --data, local/fedtopics.toml says
-    what the options say; jobs cannot change that.
+    FOLDER is the server's or the site's, with `startup` and `local` in it. This adds the classes of
+    fedtopics to the allowed classes in local/resources.json. With --data it writes the options to
+    local/fedtopics.toml, which jobs cannot change.
     """
     require("Jobs of FLARE need", '"fedtopics[flare]"', ("nvflare", "nvflare"))
     from fedtopics.federation.policy import Policy
@@ -91,13 +88,13 @@ def allow(
         corpus = ClientData(**own).read(folder.name)
         if policy is not None:
             Policy.read(policy)
-        say(f"Its documents are {len(corpus):,} in {data}.")
-    say(f"Jobs of fedtopics may run: {allow_in(folder)}")
+        say(f"The site has {len(corpus):,} documents in {data}.")
+    say(f"Jobs of fedtopics are allowed in {allow_in(folder)}.")
     if data is not None or key is not None:
         lines = (f"{name} = {json.dumps(v, ensure_ascii=False)}\n" for name, v in settings.items())
         file = folder / "local" / SITE_FILE
         file.write_text("".join(lines), encoding="utf-8")
-        say(f"Its settings are in {file}.")
+        say(f"The site's settings are in {file}.")
 
 
 def _simulate(plan: Study, folder: Path, keys: Path) -> None:
@@ -116,7 +113,7 @@ def _simulate(plan: Study, folder: Path, keys: Path) -> None:
         found = ((name, _read(place / FAILURE)) for name, place in folders.items())
         reasons = [s if repr(name) in s else f"Client {name!r}: {s}" for name, s in found if s]
         reason = " ".join(reasons) or _read(folder / FAILURE)
-        if not reason:  # FLARE's logs are all that there is
+        if not reason:  # only FLARE's logs can explain it
             raise
         shutil.rmtree(workspace, ignore_errors=True)
         raise FederationError(reason) from error
@@ -132,11 +129,11 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
     name = f"{re.sub('[^A-Za-z0-9_-]+', '-', plan.name)[:80]}-{uuid4().hex[:8]}"
     if resume:
         if not note.exists():
-            raise RunError(f"There is no submitted run in {folder} to resume; leave out --resume.")
+            raise RunError(f"{folder} has no submitted run to resume; leave out --resume.")
         name = str(json.loads(read_text(note))["run"])
     elif note.exists():
         raise RunError(
-            f"There is a run in {folder} already; go on with --resume, or name another folder."
+            f"{folder} has a run already; resume it with --resume, or choose another folder."
         )
     with tempfile.TemporaryDirectory() as workspace:
         results = Path(workspace)
@@ -151,8 +148,8 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
             raise
         if not ended:
             raise FederationError(
-                "The connection to FLARE's server was lost before the job ended. When the server "
-                "runs again and the job does not, go on with --resume."
+                "The connection to FLARE's server was lost before the job ended; when the server "
+                "is back and the job has stopped, resume with --resume."
             )
         (folder / FAILURE).unlink(missing_ok=True)
         for brought in results.glob(f"*/workspace/{BROUGHT}"):
@@ -161,7 +158,7 @@ def _submit(plan: Study, folder: Path, resume: bool, kit: Path) -> None:
         note.unlink()
     if ended != "FINISHED:COMPLETED":
         raise FederationError(
-            _read(folder / FAILURE) or f"FLARE says {ended} of the job; its logs say why."
+            _read(folder / FAILURE) or f"The job ended as {ended}; see FLARE's logs."
         )
 
 

@@ -1,7 +1,4 @@
-"""Make jobs of NVIDIA FLARE, run them in its simulator or on a system, let sites run them.
-
-A job holds no code: fedtopics is installed at each site, which allows it to run (`allow`).
-"""
+"""Jobs of NVIDIA FLARE without code: made, allowed at sites, run in a simulator or a system."""
 
 from __future__ import annotations
 
@@ -24,15 +21,15 @@ from fedtopics.errors import FederationError, RunError
 from fedtopics.files import read_bytes, read_text, write_durably
 from fedtopics.integrations.flare_carrier import ServerPart, SitePart
 
-# What a site's FLARE has to let run.
+# Classes that a site's FLARE has to allow.
 ALLOWED = ("fedtopics.integrations.flare.", "nvflare.collab.runtime.")
 SYNC = 300  # seconds for a site's worker to start, which imports torch
-LOGIN = 60.0  # seconds, for a server that has just been started as well
-OUTPUT = "output.txt"  # what FLARE printed, in a workspace
+LOGIN = 60.0  # seconds: the server may have just started
+OUTPUT = "output.txt"  # FLARE's output, in a workspace
 
 
 class _Recipe(CollabRecipe):  # type: ignore[misc]
-    """A job without code, which FLARE would ship; it needs no right to bring one's own."""
+    """A job without code, so it needs no right to bring its own."""
 
     @staticmethod
     def _user_source_entries(objs: Sequence[object]) -> list[Any]:
@@ -43,12 +40,8 @@ def make_job(
     name: str, server: ServerPart, site: SitePart, clients: Mapping[str, Mapping[str, Any]],
     study: Path,
 ) -> CollabRecipe:  # fmt: skip
-    """Make a job of a study, which begins when all clients are connected.
-
-    Server and sites make their components again from what the `__init__` of `server` and `site`
-    took; `clients` has what the job says to each site. The study is a file: FLARE would
-    replace what is in braces in a component's arguments.
-    """
+    """Make a job of a study, which begins when all clients are connected."""
+    # The study is a file: FLARE would replace text in braces in a component's arguments.
     count, threads = len(clients), max(100, 4 * len(clients))
     limits = {"min_clients": count, "max_call_threads_for_server": threads}
     recipe = _Recipe(name, server=server, client=site, sync_task_timeout=SYNC, **limits)
@@ -61,10 +54,7 @@ def make_job(
 
 
 def simulate(recipe: CollabRecipe, clients: Sequence[str], workspace: Path) -> None:
-    """Run a job in FLARE's simulator, with a process for each client.
-
-    A `FederationError` if the job failed; what it was about is in the run's folder.
-    """
+    """Run a job in FLARE's simulator, with one process per client; FederationError if it fails."""
     local = workspace / recipe.job_name / "local"
     local.mkdir(parents=True)
     policy = {"format_version": 2, "class_allow_list": list(ALLOWED)}
@@ -74,24 +64,23 @@ def simulate(recipe: CollabRecipe, clients: Sequence[str], workspace: Path) -> N
             env = SimEnv(clients=list(clients), workspace_root=str(workspace), log_config="ERROR")
             recipe.run(env)
     except RuntimeError:
-        raise FederationError(f"FLARE's simulator failed; its logs are in {workspace}.") from None
+        raise FederationError(f"FLARE's simulator failed; see its logs in {workspace}.") from None
 
 
 def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
-    """Run a job on a FLARE system; return how it ended, nothing if the connection was lost before.
+    """Run a job on a FLARE system; return how it ended, "" if the connection was lost before.
 
-    `kit` is an admin's startup kit, else a `RunError`; `results` is a folder for what the job left.
-    A `FederationError` if the system cannot be reached or does not take the job.
+    RunError if `kit` is not an admin's startup kit, FederationError if the job is not accepted.
     """
     certificate = kit / "startup" / "client.crt"
     if not (kit / "startup" / "fed_admin.json").is_file() or not certificate.is_file():
         raise RunError(
-            f"{kit} is no startup kit of FLARE that can submit jobs; name the folder of an admin, "
+            f"{kit} is not a FLARE startup kit that can submit jobs; use the folder of an admin, "
             "with startup/fed_admin.json in it."
         )
     subject = x509.load_pem_x509_certificate(read_bytes(certificate)).subject
     user = str(subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value)
-    # Not ProdEnv: when the server dies, that keeps a connection which lets no process end.
+    # Not ProdEnv: if the server dies, its connection keeps the process from ending.
     with _quiet():
         recipe.export(str(results / "jobs"))
         session: Any = None
@@ -103,7 +92,7 @@ def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
                 session.close()
             reason = (str(error) or type(error).__name__).splitlines()[0].removesuffix(".")
             raise FederationError(
-                f"The FLARE system of {kit} does not take the job: {reason}. Is its server running?"
+                f"The FLARE system of {kit} refused the job: {reason}; check that its server runs."
             ) from None
         try:
             ended = str(session.wait_for_job(job)["status"])
@@ -117,10 +106,7 @@ def submit(recipe: CollabRecipe, kit: Path, results: Path) -> str:
 
 
 def allow(folder: Path) -> Path:
-    """Let fedtopics run at a site or a server; return the file that says so.
-
-    `folder` has `startup` and `local`, else a `RunError`. FLARE reads it for each job.
-    """
+    """Let fedtopics run at a site or a server; return the file with this permission."""
     file = folder / "local" / "resources.json"
     source = file if file.exists() else file.with_name("resources.json.default")
     try:
@@ -129,7 +115,7 @@ def allow(folder: Path) -> Path:
         listed.extend(entry for entry in ALLOWED if entry not in listed)
     except (OSError, ValueError, AttributeError):
         raise RunError(
-            f"{folder} is no folder of a FLARE site or server: {source} cannot be read."
+            f"{folder} is not the folder of a FLARE site or server: {source} cannot be read."
         ) from None
     write_durably(file, (json.dumps(resources, indent=2) + "\n").encode(), public=True)
     return file
@@ -137,7 +123,7 @@ def allow(folder: Path) -> Path:
 
 @contextmanager
 def _quiet(file: str | Path = os.devnull) -> Iterator[None]:
-    """Keep from the terminal what FLARE and its processes print, and its guesses at secrets."""
+    """Keep output and warnings of FLARE and its processes off the terminal."""
     logging.getLogger("nvflare").setLevel(logging.ERROR)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,8 +1,7 @@
-"""Fedtopics as an app of Flower: what the two files of `fedtopics init flower` make of a study.
+"""A study as an app of Flower, called by the two files of `fedtopics init flower`.
 
-The ServerApp runs where the SuperLink is, a ClientApp where a SuperNode is. Flower starts a
-new process with each message, which passes it on: the client's program runs in a resident process
-of ours beside it. When that is killed the next one goes on from the client's last checkpoint.
+Flower starts a new process with each message; it passes the message on to a resident process with
+the client's program. If that is killed, the next one resumes from the client's last checkpoint.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from fedtopics.harmless import file_name
 from fedtopics.integrations.flower_carrier import GridCarrier, answer, failure, unwrapped
 from fedtopics.integrations.resident_process import IDLE, answer_messages, ask, end
 
-# A ClientApp begins with each message: what needs torch is imported where it is used. So is Flower,
-# an extra.
+# A ClientApp starts with each message: modules that need torch are imported where they are used. So
+# is Flower, an extra.
 if TYPE_CHECKING:
     from flwr.app import Context, Message
     from flwr.clientapp import ClientApp
@@ -34,19 +33,14 @@ if TYPE_CHECKING:
     from fedtopics.protocol.roster import Key
 
 PARTITION = "partition-id"  # what Flower's simulation gives a SuperNode
-ENDED = 5.0  # seconds that a resident process stays when its client has the model
+ENDED = 5.0  # seconds that a resident process stays after its client has the model
 SEED = "insecure_seed"
-_OWN = "name", "out", "stay", "key", SEED  # keys of a node configuration beside the data's
-FAILED = "its settings or its documents cannot be used; its own log says more"
+_OWN = "name", "out", "stay", "key", SEED  # keys of a node configuration, other than the data's
+FAILED = "its settings or its documents cannot be used; see its own log"
 
 
 def server_app(study: str | Path) -> ServerApp:
-    """Make the server's half: train with the SuperNodes, write the run's folder.
-
-    `study` is the study's file, with the certificates of all clients. Run configuration of the
-    app: `out`, the run's folder on the SuperLink's machine (by default runs/NAME in its working
-    folder). A run that is there is resumed.
-    """
+    """Make the ServerApp of a study's file; its run configuration has `out`, the run's folder."""
     from flwr.serverapp import ServerApp
 
     def work(grid: Grid, context: Context) -> None:
@@ -74,17 +68,12 @@ def server_app(study: str | Path) -> ServerApp:
 
 
 def client_app(study: str | Path) -> ClientApp:
-    """Make the ClientApp: answer with documents that stay where the SuperNode is.
+    """Make the ClientApp: answer with documents that stay at the SuperNode.
 
-    Of the study's file its name counts, and in Flower's simulation its clients: there SuperNodes
-    have no configuration, and are the clients in the order of their names. Elsewhere the
-    SuperNode's node configuration says where documents are: the keys of a [clients.NAME] table of a
-    study, with `name`; `key`, the folder of the client's key (by default NAME beside the study's
-    file); `out`, the folder that gets a folder for each study, with ledger and model (by default
-    runs/NAME); `stay`, the seconds that our process stays for the next message; and
-    `insecure_seed`, for tests.
-
-    What goes wrong is said in the SuperNode's log; the server learns that it failed, not why.
+    Its node configuration has `name`, the keys of a study's [clients.NAME] table, `key` (by default
+    NAME next to the study's file), `out` (runs/NAME), `stay` in seconds, and `insecure_seed` for
+    tests. In a simulation, SuperNodes are the study's clients in order. The server learns no reason
+    of a failure.
     """
     from flwr.clientapp import ClientApp
 
@@ -104,7 +93,7 @@ def client_app(study: str | Path) -> ClientApp:
 
 @contextmanager
 def _logged_failures() -> Iterator[None]:
-    """Say in this machine's log what goes wrong; of a defect its type alone, and raise."""
+    """Log failures on this machine, only the type of a defect, and raise."""
     try:
         yield
     except (FedTopicsError, OSError) as error:
@@ -119,7 +108,7 @@ def _logged_failures() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Node:
-    """Who answers at a SuperNode, and with what."""
+    """The client of a SuperNode."""
 
     name: str
     out: Path  # the folder for the study
@@ -127,17 +116,17 @@ class _Node:
     key: str  # its folder
     study: str  # its file
     stay: float = IDLE
-    insecure_seed: bool = False  # draws that everybody can repeat
+    insecure_seed: bool = False  # random choices that everybody can repeat
 
     def ask(self, run: str, message: bytes) -> bytes:
-        """Ask the resident process for a run of Flower's, which others end for."""
+        """Ask the resident process of a Flower run; it ends those of other runs."""
         settings = vars(self) | {"out": str(self.out), "data": dict(self.data)}
         folder = self.out / "flower" / run
         command = [sys.executable, "-m", __spec__.name, json.dumps(settings), str(folder)]
         return ask(folder, message, command)
 
     def take_part(self, key: Key, study: Study, link: CarriedLink) -> None:
-        """Take part in a study; say in this machine's log why not, and raise."""
+        """Take part in a study; log the reason of a failure on this machine, and raise."""
         from fedtopics.federation.join import join
         from fedtopics.federation.participant import Participation
         from fedtopics.federation.study_tables import ClientData, explained
@@ -153,17 +142,14 @@ class _Node:
 
 
 def main(content: str, folder: str) -> None:
-    """Be the resident process: answer a run's messages for one client.
-
-    `content` is a `_Node` as JSON; the process of an earlier run in the same folder is ended: it
-    may have read other settings, and two cannot write one ledger.
-    """
+    """Be the resident process for one client, a `_Node` as JSON; end those of earlier runs."""
     from fedtopics.federation.study import Study
     from fedtopics.integrations.carried import CarriedLink
     from fedtopics.protocol.roster import Key
 
     settings = json.loads(content)
     node = _Node(**settings | {"out": Path(settings["out"])})
+    # An earlier process may have read other settings, and two cannot write one ledger.
     for note in Path(folder).parent.glob("*"):
         if note != Path(folder):
             end(note)
@@ -175,7 +161,7 @@ def main(content: str, folder: str) -> None:
 
 
 def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
-    """Return what writes a SuperNode's log: the offer once, though each process looks at it."""
+    """Return the writer of a SuperNode's log: it shows the proposal once, not for each process."""
     from fedtopics.cli.news import MemberNews
 
     news, offers = MemberNews(name), list[dict[str, Any]]()
@@ -197,7 +183,6 @@ def _log(name: str, out: Path) -> Callable[[dict[str, Any]], None]:
 
 
 def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
-    """Read a node configuration: the client's name, its folder, how long its process stays."""
     from fedtopics.harmless import check_client_name
 
     name, seconds = config.get("name"), config.get("stay", IDLE)
@@ -205,7 +190,7 @@ def _node(config: Mapping[str, Any], study: str | Path) -> _Node:
     if not isinstance(name, str) or not isinstance(seconds, (int, float)) or not kinds:
         raise StudyError(
             "The SuperNode's node configuration needs the client's name in the study, as in "
-            'name = "north". If they are there, stay is a number of seconds, key a folder, '
+            'name = "north"; if given, stay must be a number of seconds, key a folder, '
             f"and {SEED} true or false."
         )
     check_client_name(name)
@@ -224,7 +209,7 @@ def _simulated(study: str | Path, context: Context) -> _Node:
     names, number = sorted(plan.clients), int(str(context.node_config[PARTITION]))
     if number >= len(names):
         raise StudyError(
-            f"The study has {len(names)} clients, Flower simulates more SuperNodes; say "
+            f"The study has {len(names)} clients, but Flower simulates more SuperNodes; use "
             f'--federation-config "num-supernodes={len(names)}".'
         )
     name = names[number]

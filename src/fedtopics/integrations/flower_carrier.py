@@ -1,8 +1,4 @@
-"""Messages through a Flower federation: over its Grid to SuperNodes and back.
-
-Flower's own `send_and_receive` sleeps three seconds between two looks for answers; this carrier
-looks after a few hundredths of a second, and less often the longer nothing comes.
-"""
+"""Messages through a Flower federation: over its Grid to SuperNodes and back."""
 
 from __future__ import annotations
 
@@ -18,13 +14,13 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
     from flwr.serverapp import Grid
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.03, 0.5  # seconds between two looks for answers
+FIRST_PAUSE, LONGEST_PAUSE = 0.03, 0.5  # seconds between two checks for answers
 _NAME = "message"
 _APP_FAILED = 2  # Flower's CLIENT_APP_RAISED_EXCEPTION
 
 
 def wrapped(content: bytes) -> RecordDict:
-    """Put bytes into what Flower carries: an array, since it sends arrays in pieces of 5 MB."""
+    """Put bytes into an array: Flower sends arrays in pieces of 5 MB."""
     from flwr.app import Array, ArrayRecord, RecordDict
 
     array = Array(dtype="uint8", shape=(len(content),), stype="bytes", data=content)
@@ -32,15 +28,14 @@ def wrapped(content: bytes) -> RecordDict:
 
 
 def unwrapped(message: Message) -> bytes:
-    """Take the bytes out of a message; a `ValueError` if there are none: another app wrote it."""
+    """Take the bytes out of a message; ValueError if another app wrote it."""
     record = message.content.array_records.get(_NAME)
     if record is None or _NAME not in record:
-        raise ValueError("A message through Flower is not one of fedtopics.")
+        raise ValueError("A message through Flower is not from fedtopics.")
     return bytes(record[_NAME].data)
 
 
 def answer(to: Message, content: bytes) -> Message:
-    """Answer a message."""
     from flwr.app import Message
 
     return Message(wrapped(content), reply_to=to)
@@ -64,7 +59,7 @@ class GridCarrier:
         self._started: dict[str, str] = {}  # address to when its SuperNode started
 
     def addresses(self) -> Collection[str]:
-        """Who can be reached now: the ids of the SuperNodes that are online."""
+        """Return the ids of the SuperNodes that are online."""
         before, nodes = self._started, self._grid.get_nodes()
         self._started = {str(node.node_id): node.last_activated_at for node in nodes}
         for message, address in list(self._open.items()):
@@ -75,7 +70,6 @@ class GridCarrier:
         return list(self._started)
 
     def send(self, address: str, message: bytes) -> None:
-        """Send a message; at most one answer comes."""
         from flwr.app import Message, MessageType
 
         query = Message(wrapped(message), int(address), MessageType.QUERY)
@@ -83,11 +77,11 @@ class GridCarrier:
         if identifiers and identifiers[0]:
             self._open[identifiers[0]] = address
             self._pause, self._next_pull = FIRST_PAUSE, 0.0
-        else:  # the SuperNode has gone meanwhile, or the message is too large for the SuperLink
+        else:  # the SuperNode is gone, or the message is too large for the SuperLink
             self._failed.append(address)
 
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
-        """Return what has come; wait up to `seconds` for the first. None: the client failed."""
+        """See `Carrier.receive`."""
         ends = time.monotonic() + seconds
         while True:
             arrived: list[tuple[str, bytes | None]] = [(address, None) for address in self._failed]
@@ -110,7 +104,7 @@ class GridCarrier:
             address = self._open.pop(message.metadata.reply_to_message_id, None)
             if address is None:
                 continue
-            content: bytes | None = b""  # a bad answer, as is one that another app wrote
+            content: bytes | None = b""  # a bad answer; also one that another app wrote
             if message.has_error():
                 print(f"SuperNode {address} failed: {sentence(message.error.reason)}", flush=True)
                 content = None

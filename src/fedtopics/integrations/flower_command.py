@@ -13,14 +13,14 @@ from fedtopics.errors import RunError, StudyError
 from fedtopics.extras import require
 
 PYPROJECT = """\
-# A fedtopics study as a Flower app. What is shipped to SuperLink and SuperNodes is this folder; the
-# code is fedtopics itself, installed there with: pip install "fedtopics[flower]"
+# A fedtopics study as a Flower app. Flower sends this folder to the SuperLink and the SuperNodes.
+# The code is fedtopics itself, installed there with: pip install "fedtopics[flower]"
 [project]
 name = "fedtopics-study"
 version = "1.0.0"
 description = "A federated topic model"
 license = "Apache-2.0"
-dependencies = []  # nothing is installed by a run
+dependencies = []  # a run installs nothing
 
 [tool.flwr.app]
 publisher = "fedtopics"
@@ -30,7 +30,7 @@ serverapp = "server_app:app"
 clientapp = "client_app:app"
 
 [tool.flwr.app.config]
-out = ""  # the run's folder on the SuperLink's machine; by default runs/NAME where that was started
+out = ""  # the run's folder on the SuperLink's machine; default: runs/NAME in its working folder
 keys = ""  # in a simulation, the folder with the clients' keys
 """
 
@@ -53,11 +53,11 @@ app = client_app(Path(__file__).with_name("study.toml"))
 README = Template("""\
 # A topic model, through Flower
 
-`study.toml` is what all agree on. The other files only name fedtopics, which has to be installed
-(`pip install "fedtopics[flower]"`) where the SuperLink is and where each SuperNode is.
+`study.toml` is the study that all agree on. The other files only call fedtopics. Install it
+(`pip install "fedtopics[flower]"`) on the SuperLink's machine and on each SuperNode's.
 
-Each SuperNode's node configuration says who it is and where its documents are, in a file
-`NAME.toml` that stays there:
+Each SuperNode has a node configuration with its client's name and the place of its documents, in a
+file `NAME.toml` that stays there:
 
     name = "$first"
     data = "/data/documents.csv"
@@ -72,34 +72,34 @@ Clients of this study: $clients. Then, with the SuperLink's connection in Flower
 
     flwr run . CONNECTION --stream
 
-The same command resumes the run after an interruption. For a simulation, the study names each
-client's documents, and the folder of their keys is given:
+The same command resumes the run after an interruption. For a simulation, put each client's
+documents into the study, and give the folder with the clients' keys:
 
     flwr run . local --stream --federation-config 'num-supernodes=$count' \\
       --run-config 'keys="/keys"'
 
-More in fedtopics' documentation, flower.md.
+For more, see flower.md in fedtopics' documentation.
 """)
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
-@click.option("--study", type=FOLDER, help="The study's file.  [default: an example]")
+@click.option("--study", type=FOLDER, help="Study file.  [default: an example]")
 def init(folder: Path, study: Path | None) -> None:
     """Write a Flower app, for `flwr run DIR`.
 
-    It consists of the study and two files that name fedtopics. DIR is a new or empty folder. The
-    study names the clients' certificates; each SuperNode names its own documents and key.
+    It consists of the study and two files that call fedtopics. DIR is a new or empty folder. The
+    study has the clients' certificates; each SuperNode configures its own documents and key.
     """
     from fedtopics.federation.study import Study
 
     require("Flower apps need", '"fedtopics[flower]"', ("flwr", "flwr"))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} is no empty folder; name another one.")
+        raise RunError(f"{folder} is not an empty folder; choose another one.")
     clients: dict[str, dict[str, str]] = {"north": {}, "south": {}}
     plan = Study.read(study) if study else Study.make(name="example", clients=clients)
     if not plan.clients:
-        raise StudyError(f"The study {study} names no clients; add [clients.NAME] for each.")
+        raise StudyError(f"{study} has no clients; add a table [clients.NAME] for each.")
     names = sorted(plan.clients)
     files = {
         "pyproject.toml": PYPROJECT,
@@ -111,4 +111,4 @@ def init(folder: Path, study: Path | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name).write_text(content, encoding="utf-8")
-    say(f"The app is in {folder}; its README.md says how to run it.")
+    say(f"The app is in {folder}; its README.md explains how to run it.")

@@ -1,8 +1,4 @@
-"""A resident process that answers messages, for engines that start a process with each message.
-
-A participant's program runs longer than an answer takes. The engine's process asks the resident
-one, and starts it if need be.
-"""
+"""A resident process that answers messages, for engines that start a process with each message."""
 
 from __future__ import annotations
 
@@ -21,24 +17,20 @@ from pathlib import Path
 from fedtopics.errors import FederationError
 from fedtopics.files import make_folder, read_text, write_durably
 
-IDLE = 1800.0  # seconds without a message, after which it ends: others may compute that long
+IDLE = 1800.0  # seconds without a message until it ends: others may compute that long
 PAUSE = 0.05  # seconds between two attempts to reach it
 _NOTE = "resident_process.json"
 
 
 def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
-    """Ask the resident process of a folder, which has its port and a key for this user alone.
-
-    If there is none, `command` starts it, which has to call `answer_messages`. A `FederationError`
-    if it ends without an answer.
-    """
+    """Ask the resident process of a folder, or start it; `command` must call `answer_messages`."""
     connection = _connect(folder)
     if connection is None:
         make_folder(folder)
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
         while (connection := _connect(folder)) is None:
             if process.poll() is not None:
-                raise FederationError("The process of this client did not start.")
+                raise FederationError("The process of this client did not start; see its log.")
             time.sleep(PAUSE)
     try:
         with connection:
@@ -49,7 +41,7 @@ def ask(folder: Path, message: bytes, command: Sequence[str]) -> bytes:
 
 
 def end(folder: Path) -> None:
-    """End the resident process of a folder, if there is one, when it has answered."""
+    """End the resident process of a folder, if there is one, after its last answer."""
     connection = _connect(folder)
     if connection is not None:
         with suppress(EOFError, OSError), connection:
@@ -60,7 +52,7 @@ def end(folder: Path) -> None:
 def answer_messages(
     folder: Path, answer: Callable[[bytes], bytes], idle: Callable[[], float] = lambda: IDLE
 ) -> None:
-    """Be the resident process: answer until nobody asks for `idle` seconds, or somebody says so."""
+    """Answer messages until none comes for `idle` seconds, or an empty one."""
     key = secrets.token_bytes(32)
     note = folder / _NOTE
 
@@ -75,7 +67,7 @@ def answer_messages(
             timer = threading.Timer(idle(), leave)
             timer.daemon = True
             timer.start()
-            # Else who asked is gone.
+            # An error means that the caller is gone.
             with suppress(AuthenticationError, EOFError, OSError), listener.accept() as connection:
                 timer.cancel()
                 if not (message := connection.recv_bytes()):
@@ -87,7 +79,7 @@ def answer_messages(
 def _connect(folder: Path) -> Connection | None:
     try:
         note = json.loads(read_text(folder / _NOTE))
-        os.kill(note["process"], 0)  # or another one may have its port by now
+        os.kill(note["process"], 0)  # is it alive? Another process may have its port by now
         return Client(("127.0.0.1", note["port"]), authkey=bytes.fromhex(note["key"]))
     except (OSError, EOFError, AuthenticationError, ValueError, KeyError):
         return None

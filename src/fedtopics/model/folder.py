@@ -135,8 +135,7 @@ def model_folder(place: str | Path) -> Path:
 
 def read_model(folder: Path) -> dict[str, Any]:
     """Return the fields of the `TopicModel` in a folder; see `TopicModel.from_pretrained`."""
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"There is no model in {folder}: it has no config.json.")
+    folder = model_folder(folder)
     config = _read(folder / "config.json")
     if config.get("format") != FORMAT:
         has, by = (sentence(str(config.get(key, "unknown"))) for key in ("format", "fedtopics"))

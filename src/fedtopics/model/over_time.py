@@ -89,7 +89,7 @@ def grouped_by_time(
         raise StudyError(f"by={by!r} cannot be used; choose from {', '.join(get_args(Unit))}.")
     check_number(1 if nr_bins is None else nr_bins, "nr_bins")
     corpora, arrays = _by_client(documents, timestamps)
-    times = {client: times_of(values[~missing(values)]) for client, values in arrays.items()}
+    times = {client: times_of(values, ~missing(values)) for client, values in arrays.items()}
     timed = [each for each in times.values() if len(each)]
     if len({each.dtype.kind == "M" for each in timed}) > 1:
         raise DataError("Some clients' timestamps are dates and some are numbers; give all alike.")

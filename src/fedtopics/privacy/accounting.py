@@ -1,7 +1,5 @@
 """What a study promises for each document, how much noise that needs, and a client's account.
 
-The account has what a client has let out of the same documents, over all studies.
-
 All releases are sums with normal noise, so they compose exactly: noise of sigma_i on sums that one
 document changes by at most 1 is as private as one release with mu^2 = sum of 1 / sigma_i^2.
 
@@ -30,100 +28,88 @@ from fedtopics.errors import PolicyError, RunError, StudyError
 from fedtopics.files import in_turn, read_text, write_durably
 from fedtopics.text.words import is_word
 
-ROUNDING = 1e-3  # of epsilon, and of delta relative to it: what whole numbers cost; see `noise`
+ROUNDING = 1e-3  # cost of whole numbers: in epsilon, and relative in delta; see `noise`
 DIGITS = 4  # of a standard deviation, rounded up: the same on all processors
 
 
 class Privacy(BaseModel):
-    """A bound for what all that a study releases says of one document, or of one author.
-
-    Examples
-    --------
-    >>> Privacy(epsilon=3).delta
-    1e-06
-    """
+    """A bound for everything that a study releases about one document or one author."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     epsilon: float = Field(
         ge=0.01,
         le=100,
-        description="with or without a document, anything becomes known at most e^epsilon times as "
-        "likely: 1 is strong, 3 usual, from 8 on it says little",
+        description="any conclusion is at most e^epsilon times as likely with a document as "
+        "without it: 1 is strong, 3 usual, 8 or more weak",
     )
     delta: float = Field(
         1e-6,
         ge=1e-12,
         le=1e-3,
-        description="but for cases of this probability; far below 1 / (number of documents)",
+        description="probability of exceptions to this; far below 1 / (number of documents)",
     )
     unit: Literal["document", "author"] = Field(
         "document",
-        description="what the bound is for: each document by itself, or all that a client has of "
-        "an author, as a column of its documents says",
+        description="what the bound protects: each document, or all documents of an author, named "
+        "in a column",
     )
     most_documents: int | None = Field(
         None,
         ge=1,
-        description="documents of an author that count, at most; together they count as one",
+        description="most documents of an author that count; together they count as one",
     )
 
     @property
     def sensitivity(self) -> float:
-        """By how much one document changes a sum at most.
-
-        It is 1, except where one document of each author counts: without it another one of the
-        author's takes its place.
-        """
+        """The largest change of a sum by one document."""
+        # Without an author's only document, another one of the author's takes its place.
         return 2.0 if self.most_documents == 1 else 1.0
 
     @property
     def promise(self) -> Privacy:
-        """The bound alone."""
         return Privacy(**self.model_dump(include=set(Privacy.model_fields)))
 
     @property
     def plain(self) -> dict[str, Any]:
-        """What participants agree on, as plain data."""
+        """The bound as plain data, on which participants agree."""
         return self.model_dump(exclude_none=True)
 
     @model_validator(mode="after")
     def _of_authors_so_many(self) -> Privacy:
         if (self.unit == "author") != (self.most_documents is not None):
             raise ValueError(
-                'unit = "author" needs most_documents, how many of an author count at most; '
-                "no other unit has it"
+                'unit = "author" needs most_documents, the most documents of an author that '
+                'count; unit = "document" must not have it'
             )
         return self
 
 
 class PrivacySettings(Privacy):
-    """A study's [privacy]: the bound, and what is public to the methods that keep it."""
+    """A study's [privacy]: the bound, and the methods' public data."""
 
     words: tuple[str, ...] = Field(
         (),
-        description="public words, which topics are of; by default those that the embedding model "
-        "has as one piece",
+        description="public words for the topics; by default those that are one piece of the "
+        "embedding model",
     )
     nearest_words: int = Field(
         8, ge=1, le=100,
-        description="words of a document, the nearest ones to its embedding, that describe its "
-        "cluster; 16 for long texts",
+        description="words of a document nearest to its embedding, which describe its cluster; 16 "
+        "for long texts",
     )  # fmt: skip
 
     @field_validator("words")
     @classmethod
     def _are_words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not all(map(is_word, value)) or len(set(value)) < len(value):
-            raise ValueError("words have to print, and to be different")
+            raise ValueError("words must be printable, and must not be repeated")
         return value
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a study's releases may say together, and the share of each, of mu^2.
-
-    Without `privacy` there is no noise. StudyError if the shares add up to more than 1.
+    """The budget of a study's releases, with a share of mu^2 for each; StudyError above 1 in all.
 
     Examples
     --------
@@ -153,7 +139,7 @@ class Budget:
 
 @cache
 def mu_of(privacy: Privacy) -> float:
-    """Return the mu of all releases together, with what whole numbers cost taken off."""
+    """Return the mu of all releases together, less the cost of whole numbers."""
     epsilon, delta = privacy.epsilon - ROUNDING, privacy.delta * (1 - ROUNDING)
     return float(brentq(lambda mu: delta_of(mu, epsilon) - delta, 1e-5, 100, xtol=1e-12))
 
@@ -164,11 +150,11 @@ def delta_of(mu: float, epsilon: float) -> float:
     return float(ndtr(mu / 2 - epsilon / mu) - rest)
 
 
-FAR_DEVIATIONS = 10.0  # standard deviations: any delta is larger than what is beyond
+FAR_DEVIATIONS = 10.0  # standard deviations: the tail beyond is smaller than any delta
 
 
 class Entry(BaseModel):
-    """A run that took part of what may be said of a document."""
+    """A run that used part of the documents' privacy budget."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -176,19 +162,16 @@ class Entry(BaseModel):
     study: str
     run: str
     privacy: Privacy
-    noise: str = ""  # tells it from that of another secret, with which a run is a new one
+    noise: str = ""  # identity of the secret: with another secret, a run is a new one
 
     @property
     def identity(self) -> tuple[str, str, Privacy, str]:
-        """What is released once, however often a run goes on."""
+        """The identity of a run, which stays when it is resumed: its releases count once."""
         return self.study, self.run, self.privacy, self.noise
 
 
 class Account:
-    """The runs that documents took part in, in a file of JSON lines, which need not exist yet.
-
-    RunError if the file holds something else.
-    """
+    """The runs that used the documents, in a file of JSON lines, which may be missing at first."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -207,15 +190,11 @@ class Account:
     def charge(
         self, client: str, study: str, run: str, privacy: Privacy, most: float, noise: str = ""
     ) -> None:
-        """Write a run down before anything leaves; what it does again costs nothing.
-
-        It does so with the same parameters of privacy and the same `noise`, else it is a new one.
-        PolicyError if all runs together may say more than `most`.
-        """
+        """Record a new run before it sends data; PolicyError if all runs together exceed `most`."""
         today = datetime.now(UTC).date().isoformat()
         entry = Entry(date=today, study=study, run=run, privacy=privacy.promise, noise=noise)
         with in_turn(self.path):
-            self.entries = self._read()  # another study may have begun meanwhile
+            self.entries = self._read()  # another study may have started meanwhile
             if any(each.identity == entry.identity for each in self.entries):
                 return
             self._check(client, privacy, most)
@@ -224,7 +203,7 @@ class Account:
             write_durably(self.path, "".join(f"{line}\n" for line in lines).encode())
 
     def check(self, client: str, study: str, privacy: Privacy, most: float) -> None:
-        """Raise PolicyError if a study more may say too much; one that goes on says nothing new."""
+        """Raise PolicyError if a new study would exceed `most`; a resumed one sends nothing new."""
         if all((entry.study, entry.privacy) != (study, privacy.promise) for entry in self.entries):
             self._check(client, privacy, most)
 
@@ -234,8 +213,8 @@ class Account:
             return [Entry.model_validate_json(line) for line in lines]
         except (OSError, UnicodeDecodeError, ValidationError):
             raise RunError(
-                f"{self.path} is no account of what studies may know; restore it. Without it "
-                "nobody knows what was said of the documents already."
+                f"{self.path} is not a record of the privacy budget; restore it: without it, "
+                "nobody knows how much of the budget earlier studies have used."
             ) from None
 
     def _check(self, client: str, privacy: Privacy, most: float) -> None:
@@ -243,16 +222,13 @@ class Account:
         if after > most:
             raise PolicyError(
                 f"The policy of client {client!r} allows epsilon {most:g} over all studies; "
-                f"{len(self.entries)} before had {self.epsilon:.3g}, and with this one it would be "
-                f"{after:.3g}. Nothing has left; agree on a smaller epsilon, or raise max_epsilon."
+                f"{len(self.entries)} before used {self.epsilon:.3g}, and with this one it would "
+                f"be {after:.3g}. Nothing was sent; agree on a smaller epsilon for this study."
             )
 
 
 def together(promises: Sequence[Privacy]) -> float:
-    """Return the epsilon of several studies on the same documents, at the smallest of their deltas.
-
-    So it never falls when a study is added, whatever that study's delta is.
-    """
+    """Return the epsilon of several studies at their smallest delta, so that it never falls."""
     if not promises:
         return 0.0
     if len(promises) == 1 and promises[0].sensitivity == 1:

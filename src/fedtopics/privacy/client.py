@@ -1,4 +1,4 @@
-"""What clients compute where all that leaves of documents has noise."""
+"""The client-side code of studies with differential privacy: all sums of documents have noise."""
 
 from __future__ import annotations
 
@@ -32,18 +32,15 @@ NOISE = "with this client's part of the noise"
 class PrivatePlan(Plan[Any]):
     """A study with [privacy], as its method sees it."""
 
-    privacy: Privacy | None = None  # what is promised for each document; None for no noise
+    privacy: Privacy | None = None  # the promise for each document; None for no noise
     budget: Budget = field(default_factory=partial(Budget, None, {}))  # all releases share it
     clients: int = 1  # of the study
     words: tuple[str, ...] = ()  # public ones, if the study names them
-    nearest_words: int = 8  # of a document, by which clusters are described
+    nearest_words: int = 8  # of a document, for the description of clusters
 
 
 class NoisyClient(TopicClient[Settings]):
-    """A client's documents, and its part of the noise.
-
-    Embeddings that come with documents are taken as they are; each has to be of its text alone.
-    """
+    """A client's documents and noise; given embeddings must depend only on their own text."""
 
     def __init__(self, plan: PrivatePlan, site: Site) -> None:
         super().__init__(plan, site)
@@ -71,7 +68,7 @@ class NoisyClient(TopicClient[Settings]):
         return {"size": float(self._noisy("documents", self._weights.sum()))}
 
     def take(self, words: list[str]) -> None:
-        """Take up the public words; told, nothing leaves."""
+        """Take the public words; nothing is sent."""
         self._words = words
         self._fingerprint = fingerprint(words)
         self._columns = {word: i for i, word in enumerate(words)}
@@ -81,11 +78,7 @@ class NoisyClient(TopicClient[Settings]):
         self, function: str, vocabulary: str, columns: Any, *numbers: tuple[Numbers, Shape],
         number: int = 1, above: float = -np.inf,
     ) -> None:  # fmt: skip
-        """Refuse what a document could count more than once in, or could make no number.
-
-        Numbers have a shape, so that nothing fails by what documents have. And
-        each release is of one question: whether another has the same answer would have no noise.
-        """
+        """Refuse requests by which a document could count twice, or invalid numbers."""
         self.check(vocabulary)
         if not self._words:
             raise self._refusal("it has no public words yet")
@@ -93,20 +86,21 @@ class NoisyClient(TopicClient[Settings]):
         usual = (_fits(each, shape) and (each > above).all() for each, shape in numbers)
         if not _are_columns(columns, len(self._words)) or not all(usual):
             raise self._refusal(
-                "a document could count more than once, as a word is named twice or numbers are "
-                "none"
+                "a document could count more than once, because a word occurs twice or a number is "
+                "not valid"
             )
         request = hashlib.sha256(vocabulary.encode())
         for array in (columns, *(each for each, _ in numbers)):
             request.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+        # One question per release: whether two have the same answer would be known without noise.
         first = self._requests.setdefault((function, number), request.digest())
         if self.noisy and first != request.digest():
-            raise self._refusal("it was asked for the same with other numbers before")
+            raise self._refusal("the same was requested with other numbers before")
 
     def _refusal(self, why: str) -> PolicyError:
         return PolicyError(
-            f"Client {self.name!r} was asked for sums that the study does not have: {why}; look "
-            "into what the others run."
+            f"Client {self.name!r} was asked for sums that the study does not have: {why}; check "
+            "which software the others run."
         )
 
     def _of(self, columns: NDArray[np.int64]) -> sparse.csr_array:
@@ -121,7 +115,7 @@ class NoisyClient(TopicClient[Settings]):
         return self.noise.added(values, self._budget.sigma(release), release)
 
     def thetas(self, **model: Any) -> Iterator[tuple[Documents, Numbers]]:
-        """Infer nothing: no exchange of these methods asks for it."""
+        """Infer nothing: these methods never need it."""
         return iter(())
 
 
@@ -131,7 +125,7 @@ class ByWords(NoisyClient[Settings]):
     FIRST = "occurrences", "sketch"
 
     @leaves(
-        "For each public word, in how many documents it is; a document counts as a vector of "
+        "For each public word, the number of documents with it; a document counts as a vector of "
         f"length 1; {NOISE}."
     )
     def occurrences(self, vocabulary: str) -> dict[str, Any]:
@@ -140,13 +134,13 @@ class ByWords(NoisyClient[Settings]):
         return {"words": self._noisy("words", contributions.occurrences(self.bag, self._weights))}
 
     @leaves(
-        "Random mixtures of which words occur together; a document counts as a matrix of length 1 "
-        f"at most; {NOISE}."
+        "Random mixtures of the words that occur together; a document counts as a matrix of at "
+        f"most length 1; {NOISE}."
     )
     def sketch(
         self, vocabulary: str, columns: NDArray[np.int64], rarity: Numbers
     ) -> dict[str, Any]:
-        """Sum sketches of which words of documents occur together, the rare ones counting more."""
+        """Sum sketches of words that occur together, in which rare words count more."""
         self._check_request("sketch", vocabulary, columns, (rarity, columns.shape))
         projection = estimates.projection(len(columns), self.public_seed)
         bag = self._of(columns)
@@ -155,15 +149,15 @@ class ByWords(NoisyClient[Settings]):
 
 
 class ByEmbeddings(NoisyClient[Settings]):
-    """Sums by where documents are among others, and by their words that are nearest to that."""
+    """Sums by the embeddings of documents, and by their words nearest to these."""
 
     settings: Any  # of a method that finds clusters of embeddings
 
     FIRST = "key_words", "word_vectors"
 
     @leaves(
-        "For each public word, in how many documents it is among the nearest ones to the "
-        "document's embedding; the sum of embeddings, and of their outer products. A document "
+        "For each public word, in how many documents it is among the words nearest to the "
+        "document's embedding; the sums of embeddings and of their outer products. A document "
         f"counts as vectors of length 1; {NOISE}."
     )
     def key_words(self, vocabulary: str) -> dict[str, Any]:
@@ -176,12 +170,9 @@ class ByEmbeddings(NoisyClient[Settings]):
             "products": self._noisy("products", products),
         }
 
-    @leaves("What the embedding model makes of public words; nothing of a document.")
+    @leaves("The embedding model's vectors of public words; nothing of a document.")
     def word_vectors(self, vocabulary: str, columns: NDArray[np.int64]) -> dict[str, Any]:
-        """Return the vectors of words, of which all participants take the mean.
-
-        So they have the same to the last bit, and a server needs no embedding model.
-        """
+        """Return vectors of words; all use their mean, so a server needs no model."""
         self.check(vocabulary)
         return {"vectors": self._vectors[columns], "clients": 1}
 
@@ -190,12 +181,11 @@ class ByEmbeddings(NoisyClient[Settings]):
         """The documents' embeddings; DataError if they have none."""
         embeddings: NDArray[np.float32] | None = self.corpus.embeddings
         if embeddings is None:
-            raise DataError("the documents have no embeddings, by which they are clustered.")
+            raise DataError("the documents have no embeddings, which clustering needs.")
         return embeddings
 
     @cached_property
     def _vectors(self) -> NDArray[np.float32]:
-        """What the embedding model makes of each public word."""
         return _vectors_of(tuple(self._words), self.settings.embedding, self.site.embedding_model)
 
     @cached_property
@@ -206,27 +196,27 @@ class ByEmbeddings(NoisyClient[Settings]):
 
 
 def relative(rarity: Numbers) -> Numbers:
-    """Return how rare words are beside the rarest: the scale is nothing, and could be too large."""
+    """Return how rare words are compared with the rarest one; the scale could be too large."""
     return np.asarray(rarity / max(np.abs(rarity).max(initial=0), TINY))
 
 
 def calls(
     first: Sequence[str], settings: TopicSettings, repeated: str, *last: str
 ) -> dict[str, str]:
-    """Return how often a study calls which function: what is repeated, in all rounds left."""
+    """Return how often a study calls each function; `repeated` in all other rounds."""
     left = settings.max_rounds - len(first) - len(last)
     often = {1: "once", 2: "twice"}.get(left, f"{left} times")
     return dict.fromkeys(first, "once") | {repeated: often} | dict.fromkeys(last, "once")
 
 
 def _fits(numbers: Any, shape: Shape) -> bool:
-    """Whether these are finite numbers of a shape."""
+    """Whether these are finite numbers of this shape."""
     array = np.asarray(numbers)
     return array.shape == shape and array.dtype.kind == "f" and bool(np.isfinite(array).all())
 
 
 def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
-    """Whether each is the column of another word; -1 would name the last one a second time."""
+    """Whether these are different columns; -1 would name the last one a second time."""
     if columns.size == 0:
         return True
     whole = columns.ndim == 1 and columns.dtype.kind == "i"
@@ -238,7 +228,7 @@ def _are_columns(columns: NDArray[Any], n_words: int) -> bool:
 def _vectors_of(
     words: tuple[str, ...], embedding: EmbeddingSettings, model: str | None
 ) -> NDArray[np.float32]:
-    # In a cache beside that of documents, where a document of one word has left other bits.
+    # Not in the cache of documents: a document of one word can have other bits there.
     folder = cache_folder()
     return document_embeddings(
         Corpus.of(list(words)), embedding, embedding_model=model,

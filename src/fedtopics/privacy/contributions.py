@@ -1,9 +1,4 @@
-"""Which of a client's documents count, and what each adds to a sum: a vector of length 1 at most.
-
-By so much one document more or less changes a sum, and noise is measured in it. A document's vector
-depends on no other document. A document that is there several times counts once; where a study
-protects authors, the documents of an author share the length by their weights.
-"""
+"""The documents that count, and what each adds to a sum: a vector of at most length 1."""
 
 from __future__ import annotations
 
@@ -23,20 +18,16 @@ from fedtopics.inference.points import TINY, Discriminant, Numbers, blocks, soft
 from fedtopics.privacy import Privacy
 from fedtopics.text.corpus import Corpus
 
-STEPS = 8  # of variational inference, in which documents find their topics
-ENTRIES = 1 << 13  # of a bag, that are computed with at a time
-LEAST_TOPIC = 1e-200  # of a word, of what the topic has that has most of it
+STEPS = 8  # of variational inference for the topics of documents
+ENTRIES = 1 << 13  # of a bag that are processed at a time
+LEAST_TOPIC = 1e-200  # of a word, relative to the topic that has most of it
 DOUBLED = np.sqrt(2.0)
 Vectors = NDArray[np.floating[Any]]
 
 
 def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.int64], Numbers]:
-    """Return the rows of the documents that count, and the weight of each.
-
-    Of an author they are the first ones in the corpus that differ, as many as the study says, which
-    weigh 1 together. A document of nobody known counts by itself. DataError if the bound is for
-    authors, and the documents have no column of them.
-    """
+    """Return the rows of the documents that count, and their weights; DataError as `authors`."""
+    # The first different documents of an author count, up to this number, and share weight 1.
     most = None if privacy is None else privacy.most_documents
     whose = authors(corpus, privacy)
     rows: list[int] = []
@@ -56,20 +47,20 @@ def counted_once(corpus: Corpus, privacy: Privacy | None) -> tuple[NDArray[np.in
 
 
 def authors(corpus: Corpus, privacy: Privacy | None) -> list[str]:
-    """Return whose each document is, as far as the bound asks; raise as `counted_once`."""
+    """Return each document's author, "" if they do not matter; DataError if there is no column."""
     if privacy is None or privacy.unit == "document":
         return [""] * len(corpus)
     if corpus.authors is None:
         raise DataError(
-            "The study has a bound for authors, and nothing says whose each document is; name the "
-            "column with --columns author=NAME, or as author in the client's table."
+            "The study protects authors, but the documents have no column of authors; name it with "
+            "--columns author=NAME, or as author in the client's table."
         )
     names: list[str] = corpus.authors.to_pylist()
     return names
 
 
 def _digests(corpus: Corpus) -> Iterator[bytes]:
-    """Yield a digest of all that each document can add to a sum."""
+    """Yield a digest of everything that each document can add to a sum."""
     row = 0
     for batch in corpus.batches():
         for document in batch:
@@ -81,7 +72,7 @@ def _digests(corpus: Corpus) -> Iterator[bytes]:
 
 
 def clipped_rows(rows: sparse.csr_array) -> sparse.csr_array:
-    """Return rows of length 1; a row of zeros stays."""
+    """Return rows scaled to length 1; a row of zeros stays."""
     lengths = np.sqrt(_row_sums(rows, rows.data**2))
     return weighted(rows, 1 / np.maximum(lengths, TINY))
 
@@ -92,7 +83,7 @@ def weighted(rows: sparse.csr_array, weights: Numbers) -> sparse.csr_array:
 
 
 def occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
-    """Return how many documents have each word; of one with n words each counts 1 / sqrt(n)."""
+    """Return the number of documents with each word; each of n words counts 1 / sqrt(n)."""
     rows = clipped_rows(_with_data(bag, np.ones(bag.nnz)))
     return np.asarray(weighted(rows, weights).sum(0))
 
@@ -100,11 +91,7 @@ def occurrences(bag: sparse.csr_array, weights: Numbers) -> Numbers:
 def nearest_words(
     bag: sparse.csr_array, embeddings: Vectors, vectors: Vectors, most: int
 ) -> sparse.csr_array:
-    """Return each document's words that are nearest to its embedding, as rows of length 1.
-
-    Of a document in the bag (n_documents, n_words) they are `most` at most; `vectors` are the
-    words' (n_words, n_dimensions).
-    """
+    """Return each document's words nearest to its embedding, at most `most`, in unit rows."""
     documents = _documents(bag)
     close = np.empty(len(documents))
     for part in _parts(len(documents)):
@@ -120,7 +107,7 @@ def nearest_words(
 
 
 def moments(embeddings: Vectors, weights: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the sum of embeddings, and that of their outer products, as `packed`."""
+    """Return the sum of embeddings and that of their outer products, as `packed`."""
     n = embeddings.shape[1]
     total, products = np.zeros(n), np.zeros((n, n))
     for rows, block in blocks(embeddings):
@@ -139,7 +126,7 @@ def packed(symmetric: Numbers) -> Numbers:
 
 
 def unpacked(triangle: Numbers, n: int) -> Numbers:
-    """Return the symmetric matrix (n, n) that `packed` made a vector of."""
+    """Return the symmetric matrix (n, n) from its `packed` vector."""
     upper = np.zeros((n, n))
     upper[np.triu_indices(n)] = triangle / DOUBLED
     return np.asarray(upper + upper.T - np.diag(np.diag(upper)) * (2 - DOUBLED))
@@ -148,13 +135,10 @@ def unpacked(triangle: Numbers, n: int) -> Numbers:
 def placed(
     embeddings: Vectors, origin: Numbers, centres: Numbers
 ) -> tuple[Vectors, NDArray[np.int64]]:
-    """Return embeddings less the origin, of length 1, and the nearest centre of each.
-
-    The centres have length 1.
-    """
+    """Return embeddings less the origin, scaled to length 1, and each one's nearest unit centre."""
     points, found = centred(embeddings, origin), np.empty(len(embeddings), np.int64)
     for rows, block in blocks(points):
-        # By `@` the last bits of a row depend on how many others there are, and so could a draw.
+        # With `@` the last bits of a row, and so the result, would depend on the number of rows.
         found[rows] = np.einsum("ij,kj->ik", block, centres).argmax(1)
     return points, found
 
@@ -162,11 +146,10 @@ def placed(
 def sketched(
     bag: sparse.csr_array, rarity: Numbers, projection: Numbers, weights: Numbers
 ) -> Numbers:
-    """Return a sketch of which words occur together, (n_words, width).
+    """Return a sketch (n_words, width) of the words that occur together.
 
-    A document with words x, the roots of their numbers times their rarity, brought to length 1,
-    adds x (x' G) with a projection G (n_words, width), but for the products of a word with itself;
-    at most of length 1.
+    A document adds x (x' G), of at most length 1, without the products of a word with itself. Here
+    x are the roots of its word counts times their rarity, in unit length; G is the projection.
     """
     rows = clipped_rows(_with_data(bag, np.sqrt(bag.data) * rarity[bag.indices]))
     total = np.zeros(projection.shape)
@@ -179,10 +162,7 @@ def sketched(
 
 
 def _sketch_lengths(rows: sparse.csr_array, mixed: Numbers, projection: Numbers) -> Numbers:
-    """Return the length of each document's x (x' G) - diag(x^2) G.
-
-    Its row of a word w is x_w (g - x_w G_w), with g = x' G.
-    """
+    """Return the length of each x (x' G) - diag(x^2) G; its row w is x_w (x' G - x_w G_w)."""
     documents = _documents(rows)
     squares = np.empty(len(documents))
     for part in _parts(len(documents)):
@@ -195,19 +175,16 @@ def _sketch_lengths(rows: sparse.csr_array, mixed: Numbers, projection: Numbers)
 def expected_words(
     bag: sparse.csr_array, topics: Numbers, alpha: float, weights: Numbers
 ) -> Numbers:
-    """Return how much of each word is of each topic, summed over documents, (n_words, n_topics).
-
-    The roots of a document's numbers of words, which damp repetitions, are brought to length 1 and
-    shared among topics (n_words, n_topics) as variational inference finds. It goes by how much
-    more of a word one topic has than another: of words with hardly any, quotients had no number.
-    """
+    """Return each topic's share of each word, summed over documents, (n_words, n_topics)."""
     from fedtopics.inference.variational import infer  # a server need not compile it
 
     topics = topics.astype(np.float64)
+    # Relative to the word's largest: quotients of very rare words would not be numbers.
     topics = np.maximum(topics / topics.max(1, keepdims=True), LEAST_TOPIC)
     total = np.zeros(topics.shape)
     for rows, counts in blocks(bag):
         found = infer(counts, topics, alpha, STEPS)
+        # Roots damp repetitions; a document's have length 1.
         roots = weighted(clipped_rows(_with_data(counts, np.sqrt(counts.data))), weights[rows])
         shared = _with_data(counts, found.ratios.data / counts.data * roots.data)
         total += (shared.T @ found.topics) * topics
@@ -217,15 +194,11 @@ def expected_words(
 def factored(
     points: sparse.csr_array, topics: Numbers, weights: Numbers
 ) -> tuple[Numbers, Numbers]:
-    """Return X' W of rows of length 1 and their shares of topics (n_words, n_topics), and W' W.
-
-    The latter is `packed`. Documents weigh as much as makes each add 1 to X' W: 1 / |w|, its shares
-    w, which have length 1 at most. It has none where topics are such that they come to no number.
-    """
+    """Return X' W of unit rows and their shares of topics, and W' W packed; weights are 1 / |w|."""
     from fedtopics.inference.variational import add_products, solve  # a server needs none
 
     sums, products = np.zeros(topics.shape), np.zeros((topics.shape[1],) * 2)
-    for rows, block in blocks(clipped_rows(points)):  # they may be longer where squares are tiny
+    for rows, block in blocks(clipped_rows(points)):  # tiny squares can make rows longer
         with np.errstate(over="ignore"):
             shares = _short(solve(block, topics))
         mine = unit_rows(shares) * weights[rows, None]
@@ -235,10 +208,10 @@ def factored(
 
 
 def memberships(points: Vectors, of: Discriminant) -> Numbers:
-    """Return points' shares of clusters (n_documents, n_clusters), which add up to 1, or 0."""
+    """Return points' shares of clusters (n_documents, n_clusters), which add up to 1 or 0."""
     found, across = np.empty((len(points), len(of.bias))), np.ascontiguousarray(of.projection.T)
     for rows, block in blocks(points):
-        # Not by `@`: see `placed`. What is too large for a number makes none of a document.
+        # Not with `@`: see `placed`. A document with an overflow gets no shares.
         with np.errstate(all="ignore"):
             projected = unit_rows(np.einsum("ij,kj->ik", block, across))
             close = np.einsum("ij,kj->ik", projected, of.directions)
@@ -247,7 +220,7 @@ def memberships(points: Vectors, of: Discriminant) -> Numbers:
 
 
 def _short(rows: Numbers) -> Numbers:
-    """Return rows of length 1 at most; zeros for those that are no numbers."""
+    """Return rows of at most length 1; zeros for those that are not finite."""
     rows = np.where(np.isfinite(rows).all(1, keepdims=True), rows, 0)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1))
 
@@ -257,12 +230,11 @@ def _row_sums(rows: sparse.csr_array, values: Numbers) -> Numbers:
 
 
 def _documents(rows: sparse.csr_array) -> NDArray[np.int64]:
-    """Return the row of each entry."""
     return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
 def _parts(n: int) -> Iterator[slice]:
-    """Return slices of so many entries, some at a time."""
+    """Return slices of a range, `ENTRIES` at a time."""
     return (slice(start, start + ENTRIES) for start in range(0, n, ENTRIES))
 
 

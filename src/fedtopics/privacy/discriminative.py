@@ -1,9 +1,4 @@
-"""Discriminative clustering with differential privacy: sums of embeddings by shares, with noise.
-
-Documents are members of all clusters, by shares that add up to 1: what one adds to the clusters'
-sums, and to their sizes, has a length of 1 at most. Clusters are set apart in the few directions in
-which embeddings spread by more than noise.
-"""
+"""Discriminative clustering with differential privacy: sums of embeddings by shares, with noise."""
 
 from __future__ import annotations
 
@@ -24,7 +19,7 @@ from fedtopics.privacy.client import NOISE, ByEmbeddings, calls
 from fedtopics.privacy.recipe import clustering
 from fedtopics.privacy.stages import Releases
 
-LEAST_SIZE = 0.1  # of an even size, that a cluster is taken to have at least
+LEAST_SIZE = 0.1  # of an even size: the assumed minimum of a cluster
 
 
 class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
@@ -35,12 +30,12 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         return calls(ByEmbeddings.FIRST, settings, "noisy_class_sums", "class_words")
 
     @leaves(
-        "For each cluster the sum of documents' embeddings by their shares of it, less a common "
-        "origin and of length 1, and the sum of these shares, of which a document has 1 in all; "
-        f"{NOISE}."
+        "For each cluster, the sum of documents' embeddings, less a common origin and scaled to "
+        "length 1, by their shares of it, and the sum of these shares; a document's shares add up "
+        f"to 1; {NOISE}."
     )
     def noisy_class_sums(self, vocabulary: str, number: int, **apart: Numbers) -> dict[str, Any]:
-        """Sum the points (n_clusters, n_dimensions) by their memberships, and these."""
+        """Sum points (n_clusters, n_dimensions) and memberships by cluster."""
         points, members = self._members("noisy_class_sums", vocabulary, (), number, **apart)
         members *= self._weights[:, None]
         sums, sizes = weighted_sums(points, blocks(members), self.settings.n_components)
@@ -51,7 +46,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
 
     @leaves(
         "For each word and cluster, how often the word is among the nearest ones of documents, by "
-        f"their shares of the cluster; a document counts as a matrix of length 1 at most; {NOISE}."
+        f"their shares of the cluster; a document counts as a matrix of at most length 1; {NOISE}."
     )
     def class_words(
         self, vocabulary: str, columns: NDArray[np.int64], **apart: Numbers
@@ -64,10 +59,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
         self, function: str, vocabulary: str, columns: Any, number: int, *, origin: Numbers,
         projection: Numbers, directions: Numbers, bias: Numbers,
     ) -> tuple[NDArray[np.float32], Numbers]:  # fmt: skip
-        """Return embeddings less the origin, of length 1, and their shares of clusters.
-
-        First the request is checked: what tells the clusters of an embedding has shapes.
-        """
+        """Check a request; return unit embeddings less the origin, and their shares."""
         n, k, d = self.embeddings.shape[1], self.settings.n_components, directions.shape[-1]
         shaped = (origin, (n,)), (projection, (n, d)), (directions, (k, d)), (bias, (k,))
         self._check_request(function, vocabulary, columns, *shaped, number=number)
@@ -77,7 +69,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
 
 
 def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find what is in each cluster, by shares: a round of discriminative clustering."""
+    """Find the new clusters from sums by shares: a round of discriminative clustering."""
     directions, k = state["directions"], releases.n_topics
     template = {"classes": (k, releases.dimension), "sizes": (k,)}
     payload = {"number": releases.number, **apart(state)}
@@ -89,7 +81,7 @@ def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Array
     split = Split(there[None], sizes[None], bias[None], np.zeros(1))
     found = Separation(releases.settings, state["origin"], moments).direct(split).weights()
     narrow = min(k - 1, releases.dimension) - found["projection"].shape[1]
-    wider = [(0, 0), (0, narrow)]  # as a model has it, with directions in which nothing is
+    wider = [(0, 0), (0, narrow)]  # to the width of a model, with empty directions
     return {
         "projection": np.pad(directions @ found["projection"], wider),
         "axes": np.pad(found["directions"], wider),
@@ -99,7 +91,7 @@ def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Array
 
 
 def apart(state: Arrays) -> dict[str, Numbers]:
-    """Return what tells the clusters of an embedding; at first, how near centres are."""
+    """Return the arrays that determine the cluster of an embedding; at first, only its centres."""
     if "projection" not in state:
         first = {"projection": state["directions"], "directions": state["centres"]}
         return {"origin": state["origin"], **first, "bias": np.zeros(len(state["centres"]))}
@@ -108,8 +100,8 @@ def apart(state: Arrays) -> dict[str, Numbers]:
 
 
 def hindrance(settings: DiscriminativeSettings) -> str:
-    """Return which settings have no sums with noise, as of `Recipe`."""
-    pairs = "their number is chosen by pairs of documents: leave candidates out"
+    """Return why these settings have no sums with noise; see `Recipe`."""
+    pairs = "the number of clusters is chosen by pairs of documents: leave out candidates"
     return pairs if settings.separation.candidates else ""
 
 

@@ -1,17 +1,13 @@
-"""What the program estimates from sums with noise: frequencies, first topics, clusters.
+"""The program's estimates from sums with noise: frequencies, first topics, clusters.
 
-Much of it is public: which words there are, and the vectors that the encoder gives them.
-
-First topics of words follow from a sketch of which words occur together. Words that stand for one
-topic alone occur beside the words of that topic: rows of the co-occurrence matrix are mixtures of a
-row for each topic. A random projection of few columns keeps rows apart, and fewer numbers have less
-noise.
+First topics follow from a sketch of the words that occur together: the rows of this matrix are
+mixtures of one row per topic. Words that belong to one topic have almost pure rows. A random
+projection to few columns keeps rows apart, with less noise.
 
 References
 ----------
 Arora and others, A Practical Algorithm for Topic Modeling with Provable Guarantees, ICML 2013:
-words far from the space of those before. Here they are clustered besides, as noise makes of a
-single word a bad witness.
+words far from the space of those before; clustered, since noise makes single words unreliable.
 """
 
 from __future__ import annotations
@@ -23,30 +19,30 @@ from scipy.optimize import nnls
 from fedtopics.inference.points import TINY, Numbers, unit_rows
 
 # Of frequencies of words
-CLEAR_DEVIATIONS = 4.0  # standard deviations of noise, from which a word surely occurs
-COSINE_BINS = 25  # of cosines, and one more of the largest hundredth
-FEWEST_PAIRS = 20  # pairs of word and cluster in that
+CLEAR_DEVIATIONS = 4.0  # standard deviations of noise above which a word surely occurs
+COSINE_BINS = 25  # of cosines, and one more for the largest hundredth
+FEWEST_PAIRS = 20  # pairs of word and cluster in the latter
 LEAST_COUNT = 1e-6
-FEWEST_OF_CLUSTER = 0.002  # of all words: the smallest a cluster is taken to be
+FEWEST_OF_CLUSTER = 0.002  # of all words: the assumed minimum of a cluster
 SPREAD = 0.1, 20.0  # least and largest variance of a count, relative to its square
 
 # Of sketches
 WIDTH = 200
-WELL_KNOWN, KNOWN = 6.0, 1.5  # times the noise of a row: of words to find topics by, of any
-SHORTEST_ROW = 3e-3  # of the longest row: of words to find topics by
-MOST_WORDS, FEWEST_OF_TOPIC = 2000, 6  # to find topics by
-PURE = 0.6  # cosine, from which a word stands for one topic
-ALIKE = 0.9  # cosine, from which two topics are one
+WELL_KNOWN, KNOWN = 6.0, 1.5  # times the noise of a row: for words that find topics, for any
+SHORTEST_ROW = 3e-3  # of the longest row: for words that find topics
+MOST_WORDS, FEWEST_OF_TOPIC = 2000, 6  # that find topics
+PURE = 0.6  # cosine above which a word belongs to one topic
+ALIKE = 0.9  # cosine above which two topics are one
 PASSES, TRIES = 15, 5
 
 # Of clusters
 FEWEST_DIRECTIONS, MOST_DIRECTIONS = 8, 48
-ABOVE_NOISE = 1.2  # times the largest eigenvalue of noise alone
-DEAD = 2.0  # times as long as noise alone: a cluster's sum that is shorter says nothing
+ABOVE_NOISE = 1.2  # times the largest eigenvalue of only noise
+DEAD = 2.0  # times the length of only noise: a shorter sum of a cluster has no meaning
 STARTS = 8
 
 
-# Frequencies of words, and the better of noisy numbers and what is known without them
+# Frequencies of words, and noisy counts combined with prior knowledge
 
 
 def surely_there(counts: Numbers, sigma: float, most: int) -> NDArray[np.int64]:
@@ -58,13 +54,9 @@ def surely_there(counts: Numbers, sigma: float, most: int) -> NDArray[np.int64]:
 def expected_by_chance(
     counts: Numbers, sigma: float, overall: Numbers, overall_sigma: float
 ) -> Numbers:
-    """Return how often words would be in clusters if all clusters had the same words.
-
-    How frequent a word is, two releases say that each have noise: `counts` (n_words, n_clusters)
-    and `overall` (n_words,).
-    """
+    """Return the counts (n_words, n_clusters) expected if all clusters had equal words."""
     frequency = counts.sum(1)
-    if sigma:
+    if sigma:  # both releases have noise, so combine them
         scale = frequency.sum() / overall.sum()
         of_counts = 1 / (counts.shape[1] * sigma**2)
         of_overall = 1 / (overall_sigma * scale) ** 2
@@ -75,11 +67,7 @@ def expected_by_chance(
 
 
 def by_closeness(counts: Numbers, chance: Numbers, close: Numbers) -> Numbers:
-    """Return what counts are expected to be by how close the vectors of word and cluster are.
-
-    One curve for all pairs of both: how much more often than by chance a word occurs, as a function
-    of the cosine, that never falls.
-    """
+    """Return expected counts by a curve of the cosine between word and cluster; never falling."""
     flat, by_chance, cosines = counts.ravel(), chance.ravel(), close.ravel()
     order = np.argsort(cosines, kind="stable")
     bins = [*np.array_split(order, COSINE_BINS), order[-max(len(order) // 100, FEWEST_PAIRS) :]]
@@ -89,14 +77,11 @@ def by_closeness(counts: Numbers, chance: Numbers, close: Numbers) -> Numbers:
 
 
 def shrunk(counts: Numbers, expected: Numbers, sigma: float) -> Numbers:
-    """Move noisy counts towards what is expected, as far as the noise makes it right.
-
-    Counts are taken to differ from what is expected by a normal number in proportion to it, whose
-    variance is what they differ by more than noise does (empirical Bayes).
-    """
+    """Move noisy counts towards the expected ones, as far as the noise justifies."""
     if not sigma:
         return counts
     expected = np.maximum(expected, LEAST_COUNT)
+    # Empirical Bayes: the difference beyond noise is normal, in proportion to the expected count.
     excess = ((counts - expected) ** 2 - sigma**2).sum() / (expected**2).sum()
     variance = np.clip(excess, *SPREAD) * expected**2
     found = expected + variance / (variance + sigma**2) * (counts - expected)
@@ -104,10 +89,7 @@ def shrunk(counts: Numbers, expected: Numbers, sigma: float) -> Numbers:
 
 
 def normalised(counts: Numbers, more: float) -> Numbers:
-    """Return topics (n_words, n_topics) of counts and so many more of each word; columns sum to 1.
-
-    The array is contiguous, as inference takes it.
-    """
+    """Return topics (n_words, n_topics) of smoothed counts; columns sum to 1; contiguous."""
     smooth = counts + more
     return np.ascontiguousarray(smooth / smooth.sum(0))
 
@@ -122,10 +104,7 @@ def projection(n_words: int, seed: int) -> Numbers:
 
 
 def first_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
-    """Return how much of each word is of each topic, (n_words, n_topics); 0 where noise hides it.
-
-    The sketch (n_words, WIDTH) has noise of standard deviation sigma.
-    """
+    """Return the shares of words in topics, (n_words, n_topics); 0 if noise hides a word."""
     left, values, _ = np.linalg.svd(sketch, full_matrices=False)
     rows = left[:, :n_topics] * values[:n_topics]
     lengths, noise = np.linalg.norm(rows, axis=1), sigma * np.sqrt(n_topics)
@@ -140,7 +119,7 @@ def first_topics(sketch: Numbers, sigma: float, n_topics: int) -> Numbers:
 
 
 def _find_centres(directions: Numbers, weights: Numbers, n: int) -> Numbers:
-    """Cluster directions of words; of two centres that are alike, look for another one."""
+    """Cluster directions of words; replace one of two similar centres by another."""
     centres = np.zeros((0, directions.shape[1]))
     for _ in range(TRIES):
         more = _far_apart(directions, weights, centres, n - len(centres))
@@ -169,7 +148,7 @@ def _far_apart(directions: Numbers, weights: Numbers, centres: Numbers, n: int) 
 
 
 def _clustered(directions: Numbers, weights: Numbers, centres: Numbers) -> Numbers:
-    """Move centres to the mean of the words that stand for them alone, some times."""
+    """Move centres repeatedly to the mean of the words that belong only to them."""
     for _ in range(PASSES):
         close = directions @ centres.T
         nearest = close.argmax(1)
@@ -181,7 +160,7 @@ def _clustered(directions: Numbers, weights: Numbers, centres: Numbers) -> Numbe
 
 
 def _different(centres: Numbers, directions: Numbers, weights: Numbers) -> Numbers:
-    """Return the centres without those that are like one of more words."""
+    """Return the centres without those similar to one with more words."""
     nearest = (directions @ centres.T).argmax(1)
     order = np.argsort(-np.bincount(nearest, weights, len(centres)), kind="stable")
     kept: list[int] = []
@@ -195,21 +174,17 @@ def _different(centres: Numbers, directions: Numbers, weights: Numbers) -> Numbe
 
 
 def find_directions(mean: Numbers, products: Numbers, documents: float, sigma: float) -> Numbers:
-    """Return the directions in which embeddings spread by more than noise, as columns.
-
-    Noise alone, of this standard deviation on the diagonal and half the variance beside it, has
-    eigenvalues of up to sqrt(2 n_dimensions) sigma (Wigner's semicircle).
-    """
+    """Return the directions in which embeddings spread by more than noise, as columns."""
     values, vectors = np.linalg.eigh(products - documents * np.outer(mean, mean))
     number = MOST_DIRECTIONS
-    if sigma:
+    if sigma:  # noise has eigenvalues up to sqrt(2 n_dimensions) sigma (Wigner's semicircle)
         clear = values > ABOVE_NOISE * np.sqrt(2 * len(mean)) * sigma
         number = min(max(int(clear.sum()), FEWEST_DIRECTIONS), MOST_DIRECTIONS)
     return np.asarray(vectors[:, -number:])
 
 
 def centred_words(vectors: Numbers, frequency: Numbers) -> Numbers:
-    """Return vectors of words less their mean, of length 1."""
+    """Return vectors of words less their mean, scaled to length 1."""
     return unit_rows(vectors - np.average(vectors, axis=0, weights=frequency))
 
 
@@ -224,10 +199,7 @@ def first_centres(words: Numbers, frequency: Numbers, n: int, seed: int) -> Numb
 def move(
     centres: Numbers, sums: Numbers, directions: Numbers, sigma: float
 ) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Move centres (n_clusters, n_directions) to their points; return which clusters are alive.
-
-    `sums` (n_clusters, n_dimensions) are of the points nearest to them. The others stay.
-    """
+    """Move centres to the sums of their points; return also which are alive; dead ones stay."""
     there = sums @ directions
     least = max(DEAD * sigma * np.sqrt(directions.shape[1]), TINY)
     alive = np.linalg.norm(there, axis=1) >= least

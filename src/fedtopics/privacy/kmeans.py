@@ -18,7 +18,7 @@ from fedtopics.privacy.client import NOISE, ByEmbeddings, calls
 from fedtopics.privacy.recipe import clustering
 from fedtopics.privacy.stages import Releases
 
-DEAD_SHARE = 0.1  # of clusters may keep the centre that public words gave them
+DEAD_SHARE = 0.1  # of clusters that may keep their centre from public words
 
 
 class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
@@ -29,13 +29,13 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
         return calls(ByEmbeddings.FIRST, settings, "noisy_cluster_sums", "cluster_words")
 
     @leaves(
-        "For each cluster the sum of its documents' embeddings, less a common origin and of "
-        f"length 1; {NOISE}."
+        "For each cluster, the sum of its documents' embeddings, less a common origin and scaled "
+        f"to length 1; {NOISE}."
     )
     def noisy_cluster_sums(
         self, vocabulary: str, number: int, origin: Numbers, centres: Numbers
     ) -> dict[str, Any]:
-        """Sum the points (n_clusters, n_dimensions) that are nearest to each centre."""
+        """Sum the points nearest to each centre, (n_clusters, n_dimensions)."""
         where = origin, centres
         points, nearest = self._placed("noisy_cluster_sums", vocabulary, (), *where, number)
         points *= self._weights[:, None]
@@ -44,7 +44,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
 
     @leaves(
         "For each word and cluster, how often the word is among the nearest ones of the cluster's "
-        f"documents, each of which counts as a vector of length 1; {NOISE}."
+        f"documents; a document counts as a vector of length 1; {NOISE}."
     )
     def cluster_words(
         self, vocabulary: str, origin: Numbers, centres: Numbers, columns: NDArray[np.int64]
@@ -66,7 +66,7 @@ class NoisyKMeansClient(ByEmbeddings[KMeansSettings]):
 
 
 def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find what is in each cluster, by its embeddings: a round of spherical k-means."""
+    """Find the new centres from sums of embeddings: a round of spherical k-means."""
     n_topics, number = releases.n_topics, releases.number
     template = {"sums": (n_topics, releases.dimension)}
     payload = {"number": number, **where(state)}
@@ -76,25 +76,25 @@ def cluster_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arr
     dead = int(np.count_nonzero(~alive))
     if dead > DEAD_SHARE * n_topics:
         raise releases.refusal(
-            f"{dead} of {n_topics} clusters have too few documents to be told from noise"
+            f"{dead} of {n_topics} clusters have too few documents to be distinct from noise"
         )
     return {"centres": centres, "sums": found}
 
 
 def where(state: Arrays) -> dict[str, Numbers]:
-    """Return what tells the cluster of an embedding: an origin, and centres of length 1."""
+    """Return the origin, and centres of length 1, which determine the cluster of an embedding."""
     return {"origin": state["origin"], "centres": state["centres"] @ state["directions"].T}
 
 
 def hindrance(settings: KMeansSettings) -> str:
-    """Return which settings have no sums with noise, as of `Recipe`."""
+    """Return why these settings have no sums with noise; see `Recipe`."""
     if settings.algorithm == "k-fed":
         return (
-            "clients' own centres, which are merged one by one, depend on all documents: set "
+            "the clients' own centres, which k-FED merges, depend on all documents: set "
             'algorithm = "lloyd"'
         )
     if settings.representation != "embedding":
-        return "centres of words would be noise alone: leave representation out"
+        return "centres of words would be only noise: leave out representation"
     return ""
 
 

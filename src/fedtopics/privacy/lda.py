@@ -22,7 +22,7 @@ SMOOTHING = 1e-2  # of each word in each topic
 
 
 def alpha_of(settings: LDASettings) -> float:
-    """Return the prior of theta; of the smallest numbers there are, documents would add none."""
+    """Return the prior of theta; with a smaller one, documents would add nothing."""
     return max(settings.theta_prior, TINY)
 
 
@@ -34,8 +34,8 @@ class NoisyLDAClient(ByWords[LDASettings]):
         return calls(ByWords.FIRST, settings, "noisy_topic_words")
 
     @leaves(
-        "For each word and topic, how much of the word in documents is of the topic, by their "
-        f"words; a document counts as a matrix of length 1; {NOISE}."
+        "For each word and topic, the topic's share of the word, summed over documents; a "
+        f"document counts as a matrix of length 1; {NOISE}."
     )
     def noisy_topic_words(
         self, vocabulary: str, number: int, columns: NDArray[np.int64], topics: Numbers
@@ -50,7 +50,7 @@ class NoisyLDAClient(ByWords[LDASettings]):
 
 
 def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find how much of each word is of each topic: a variational round."""
+    """Find each topic's share of each word: a variational round."""
     template = {"counts": state["topics"].shape}
     payload = {"columns": state["kept"], "topics": state["topics"], "number": releases.number}
     summed = releases.ask(agreement, "noisy_topic_words", template, **payload)["counts"]
@@ -62,7 +62,7 @@ def topic_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
 
 
 def lda_inferred(settings: LDASettings, state: Arrays, found: Numbers) -> dict[str, Any]:
-    """Return what finds the topics of new documents, as of `Recipe`."""
+    """Return the inference for new documents; see `Recipe`."""
     prior = LDAPrior(n_components=settings.n_components, alpha=alpha_of(settings))
     pseudo_counts = np.ascontiguousarray((found.T + SMOOTHING) / SMOOTHING)
     inference = VariationalLDA(found.shape[1], prior)
@@ -70,14 +70,14 @@ def lda_inferred(settings: LDASettings, state: Arrays, found: Numbers) -> dict[s
 
 
 def hindrance(settings: LDASettings) -> str:
-    """Return which settings have no sums with noise, as of `Recipe`."""
+    """Return why these settings have no sums with noise; see `Recipe`."""
     if settings.learning == "stochastic":
         return (
-            "minibatches need hundreds of rounds, each with noise and none of most documents: "
+            "minibatches need hundreds of rounds with noise, each over few documents: "
             'set learning = "batch"'
         )
     if settings.initialisation != "anchors":
-        return 'first topics are of sums with noise: leave initialisation at "anchors"'
+        return 'first topics come from sums with noise: leave initialisation at "anchors"'
     return ""
 
 

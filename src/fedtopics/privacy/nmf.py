@@ -1,8 +1,6 @@
 """NMF with differential privacy: weighted words of documents by topic, in sums with noise.
 
-A document's weighted words have length 1, and so have its shares w of topics at most. It weighs
-1 / |w|, so that it adds 1 in length to X' W, and 1 at most to W' W, whatever it is of; without that
-most documents would add much less than what noise is measured by.
+A document with shares w of topics weighs 1 / |w|; otherwise most would add far less than the noise.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ class NoisyNMFClient(ByWords[NMFSettings]):
         return calls(ByWords.FIRST, settings, "noisy_factors")
 
     @leaves(
-        "For each word and topic, the weights of the word in documents by how much of the topic "
-        "they have, and for two topics how much documents have of both; a document counts as two "
-        f"matrices of length 1 at most; {NOISE}."
+        "For each word and topic, the weights of the word in documents by their share of the "
+        "topic, and for each two topics the products of their shares; a document counts as two "
+        f"matrices of at most length 1; {NOISE}."
     )
     def noisy_factors(
         self, vocabulary: str, number: int, columns: NDArray[np.int64], rarity: Numbers,
@@ -67,7 +65,7 @@ def first_factors(releases: Releases, agreement: Agreement, state: Arrays) -> Ar
 
 
 def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find how much of each word is of each topic, and of each topic with each: a round of NMF."""
+    """Find the shares of words in topics and the products of topics: a round of NMF."""
     k, number, topics = releases.n_topics, releases.number, state["topics"]
     template = {"factors": topics.shape, "products": (k * (k + 1) // 2,)}
     payload = {"columns": state["kept"], "rarity": state["weights"], "topics": topics}
@@ -85,14 +83,14 @@ def factor_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Arra
 
 
 def nmf_inferred(settings: NMFSettings, state: Arrays, found: Numbers) -> dict[str, Any]:
-    """Return what finds the topics of new documents, as of `Recipe`."""
+    """Return the inference for new documents; see `Recipe`."""
     shape = settings.shape(NMFShape)
     weights = {"topics": state["topics"], "rarity": state["weights"]}
     return {"inference": Factors(found.shape[1], shape), "weights": weights}
 
 
 def _seed_directions(settings: NMFSettings, agreement: Agreement, state: Arrays) -> Numbers | None:
-    """Return directions of the words that topics are held to, if there are such."""
+    """Return the directions of the given words of topics, if there are any."""
     if not settings.seed_topics:
         return None
     index = {agreement.vocabulary.words[column]: i for i, column in enumerate(state["kept"])}

@@ -1,21 +1,21 @@
-"""A client's part of the noise of a sum: whole numbers, from its own secret.
+"""A client's part of the noise of a sum: whole numbers, drawn from its own secret.
 
-The sum of the parts is what protects: who adds sees it alone, so it goes with masks. A part is
-normal noise, rounded to a grid of at least 2^20 steps a standard deviation, as is the client's sum;
-where sums of hundreds of clients leave fewer bits, of 2^14, as 1,000 clients at epsilon 100 have.
-That is less than the exact normal noise by little, for which `Budget` keeps a thousandth of epsilon
-and of delta:
+The sum of the parts protects, so it needs secure aggregation: the server sees only that sum. A part
+is normal noise, rounded to a grid of at least 2^20 steps per standard deviation, like the client's
+sum. Sums of hundreds of clients leave fewer bits: 2^14 steps for 1,000 clients at epsilon 100.
+The protection is slightly weaker than with exact normal noise, so `Budget` reserves a thousandth of
+epsilon and of delta:
 
-- rounding the client's sum lets a document change each of d numbers by a step more, so by
-  sqrt(d) steps in all, and the noise is larger by as much;
-- a rounded normal number is at least as likely, and at most, as the discrete normal one by
-  (z^2 + 1) / 24 steps^-2 each, and sums of discrete normal numbers are such again (Kairouz, Liu and
+- rounding the client's sum lets a document change each of d numbers by one more step, in all by
+  sqrt(d) steps, and the noise is larger by as much;
+- the probability of a rounded normal number differs from that of the discrete normal one by at most
+  (z^2 + 1) / 24 steps^-2, and sums of discrete normal numbers are such again (Kairouz, Liu and
   Steinke, theorem 12): 1e-7 of epsilon for a million numbers, 4e-4 with 2^14 steps;
-- uniform numbers have 53 bits wherever they are, so that a step has 2^31 equally likely values
-  and some of them one more, 5e-4 for a million numbers; the tails end where those of float64 do.
+- uniform numbers have 53 bits everywhere, so that a step has 2^31 equally likely values and some of
+  them one more, 5e-4 for a million numbers; the tails end where those of float64 do.
 
-A client's sums are cut off at 2^24, which brings none further apart: so what they are written in is
-the same for all documents, and no word about whether they fit leaves.
+A client's sums are cut off at 2^24, which brings no two further apart. So their format is the same
+for all documents, and nothing reveals whether they fit.
 
 References
 ----------
@@ -41,32 +41,27 @@ from fedtopics.errors import PolicyError
 from fedtopics.inference.points import Numbers
 
 STEPS = 20  # bits: of the grid, in a standard deviation of a client's part
-LARGEST_SUM = 2.0**24  # of a client's sums
-BOUND = 8 * LARGEST_SUM  # of those of all clients, with noise
-BITS = 32  # behind the point, that a sum within it has for sure, but for those of its clients
-MOST_CLIENTS = 1000  # whose sums have steps that are small beside their noise
+LARGEST_SUM = 2.0**24  # of a client
+BOUND = 8 * LARGEST_SUM  # of all clients, with noise
+BITS = 32  # after the point in a sum below the bound, less those for the number of clients
+MOST_CLIENTS = 1000  # so that steps stay small compared with the noise
 
 
 class Noise:
-    """What draws a client's parts of the noise.
-
-    `derive` makes 32 bytes of the client's secret for a purpose and numbers. A third of the study's
-    clients may be missing, or tell others their parts: those of the rest are enough.
-    """
+    """A client's parts of the noise, drawn from its secret; two thirds of the clients suffice."""
 
     def __init__(self, derive: Callable[..., bytes], clients: int) -> None:
         self._derive = derive
-        self.fewest = clients - clients // 3  # clients whose parts are enough
-        self._finest = 2.0 ** (math.ceil(math.log2(max(clients, 1))) - BITS)  # masks keep it
+        self.fewest = clients - clients // 3  # clients whose parts suffice
+        self._finest = 2.0 ** (math.ceil(math.log2(max(clients, 1))) - BITS)  # kept by masks
         self._answers: dict[tuple[Any, ...], bytes] = {}
 
     def added(self, values: Any, sigma: float, purpose: str, *numbers: int) -> Numbers:
-        """Return values with this client's part of the noise, all on one grid.
+        """Return values, a vector that one document changes by at most 1, with its part of noise.
 
-        Values are the client's sum, which one document changes by at most 1, as one vector; sigma
-        is the standard deviation of the noise of all clients' sums, 0 for none. The same purpose
-        and numbers give the same noise, so of one purpose the same values leave each time:
-        PolicyError if they are others, as the difference would be without noise.
+        sigma is the standard deviation of the noise of all clients. The same purpose and numbers
+        give the same noise: PolicyError if the values changed, as the difference would be without
+        noise.
         """
         exact = np.asarray(values, np.float64)
         if not sigma:
@@ -84,13 +79,14 @@ class Noise:
         digest = hashlib.sha256(found.tobytes()).digest()
         if self._answers.setdefault(request, digest) != digest:
             raise PolicyError(
-                "Numbers with noise were asked for twice, and are others the second time; nothing "
-                "has left. The documents have changed, or others ask for more than the study says."
+                "Nothing was sent: a second request for the same numbers would get a different "
+                "answer; restore the documents with which this run began. If they have not "
+                "changed, others ask for more than the study allows."
             )
 
 
 def normal(seed: bytes, size: int) -> Numbers:
-    """Return standard normal numbers that follow from 32 bytes: quantiles, with a sign."""
+    """Return standard normal numbers derived from 32 bytes: quantiles, with a sign."""
     keystream = Cipher(AES256(seed), CTR(bytes(16))).encryptor()
     signs, tails = _drawn(keystream, size)
     quantiles: Numbers = ndtri(tails / 2)
@@ -98,7 +94,7 @@ def normal(seed: bytes, size: int) -> Numbers:
 
 
 def _drawn(keystream: CipherContext, size: int) -> tuple[NDArray[np.bool_], Numbers]:
-    """Draw signs, and numbers from 0 to 1 of 53 bits: a small one has more bits behind it."""
+    """Draw signs, and numbers from 0 to 1 of 53 bits: small ones get further bits."""
     words = np.frombuffer(keystream.update(bytes(8 * size)), "<u8")
     numbers = (words >> np.uint64(1)).astype(np.float64)
     small = np.flatnonzero(numbers < 2.0**52)

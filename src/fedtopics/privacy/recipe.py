@@ -1,7 +1,4 @@
-"""How methods keep differential privacy: a recipe for each, of few sums with noise.
-
-All sums of a study share one budget.
-"""
+"""How methods keep differential privacy: a recipe for each, of few sums with noise."""
 
 from __future__ import annotations
 
@@ -40,34 +37,22 @@ from fedtopics.text.embeddings import EmbeddingSettings, sentence_encoder
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import Vocabulary
 
-COUNT = 0.005  # share of the budget, of the number of documents
+COUNT = 0.005  # share of the budget for the number of documents
 SHORTEST = 3  # letters of a public word; shorter pieces are hardly ever words
-MOST_ROUNDS = 50  # among which a budget is shared out
-RELEVANCE = 0.5  # by which topics are read, where the study does not say
+MOST_ROUNDS = 50  # that share a budget
+RELEVANCE = 0.5  # default, by which topics are read
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a method keeps differential privacy: few sums with noise in place of its own exchanges.
+    """How a method keeps differential privacy: few sums with noise replace its own exchanges.
 
-    Attributes
-    ----------
-    client
-        What clients compute for these sums.
-    first, repeated, last
-        The stages: words and first topics or clusters; what is repeated; words at the end.
-    inferred
-        Returns what finds the topics of new documents, and its weights, by the model's names: of
-        the settings, the state, and how often words are of topics, (n_topics, n_words). Where the
-        state is by words, they are in the order of these counts.
-    once, shares : mapping of str to float
-        Shares of the budget, of what is released once and of all that is repeated, but for the
-        number of documents; they add up to 1. They were chosen by hand on 20ng and synthetic
-        documents.
-    usual
-        Settings of a study with [privacy] that does not name them.
-    hindrance
-        Returns why a method's own settings have no sums with noise, or nothing.
+    `first`, `repeated` and `last` are the stages. `inferred` takes the settings, the state and the
+    counts (n_topics, n_words), and returns the inference for new documents and its weights, with
+    words in this order. `once` and `shares` are the shares of the budget for single and for all
+    repeated releases, which add up to 1; they were chosen by hand on 20ng and synthetic documents.
+    `usual` are default settings. `hindrance` returns why some settings have no sums with noise, or
+    "".
     """
 
     client: type[NoisyClient[Any]]
@@ -82,15 +67,12 @@ class Recipe:
 
     @property
     def rounds_once(self) -> int:
-        """Rounds that are not repeated."""
         return len(self.first) + len(self.last)
 
     def repeats(self, settings: TopicSettings) -> int:
-        """Return how often a study asks for what it repeats."""
         return settings.max_rounds - self.rounds_once
 
     def budget(self, privacy: Privacy | None, settings: TopicSettings) -> Budget:
-        """Return the budget with each release's share."""
         rounds = self.repeats(settings)
         each = {
             f"{name} {number + 1}": share / rounds
@@ -100,38 +82,34 @@ class Recipe:
         return Budget(privacy, {"documents": COUNT} | released)
 
     def why_not(self, settings: Any) -> str:
-        """Return why a study with these settings has what has no noise, or no end; or nothing."""
+        """Return why these settings have results without noise or without an end, or ""."""
         if why := self.hindrance(settings):
             return why
         if settings.coherence != "nothing":
             return 'counts of pairs of words have no noise: set coherence = "nothing"'
         if settings.over_time:
-            return "sums by period have no noise: leave over_time out"
+            return "sums by period have no noise: leave out over_time"
         if settings.stop_when or settings.stops.get("tolerance"):
-            return "rounds are few and given beforehand: leave out stop_when and tolerance"
+            return "rounds are few and fixed in advance: leave out stop_when and tolerance"
         once = self.rounds_once
         if not once < settings.max_rounds <= MOST_ROUNDS:
             return (
-                "each round has a part of the budget: set max_rounds, "
-                f"{once + 1} to {MOST_ROUNDS}, of which {once} are for words and a start"
+                "each round has a part of the budget: set max_rounds between "
+                f"{once + 1} and {MOST_ROUNDS}; {once} of them find words and a start"
             )
         return ""
 
     def program(self, plan: PrivatePlan) -> PrivateProgram:
-        """Return the program of a plan."""
         return PrivateProgram(self, plan)
 
     def reading(self, settings: TopicSettings) -> Reading:
-        """Return how topics are read: nothing is left to choose it by."""
+        """Return how topics are read: no budget remains to choose it."""
         return Reading(RELEVANCE if settings.relevance is None else settings.relevance)
 
     def public_words(
         self, words: Sequence[str], settings: TopicSettings, text: TextRules
     ) -> list[str]:
-        """Return the words that are known without a document.
-
-        StudyError if the study names none, and its embedding model is not here or has other pieces.
-        """
+        """Return the words known without a document; StudyError if there are none."""
         if words:
             return text.forms_of(words)[0]
         name = (settings.needed_embedding or EmbeddingSettings()).model
@@ -139,16 +117,16 @@ class Recipe:
             encoder = sentence_encoder(name)
         except FedTopicsError as error:
             raise StudyError(
-                "A study with privacy has topics of public words, as which words documents have is "
-                "not public, and this one names none: give a list of the language or the field as "
-                f"words in [privacy], or let all participants have its embedding model. {error}"
+                "A study with [privacy] needs public words, since the words of documents are "
+                "secret; give a list of words of the language or the field as words in [privacy], "
+                f"or install its embedding model at all participants. {error}"
             ) from None
         pieces = read_text(encoder.folder / "tokenizer.json")
         model = json.loads(pieces)["model"]
         if model.get("type", "WordPiece") != "WordPiece":
             raise StudyError(
-                f"The model {name!r} has no pieces that are whole words; give a public list of "
-                "words with words."
+                f"The model {name!r} has no pieces that are whole words; give a public list as "
+                "words in [privacy]."
             )
         split = text.analyser()
         return [
@@ -167,18 +145,18 @@ RECIPES: Registry[Recipe] = Registry(
 """Recipes by the names of their methods."""
 WITHOUT = {
     "auto": "it chooses by exact numbers of documents and words",
-    "flda": "each client's own topics leave, which Gibbs sampling finds of all its documents "
+    "flda": "each client sends its own topics, which Gibbs sampling finds in all its documents "
     "together",
     "fsccl": "its network is trained on pairs of documents",
-    "fstc": "its network is trained on clusters of documents, which change with each other",
-    "gfedntm": "documents of a minibatch change what each other adds (batch norm), and there are "
+    "fstc": "its network is trained on clusters of documents, which affect each other",
+    "gfedntm": "documents of a minibatch affect each other's update (batch norm), and there are "
     "thousands of minibatches",
 }
 """Why other methods have none."""
 
 
 def why_not(settings: TopicSettings) -> str:
-    """Return why a method with these settings cannot keep differential privacy; or nothing."""
+    """Return why a method with these settings cannot keep differential privacy, or ""."""
     name = settings.method_name
     if name in RECIPES.names:
         return RECIPES.find(name).why_not(settings)
@@ -186,7 +164,7 @@ def why_not(settings: TopicSettings) -> str:
 
 
 def leaves(method: str, function: str) -> str:
-    """Return what leaves a client with a reply of a method's function; nothing if unknown."""
+    """Return which data a client sends with a reply of a method's function, or ""."""
     recipe = RECIPES.find(method) if method in RECIPES.names else None
     functions = {} if recipe is None else recipe.client.functions()
     found = (functions | find_method(method).client.functions()).get(function)
@@ -194,22 +172,19 @@ def leaves(method: str, function: str) -> str:
 
 
 OF_WORDS = "counts", "topics", "weights"  # rows of a state
-EVERYBODY = "all"  # in place of clients, none of which says something alone
+EVERYBODY = "all"  # instead of single clients, which send nothing without noise
 
 
 class PrivateProgram(Program[Any, Arrays]):
-    """The program of a study with [privacy]: the stages of a recipe, of which one is repeated.
-
-    Raise StudyError if the plan starts from a model: what it says has no part of the budget.
-    """
+    """The program of a study with [privacy], which cannot start from a model."""
 
     saves_every_round = True  # there are few, and each has cost a part of the budget
 
     def __init__(self, recipe: Recipe, plan: PrivatePlan) -> None:
         if plan.start is not None:
             raise StudyError(
-                "A study with privacy begins with public words alone, not with a model; leave out "
-                "one of both."
+                "A study with [privacy] starts only from public words, not from a model; leave out "
+                "one of the two."
             )
         super().__init__(plan)
         self._recipe, self._privacy, self._words = recipe, plan.privacy, plan.words
@@ -251,7 +226,7 @@ class PrivateProgram(Program[Any, Arrays]):
         return RoundResult({**state, **reply}, {"documents": agreement.documents})
 
     def model(self, agreement: Agreement, state: Arrays, rounds: int, run: Run) -> TopicModel:
-        """Make the model; all that it says was in sums with noise."""
+        """Make the model; all its numbers come from sums with noise."""
         occurrences = np.maximum(np.rint(state["frequency"]), 0).astype(np.int64)
         order = np.argsort(-occurrences, kind="stable")
         names = tuple(agreement.vocabulary.words[state["kept"][i]] for i in order)
@@ -272,7 +247,7 @@ def clusters_inferred(
     settings: Any, state: Arrays, found: Numbers, clusters: Callable[[Arrays], dict[str, Numbers]],
     kind: type[ClusterInference],
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what finds clusters of new documents, as of `Recipe`."""
+    """Return the inference for clusters of new documents; see `Recipe`."""
     shape = settings.shape(ClusterShape)
     inference = kind(found.shape[1], shape)
     return {"inference": inference, "weights": inference.with_words(clusters(state), found)}
@@ -283,7 +258,7 @@ def clustering(
     clusters: Callable[[Arrays], dict[str, Numbers]], kind: type[ClusterInference],
     shares: Mapping[str, float], hindrance: Callable[[Any], str], **usual: Any,
 ) -> Recipe:  # fmt: skip
-    """Return the recipe of a method that finds clusters of embeddings; see `words_of_clusters`."""
+    """Return the recipe of a method that clusters embeddings; see `words_of_clusters`."""
     return Recipe(
         client, first=(key_words, word_vectors), repeated=repeated,
         last=(partial(words_of_clusters, function=function, clusters=clusters),),

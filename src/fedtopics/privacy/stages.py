@@ -1,12 +1,4 @@
-"""The exchanges by which recipes of differential privacy find words, topics and clusters.
-
-Of what a topic model needs much is public: words, and what an encoder makes of them. Documents say
-which of the words occur, and where their embeddings spread or which words occur together; then
-which words a topic or a cluster has. Each is one exchange of sums that a document changes by at
-most 1, with noise. What follows from a sum costs nothing.
-
-A stage is one exchange, and what is kept of it for later stages in the state, arrays by name.
-"""
+"""The stages of recipes of differential privacy: each is one sum with noise, kept in the state."""
 
 from __future__ import annotations
 
@@ -24,14 +16,14 @@ from fedtopics.methods.core.replies import Field, Template, counts
 from fedtopics.methods.core.training import Arrays
 from fedtopics.privacy import BOUND, Budget, Privacy, contributions, estimates
 
-WORDS_OF_TOPIC = 10  # that have to be left
-OTHERS_SHARE = 0.02  # of a word's count, that its other topics begin with
-LEAST_WORD_COUNT, RARE = 1e-3, 1e-6  # of each word in each topic, of counts and of shares
+WORDS_OF_TOPIC = 10  # fewest words for each topic
+OTHERS_SHARE = 0.02  # of a word's count, which its other topics start with
+LEAST_WORD_COUNT, RARE = 1e-3, 1e-6  # for each word in each topic: in counts, in shares
 
 
 @dataclass(frozen=True)
 class Releases:
-    """What the stages of a study have: its settings, and the budget that all of them share."""
+    """A study's settings, and the budget that all its stages share."""
 
     settings: Any  # of the method
     budget: Budget
@@ -42,7 +34,7 @@ class Releases:
     def ask(
         self, agreement: Agreement, function: str, template: Template, **payload: Any
     ) -> dict[str, Any]:
-        """Ask for a sum, for the public words; a field that is a shape alone has noise."""
+        """Ask for a sum over the public words; a field with only a shape has noise."""
         agreed, bound = agreement.vocabulary.fingerprint, self.budget.privacy
         fields = {
             n: noisy(bound, of) if isinstance(of, tuple) else of for n, of in template.items()
@@ -51,12 +43,10 @@ class Releases:
 
     @property
     def n_topics(self) -> int:
-        """Number of topics."""
         return int(self.settings.n_components)
 
     @property
     def dimension(self) -> int:
-        """Of embeddings."""
         return int(self.settings.embedding.dimension)
 
     def known_words(self, counts: Numbers) -> NDArray[np.int64]:
@@ -65,28 +55,28 @@ class Releases:
         kept = estimates.surely_there(counts, sigma, self.most_words)
         if len(kept) < WORDS_OF_TOPIC * self.n_topics:
             raise self.refusal(
-                f"{len(kept)} words surely occur, fewer than {WORDS_OF_TOPIC} for each of "
+                f"only {len(kept)} words surely occur, fewer than {WORDS_OF_TOPIC} for each of "
                 f"{self.n_topics} topics"
             )
         return kept
 
     def refusal(self, what: str) -> StudyError:
-        """Return the error that noise hides too much."""
+        """Return the error for results hidden by noise."""
         what, bound = f"{what[0].upper()}{what[1:]}", self.budget.privacy
         if bound is None:
             return StudyError(f"{what}; ask for fewer topics, or give more documents.")
         return StudyError(
-            f"{what}; at epsilon {bound.epsilon:g} noise hides the rest. Ask for fewer topics, "
-            "give more documents, or agree on a larger epsilon."
+            f"{what}; at epsilon {bound.epsilon:g} noise hides the rest. Ask for fewer topics or "
+            "give more documents. A larger epsilon also helps, but protects less."
         )
 
 
 Stage = Callable[[Releases, Agreement, Arrays], Arrays]
-"""Asks all clients for their parts of a sum; returns what is added to the state."""
+"""Asks all clients for their parts of a sum; returns additions to the state."""
 
 
 def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find which words occur, and where embeddings spread."""
+    """Find the words that occur, and the directions in which embeddings spread."""
     n, budget = releases.dimension, releases.budget
     shapes = {"words": len(agreement.vocabulary), "mean": n, "products": n * (n + 1) // 2}
     template = {name: (size,) for name, size in shapes.items()}
@@ -103,7 +93,7 @@ def key_words(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays
 
 
 def word_vectors(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find where words are among embeddings, which is public; cluster them to begin with."""
+    """Find the places of words among embeddings, which are public, and cluster them."""
     shape, frequency = (len(state["kept"]), releases.dimension), state["frequency"]
     template: Template = {"vectors": Field(shape, dtype="float32"), "clients": counts()}
     reply = releases.ask(agreement, "word_vectors", template, columns=state["kept"])
@@ -119,7 +109,7 @@ def words_of_clusters(
     releases: Releases, agreement: Agreement, state: Arrays, function: str,
     clusters: Callable[[Arrays], dict[str, Numbers]],
 ) -> Arrays:  # fmt: skip
-    """Find which words clusters have, by a client's function, of what tells its clusters."""
+    """Find the words of clusters, which `clusters` derives from the state."""
     template = {"counts": (len(state["kept"]), releases.n_topics)}
     payload = {"columns": state["kept"], **clusters(state)}
     summed = releases.ask(agreement, function, template, **payload)["counts"]
@@ -134,18 +124,18 @@ def words_of_clusters(
 
 
 def occurrences(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find which words occur, of documents that are seen by words alone."""
+    """Find the words that occur, for documents without embeddings."""
     template = {"words": (len(agreement.vocabulary),)}
     counts = releases.ask(agreement, "occurrences", template)["words"]
     kept = releases.known_words(counts)
-    # Of a document with n words each counted 1 / sqrt(n), so that it added sqrt(n).
+    # Each of a document's n words counted 1 / sqrt(n), so the document added sqrt(n).
     frequency = counts[kept] * max(counts.sum() / agreement.documents, 1)
     rarity = np.sqrt(counts.max() / counts[kept])
     return {"kept": kept, "frequency": frequency, "rarity": rarity}
 
 
 def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
-    """Find which words occur together: topics to begin with, from words alone."""
+    """Find words that occur together: first topics, only from words."""
     template = {"sketch": (len(state["kept"]), estimates.WIDTH)}
     payload = {"columns": state["kept"], "rarity": state["rarity"]}
     reply = releases.ask(agreement, "sketch", template, **payload)
@@ -156,5 +146,5 @@ def sketch(releases: Releases, agreement: Agreement, state: Arrays) -> Arrays:
 
 
 def noisy(privacy: Privacy | None, shape: tuple[int, ...] = ()) -> Field:
-    """Return the template of sums with noise, whose numbers are written alike whatever they are."""
+    """Return the template of sums with noise, in a format that does not depend on the numbers."""
     return Field(shape) if privacy is None else Field(shape, BOUND, -BOUND)

@@ -1,4 +1,4 @@
-"""What a client contributes to a run: its door, and what earlier processes of it computed."""
+"""A client's contribution to a run: its door, and the work of its earlier processes."""
 
 from __future__ import annotations
 
@@ -18,33 +18,23 @@ R = TypeVar("R")
 
 
 class Door(BaseDoor, Protocol):
-    """The only exit of a client between machines."""
+    """The only exit for a client's data between machines."""
 
     def leave(self, call: Call, reply: Mapping[str, Any]) -> None:
-        """Write down what leaves that is made of a reply, or raise PolicyError."""
+        """Record data that is sent and derived from a reply, or raise PolicyError."""
 
     def check_members(self, members: Sequence[str]) -> None:
-        """Raise PolicyError if so few clients may not be in a sum."""
+        """Raise PolicyError if so few clients may not share a sum."""
 
     def check_sum(self, documents: int) -> None:
-        """Raise PolicyError if a sum may not be over so few documents."""
+        """Raise PolicyError if a sum may not cover so few documents."""
 
     def write_total(self, function: str, position: Position, digest: bytes, size: int) -> None:
-        """Write down what came."""
+        """Record a total received."""
 
 
 class ClientSide:
-    """A client's door, whose refusals and failures end the program with one sentence.
-
-    Parameters
-    ----------
-    door : Door or None
-        None of the server, and of an observer.
-    stop : function
-        Lets the others know, in a few words, why this client ends.
-    notify : function
-        Gets events.
-    """
+    """A client's door (None: server, observer); if it refuses or fails, the program ends."""
 
     def __init__(
         self, door: Door | None, stop: Callable[[str], None], notify: Callable[[Event], None]
@@ -56,19 +46,16 @@ class ClientSide:
         self._skipped: list[Call] = []
 
     def begin(self, round_: int) -> None:
-        """Begin a round, or an attempt at it: what was skipped before is not needed any more."""
+        """Begin a round or an attempt at it; forget the calls skipped before."""
         self.round = round_
         self._skipped.clear()
 
     def skip(self, call: Call) -> None:
-        """Take note of a call that an earlier process answered."""
+        """Record a call that an earlier process answered."""
         self._skipped.append(call)
 
     def repeat_skipped(self) -> dict[str, Any] | None:
-        """Execute the calls that were skipped, for what they leave behind; return the last reply.
-
-        A later call of the round may need that, and only then it is worth the time.
-        """
+        """Execute the skipped calls, now that a later one needs their side effects."""
         reply: dict[str, Any] | None = None
         for call in self._skipped:
             reply = self.repeat(call)
@@ -76,11 +63,11 @@ class ClientSide:
         return reply
 
     def repeat(self, call: Call) -> dict[str, Any] | None:
-        """Execute a function of which nothing leaves."""
+        """Execute a function without sending anything."""
         return self.guarded(lambda door: door.repeat(call))
 
     def guarded(self, work: Callable[[Door], R]) -> R | None:
-        """Do something with the door; if it refuses or fails, let the others know, and end."""
+        """Use the door; if it refuses or fails, tell the others and end."""
         if self.door is None:
             return None
         try:
@@ -88,20 +75,20 @@ class ClientSide:
         except (OSError, MemoryError) as error:
             reason = reason_of(error)
             raise FedTopicsError(
-                f"The update of round {self.round} did not leave: {reason}. Make room on the "
-                "disk or in memory, then start the same command again."
+                f"The update of round {self.round} was not sent: {reason}; free some disk space or "
+                "memory, then start the same command again."
             ) from None
         except FedTopicsError as error:
             with suppress(FederationError):
                 self._stop(REFUSED if isinstance(error, PolicyError) else UNUSABLE)
             raise
         except Exception as error:
-            # Its type alone: its text could quote a document.
+            # Only its type: its text could quote a document.
             kind = type(error).__name__
             self._notify(Defect("a function", self.round, kind))
             with suppress(LinkError):
                 self._stop(DEFECT)
             raise FederationError(
-                f"The software of this client has a defect ({kind} in round {self.round}). Report "
-                "it; when it is mended, start the same command again."
+                f"The software of this client has a defect ({kind} in round {self.round}); report "
+                "it, and when it is fixed, start the same command again."
             ) from None

@@ -1,8 +1,6 @@
-"""The clients of a study under secure aggregation, as a member's own program sees them.
+"""The clients of a study under secure aggregation, seen from a member's own program.
 
-Every member runs the method's program. A sum or a call of the program is a step of the run: the
-member's own update goes through its door, becomes a vector or a reply, and comes back as the total
-of all members. A member that takes no part in a round contributes zeros.
+Each sum or call of the program is one step of the run. A member outside a round sends zeros.
 """
 
 from __future__ import annotations
@@ -31,38 +29,16 @@ from fedtopics.text.vocabulary import VocabularyLimits
 DOCUMENTS, MODEL, ARRAYS = "documents", "model", "arrays"
 MEMBERS_SEE = DOCUMENTS, vocabulary.LISTED, MODEL, ARRAYS  # by all members
 LEAVES = {
-    DOCUMENTS: "How many documents the client has, which all members see.",
+    DOCUMENTS: "The client's number of documents, which all members see.",
     **vocabulary.LEAVES,
-    MODEL: "The SHA-256 of the client's model, by which members know that they have the same one.",
-    ARRAYS: "The first member's model, which all take where their processors rounded differently.",
+    MODEL: "The SHA-256 of the client's model, by which members compare their models.",
+    ARRAYS: "The first member's model, which all use if their processors rounded differently.",
 }
 WRONG = "a number, a word or an update cannot be right"
 
 
 class SecureClients:
-    """`Clients` over the steps of a member.
-
-    Parameters
-    ----------
-    exchange : Exchange
-    names : sequence of str
-        The clients, who have documents; other members observe.
-    door : Door or None
-        That of this client; None of an observer.
-    documents : int or None
-        Of this client; None where their number is not to be known, or there is no client.
-    totals : sequence of Entry
-        What the steps before this process came to, since the checkpoint.
-    step, turn : int
-        Steps and rounds that the checkpoint has the result of.
-    limits : VocabularyLimits
-    study : bytes
-        Digest of the study.
-    identity : str
-        What all members have to agree on before they begin: study and software.
-    notify : function
-        Gets events.
-    """
+    """`Clients` over a member's steps; the checkpoint covers `step` steps, `turn` rounds."""
 
     hidden = True
 
@@ -80,13 +56,13 @@ class SecureClients:
         self._notify = notify
         self._study, self._documents = study, 0
         self.step, self.turn = step, turn
-        self._drawn: list[str] = []  # who takes part in this round
+        self._drawn: list[str] = []  # the clients of this round
         self._position = Position(turn)
         if step == 0:
             self._begin(identity, documents)
 
     def _begin(self, identity: str, documents: int | None) -> None:
-        """Agree on the group key, and on how many documents there are."""
+        """Agree on the group key and on the number of documents."""
         self._step(identity, "call", b"", bytes)
 
         def own() -> bytes:
@@ -103,13 +79,13 @@ class SecureClients:
         self._side.guarded(lambda door: door.check_sum(total))
 
     def tell(self, function: str, **payload: Any) -> None:
-        """Execute a function of this client; nothing leaves."""
+        """Execute a function of this client; nothing is sent."""
         self._side.repeat(Call(function, payload, Position(self.turn)))
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
-        """Do the steps of a round, with the clients that are drawn; see `Clients.round`."""
+        """Run the steps of a round with the clients drawn; see `Clients.round`."""
         self.turn += 1
         self._position = Position(self.turn, exchange=0)
         self._side.begin(number)
@@ -123,7 +99,7 @@ class SecureClients:
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
-        """Call a function of every client; all members see each one's reply."""
+        """Call a function of every client; all members see each reply."""
         if not self._drawn:
             work = partial(self.call, function, template, **payload)
             return self.round(int(payload.get("round", 0)), work)[0]
@@ -176,7 +152,7 @@ class SecureClients:
     def _sum_words(
         self, template: Template, own: Callable[[], Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Return the total counts of the words that can be agreed on."""
+        """Return the total counts of the words that may be agreed on."""
         reply = cache(own)
         study, size = self._study, vocabulary.buckets_for(self._documents)
 
@@ -217,7 +193,7 @@ class SecureClients:
     # The own contribution
 
     def _leave(self, what: str, made: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Write down what leaves that is no reply of a function."""
+        """Record data that is sent and is not a function's reply."""
         call = Call(what, {}, self._position, hidden=what not in MEMBERS_SEE)
         self._side.guarded(lambda door: door.leave(call, made))
         return made
@@ -227,13 +203,13 @@ class SecureClients:
         return self._side.door is not None and self._member.name in self._drawn
 
     def _advance(self) -> None:
-        """Move to the next position, also where an earlier process did what belongs to it."""
+        """Move to the next position, even if an earlier process did its work."""
         self._position = replace(self._position, exchange=self._position.exchange + 1)
 
     def _next(
         self, function: str, payload: Mapping[str, Any], is_hidden: bool
     ) -> Callable[[], dict[str, Any]]:
-        """Begin a call; return what computes the reply when it is needed."""
+        """Begin a call; return the function that computes the reply on demand."""
         self._advance()
         record = self._member.record
         call = Call(function, payload, self._position, record.transcript.hex(), is_hidden)
@@ -243,7 +219,7 @@ class SecureClients:
         return partial(self._reply, call, is_new)
 
     def _reply(self, call: Call, is_new: bool) -> dict[str, Any]:
-        """Return what the door lets out, or let out in an earlier process."""
+        """Return the reply that the door permits, now or in an earlier process."""
         reply = self._side.repeat_skipped()
         if not is_new:
             return reply or {}
@@ -255,7 +231,7 @@ class SecureClients:
     def _step(
         self, function: str, kind: Kind, layout: bytes, content: Callable[[], bytes]
     ) -> list[bytes]:
-        """Do the next step, or return what it came to in an earlier process."""
+        """Run the next step, or return its result from an earlier process."""
         number, record = self.step, self._member.record
         self.step += 1
         if number < record.step:
@@ -265,10 +241,10 @@ class SecureClients:
             if entry is None or entry.function != function:
                 raise RunError(
                     f"The folder of this run lacks the total of step {number}; restore the whole "
-                    "folder, or begin a new run: set run in the study to the next number."
+                    "folder, or start a new run: set run in the study to the next number."
                 )
             return entry.opened
-        # After a crash the bytes that may have left are sent again, not computed again.
+        # After a crash, bytes that may have been sent are sent again, not computed again.
         data = self._member.content if record.part else content()
         entry = self._exchange.step(function, kind, layout, data)
         size = sum(map(len, entry.opened))
@@ -278,17 +254,12 @@ class SecureClients:
         return entry.opened
 
     def done(self) -> None:
-        """Let the relay know that this member has the model."""
         self._exchange.done()
 
     def confirm(
         self, fingerprint: bytes, arrays: Callable[[], bytes], take: Callable[[bytes], bytes]
     ) -> None:
-        """Make sure that all members have the same model.
-
-        Where processors round differently, all take the arrays of the first member; `take` checks
-        that they are near the own ones and returns the new fingerprint.
-        """
+        """Ensure that all have the same model; `take` compares and adopts other arrays."""
 
         def emit(what: str, content: bytes) -> bytes:
             self.turn += 1

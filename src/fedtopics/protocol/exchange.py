@@ -1,7 +1,4 @@
-"""A member's way through a step: it asks the relay, says and fetches, until there is a total.
-
-It has no thread of its own: a program that waits for a total is what calls the relay.
-"""
+"""A member's side of a step: it calls the relay until there is a total, without its own thread."""
 
 from __future__ import annotations
 
@@ -19,20 +16,19 @@ from fedtopics.protocol.record import Entry
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds between two attempts to reach the relay
 IDLE = 0.5  # seconds after an answer that changed nothing
-QUIET = 45.0  # seconds without a total after which people are told for whom the run waits
-STAY = 60.0  # seconds at the end for the relay to hear that this member is done
+QUIET = 45.0  # seconds without a total until people learn whom the run waits for
+STAY = 60.0  # seconds for the relay to learn that this member is done
 T = TypeVar("T")
 
 
 class Patience:
-    """Repeats a call until the server answers, for so many seconds without any answer."""
+    """Repeats a call until the server answers; gives up after so many seconds without an answer."""
 
     def __init__(self, seconds: float, notify: Callable[[Event], None]) -> None:
         self._seconds = seconds
         self._notify = notify
 
     def __call__(self, call: Callable[[], T]) -> T:
-        """Return what the call returns; FederationError when patience is at its end."""
         pause, until = SHORTEST_PAUSE, time.monotonic() + self._seconds
         while True:
             try:
@@ -41,10 +37,10 @@ class Patience:
                 left = until - time.monotonic()
                 if left <= 0:
                     raise FederationError(
-                        f"The server was away for {self._seconds:,.0f} seconds: {error}. Start "
-                        "the same command again to resume the run."
+                        f"The server did not answer for {self._seconds:,.0f} seconds: {error}; "
+                        "start the same command again to resume the run."
                     ) from None
-                # Members that lost the same server should not all come back at once.
+                # Members that lost the same server should not all return at once.
                 seconds = min(left, pause * random.uniform(0.75, 1.25))  # noqa: S311
                 self._notify(Reconnecting(str(error), seconds))
                 time.sleep(seconds)
@@ -64,7 +60,7 @@ class Exchange:
         self._since = self._shown = 0.0
 
     def step(self, function: str, kind: Kind, layout: bytes, content: bytes) -> Entry:
-        """Give a vector or a reply; return the total or all replies. FederationError on a stop."""
+        """Give a vector or reply; return the total or all replies. FederationError on a stop."""
         member = self.member
         self._since = self._shown = time.monotonic()
         self._say(member.give(function, kind, layout, content))
@@ -75,7 +71,7 @@ class Exchange:
         return member.last
 
     def _turn(self) -> None:
-        """Ask once, and do what the answer says."""
+        """Ask once, and act on the answer."""
         member = self.member
         before, start = member.record, time.monotonic()
         question = member.question()
@@ -101,24 +97,24 @@ class Exchange:
             self._notify(WaitsFor(dict(waiting), now - self._since))
 
     def stop(self, reason: str) -> NoReturn:
-        """Let all members know why this one stops. It always raises FederationError."""
+        """Tell all members why this one stops; always raises FederationError."""
         self._say(self.member.stop(reason))
         self._ended()
 
     def _ended(self) -> NoReturn:
         who, _, reason = self.member.reason.partition(": ")
         first = (
-            "the server's file relay-* of this study, which has a false total, is deleted"
+            "delete the server's file relay-* of this study, which has a false total; then"
             if reason == FALSE_TOTAL
-            else "the cause is mended"
+            else "remove the cause; then"
         )
         raise FederationError(
             f"The run stopped at step {self.member.record.step}, by {who}: {reason}. Nothing is "
-            f"lost: when {first}, all members start the same command again."
+            f"lost: {first} all members start the same command again."
         )
 
     def done(self) -> None:
-        """Let the relay know that this member has the model; after a minute, end without that."""
+        """Tell the relay that this member has the model; give up after a minute."""
         self.member.finish()
         until = time.monotonic() + STAY
         while time.monotonic() < until:

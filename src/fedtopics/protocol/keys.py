@@ -1,7 +1,7 @@
-"""Keys of a step and what they seal, as pure functions.
+"""Keys of a step and encryption with them, as pure functions.
 
-Every key is used for one purpose in one step: `bound` names the step and its list, which holds the
-one-time keys, which are drawn from the vector or the reply.
+Every key has one purpose in one step. `bound` identifies the step and its list, which contains the
+one-time keys; these are derived from the vector or the reply.
 
 References
 ----------
@@ -30,24 +30,23 @@ SMALLEST_REPLY = 64  # bytes of a padded reply
 
 
 def framed(*fields: bytes | str | int) -> bytes:
-    """Join fields, each after its length in eight bytes, so that no two lists give the same."""
+    """Join fields, each preceded by its length in eight bytes, so the result is unambiguous."""
     encoded = [f if isinstance(f, bytes) else str(f).encode() for f in fields]
     return b"".join(part for field in encoded for part in (len(field).to_bytes(8, "big"), field))
 
 
 def digest(*fields: bytes | str | int) -> bytes:
-    """Return the SHA-256 of some fields."""
     return hashlib.sha256(framed(LABEL, *fields)).digest()
 
 
 def digest_of_list(parts: Sequence[bytes]) -> bytes:
-    """Return the digest of what is signed in a list: a signature can be written in several ways."""
+    """Return the digest of a list without signatures: one can be written in several ways."""
     read = (decode(part, Part) for part in parts)
     return digest(*(encode(msgspec.structs.replace(part, signature=b"")) for part in read))
 
 
 def derive(secret: bytes, *label: bytes | str | int) -> bytes:
-    """Return a key of 32 bytes for the purpose that a label names."""
+    """Return a key of 32 bytes for the purpose that the label names."""
     return HKDF(SHA256(), LENGTH, None, framed(LABEL, *label)).derive(secret)
 
 
@@ -60,30 +59,24 @@ def context_of(study: bytes, part: Part, names: Sequence[str]) -> bytes:
 def next_transcript(
     group: bytes, before: bytes, function: str, list_: bytes, opened: bytes
 ) -> bytes:
-    """Return the transcript after a step, by the digest of what it came to.
-
-    Without the key, a small total could be found in it by trying all possible ones.
-    """
+    """Return the transcript after a step, given the digest of its result."""
+    # With a key: otherwise a small total could be found by trying all possible ones.
     content = framed(before, function, list_, opened)
     return hmac.new(derive(group, "transcript"), content, hashlib.sha256).digest()
 
 
 def one_time(fresh: bytes, context: bytes, content: bytes) -> bytes:
-    """Return a private key for one step.
-
-    It depends on the vector or reply as well, so that a cloned process whose random numbers repeat
-    never masks two vectors with the same keys.
-    """
+    """Return a private key for one step."""
+    # A cloned process with the same random numbers must not mask two vectors with the same keys.
     return derive(fresh, "one-time key", context, content)
 
 
 def public_key(private: bytes) -> bytes:
-    """Return the public key of a private one."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def shared(private: bytes, public: bytes) -> bytes:
-    """Return what two keys have in common; FederationError if the public one is not a key."""
+    """Return the shared secret of two keys; FederationError if the public one is not a key."""
     try:
         other = X25519PublicKey.from_public_bytes(public)
         return X25519PrivateKey.from_private_bytes(private).exchange(other)
@@ -99,7 +92,7 @@ def seal(key: bytes, content: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes:
-    """Decrypt a reply, or raise FederationError."""
+    """Decrypt a reply; FederationError if it was changed."""
     try:
         padded = AESGCM(key).decrypt(bytes(12), sealed, None)
     except (InvalidTag, ValueError):

@@ -1,7 +1,6 @@
-"""Updates as vectors of whole numbers, which add up to what the updates add up to.
+"""Updates as vectors of whole numbers; other numbers are multiplied by 2**f and rounded.
 
-Whole numbers stay as they are. Other numbers are multiplied by 2**f and rounded, where f is as
-large as the template's bound allows for a total of all members, so it is the same for all of them.
+The template's bound and the number of members determine f, so all members use the same.
 """
 
 from __future__ import annotations
@@ -31,22 +30,19 @@ from fedtopics.protocol.masks import TOTAL_BOUND, Whole
 
 FINEST = 52  # bits after the point: more than a float64 near 1 has
 UNBOUNDED = 36  # bits after the point of numbers without a bound
-LARGEST_UNBOUNDED = (1 << 24) - 1  # that numbers without a bound may add up to
+LARGEST_UNBOUNDED = (1 << 24) - 1  # sum of numbers without a bound
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where in a vector each field of an update is, and how it is written there."""
+    """The place and format of each field of an update in a vector."""
 
     size: int  # words of the vector
     _parts: Mapping[str, Any]  # by field: a `_Part`, or a map for a map
 
     @classmethod
     def of(cls, template: Template, members: Sequence[str], n: int) -> Layout:
-        """Return that of the updates of some of n members.
-
-        StudyError if the template has words, or numbers without a known shape.
-        """
+        """Return the layout of the updates of these of n members; StudyError if it has none."""
         documents = _most(template.get("documents", Announced({})), members)
 
         def part(of: Any, name: str, start: int) -> _Part:
@@ -55,9 +51,9 @@ class Layout:
             field = Field(of) if isinstance(of, tuple) else of
             if not isinstance(field, Field) or not all(isinstance(n, int) for n in field.shape):
                 raise StudyError(
-                    f"The method adds up {f'a field {name!r}' if name else 'updates'} that secure "
-                    "aggregation cannot hide, as it has no numbers of a known shape; choose "
-                    'another method, or set aggregation = "plain".'
+                    f"The method adds up {f'a field {name!r}' if name else 'updates'} without a "
+                    "known number of values, which secure aggregation cannot hide; choose another "
+                    'method. Only with a trusted server, aggregation = "plain" is possible.'
                 )
             return _Part.of(name, field, start, documents, n)
 
@@ -66,15 +62,14 @@ class Layout:
 
     @property
     def digest(self) -> bytes:
-        """What members compare: names, shapes and bits of all fields."""
+        """The digest that members compare: names, shapes and bits of all fields."""
         parts = [part for part, _ in _pairs(self._parts, self._parts)]
         return digest(*(f"{p.name} {p.shape} {p.field.dtype} {p.fraction}" for p in parts))
 
     def encode(self, update: Mapping[str, Any]) -> tuple[Whole, float]:
         """Return an update as a vector, and the smallest factor by which a field was scaled.
 
-        A field without a bound is scaled down as a whole where a total could not hold it; 1.0 says
-        that none was. FederationError if a field has another shape, or exceeds its bound.
+        Only unbounded fields are scaled. FederationError if a field does not fit its template.
         """
         vector, smallest = np.zeros(self.size, np.int64), 1.0
         for part, value in _pairs(self._parts, update):
@@ -82,7 +77,7 @@ class Layout:
         return vector, smallest
 
     def decode(self, total: Whole) -> dict[str, Any]:
-        """Return a total as updates are, in the precision of their fields."""
+        """Return a total in the form of an update, in the precision of its fields."""
 
         def value(part: Any) -> Any:
             if isinstance(part, Mapping):
@@ -103,12 +98,12 @@ class _Part:
     start: int
     low: float
     high: float
-    reach: float  # what is further from 0 is scaled down
+    reach: float  # numbers further from 0 are scaled down
     fraction: int
 
     @classmethod
     def of(cls, name: str, field: Field, start: int, documents: int, members: int) -> _Part:
-        """Derive it from the most documents of a member, and the number of members."""
+        """Derive it from the largest number of documents of a member, and the number of members."""
         low, high = _bounds(field, documents)
         share, most = (TOTAL_BOUND - 1) // members, max(-low, high)
         fraction, reach = 0, np.inf
@@ -126,15 +121,15 @@ class _Part:
         return self.start + math.prod(self.shape)
 
     def write(self, value: Any, words: Whole) -> float:
-        """Write a field's numbers; return the factor they were scaled by."""
+        """Write a field's numbers; return the factor by which they were scaled."""
         numbers = value.dense() if isinstance(value, Rows) else np.asarray(value)
         least, most = numbers.min(initial=0).item(), numbers.max(initial=0).item()
         fits = self.low <= least and most <= self.high and np.inf not in (-least, most)
         if not fits or numbers.shape != self.shape:
             raise FederationError(
-                f"The field {self.name!r} of an update did not leave, as it has another shape, or "
-                "numbers that are larger than the method allows or none (NaN). If the model has "
-                "come apart, lower learning_rate; else look into what this client runs."
+                f"The field {self.name!r} of an update was not sent: it has another shape, or "
+                "numbers that are NaN or larger than the method allows. If training diverges, "
+                "lower learning_rate; otherwise check this client's software."
             )
         if self.field.dtype == "int64":
             words[:] = numbers.ravel()
@@ -146,7 +141,6 @@ class _Part:
         return factor
 
     def read(self, words: Whole) -> Any:
-        """Return totals as the numbers that they are."""
         total = words.reshape(self.shape)
         if self.field.rows:
             index = np.flatnonzero(total.any(1))
@@ -162,14 +156,14 @@ class _Part:
 
 
 def _most(announced: Any, members: Sequence[str]) -> int:
-    """Return how many documents one of some members has at most."""
+    """Return the largest number of documents of any of these members."""
     sizes = announced.sizes if isinstance(announced, Announced) else {}
     largest = max(sizes.values(), default=MOST_DOCUMENTS)
     return max(sizes.get(name, largest) for name in members)
 
 
 def _bounds(field: Field, documents: int) -> tuple[float, float]:
-    """Return what all numbers of one update are between; infinite if that is not known."""
+    """Return the bounds of all numbers of one update; infinite if they are not known."""
     bound = field.each * max(documents, 1)
     low, high = -min(bound, -float(np.min(field.least))), min(bound, float(np.max(field.most)))
     if field.dtype != "int64":
@@ -181,7 +175,7 @@ def _bounds(field: Field, documents: int) -> tuple[float, float]:
 def _placed(
     template: Any, name: str, start: int, part: Callable[[Any, str, int], _Part]
 ) -> tuple[Any, int]:
-    """Return the part of a field, or a map of parts for a map, and where the next one begins."""
+    """Return the part of a field, or a map of parts for a map, and the start of the next one."""
     if isinstance(template, (Windows, AgreeingPairs)):
         template = template.fields
     if not isinstance(template, Mapping):
@@ -194,7 +188,6 @@ def _placed(
 
 
 def _pairs(parts: Mapping[str, Any], update: Mapping[str, Any]) -> Iterator[tuple[_Part, Any]]:
-    """Yield each part with its field of an update."""
     for name, part in parts.items():
         if isinstance(part, Mapping):
             yield from _pairs(part, update[name])

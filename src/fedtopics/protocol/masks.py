@@ -1,10 +1,10 @@
 """Masks of vectors, and the tag by which members recognise a false total, as pure functions.
 
-A vector of whole numbers becomes words modulo 2**64 that look random: each pair of members adds
-and subtracts one stream, so that streams cancel in the total of all. The first member adds a pad
-that only members can remove, so the relay does not learn the total. One more word modulo
-P = 2**61 - 1 is the tag: the inner product of the vector and random numbers that only members
-know. Tags add up as vectors do, and a false total fits its tag with probability 2**-60.
+A masked vector consists of words modulo 2**64 that look random. Each pair of members adds and
+subtracts one stream, so the streams cancel in the total. The first member adds a pad that only
+members can remove: the relay does not learn the total. One more word, modulo P = 2**61 - 1, is the
+tag: the inner product of the vector and random numbers that only members know. Tags add up as
+vectors do. A false total matches its tag with probability 2**-60.
 
 References
 ----------
@@ -26,24 +26,21 @@ from fedtopics.errors import FederationError
 from fedtopics.protocol.keys import derive, shared
 
 P = (1 << 61) - 1
-TOTAL_BOUND = 1 << 60  # what every number of a total stays below
-BLOCK = 1 << 13  # numbers: few enough for the cache, and for float64 to add up products exactly
+TOTAL_BOUND = 1 << 60  # of every number of a total
+BLOCK = 1 << 13  # numbers: few enough for the cache, and for exact sums of products in float64
 Words = NDArray[np.uint64]
 Whole = NDArray[np.int64]
 
 
 def stream(key: bytes, size: int, start: int = 0) -> Words:
-    """Return words of a key's stream, from an even place on."""
+    """Return words of a key's stream from an even position."""
     encryptor = Cipher(AES256(key), CTR((start // 2).to_bytes(16, "big"))).encryptor()
     return np.frombuffer(encryptor.update(bytes(8 * size)), "<u8")
 
 
 def is_inside(whole: Whole, n: int = 1) -> bool:
-    """Whether the total of n vectors like this one stays below the limit.
-
-    Both sides are compared, since the absolute value of -2**63 is negative.
-    """
-    limit = TOTAL_BOUND // n
+    """Whether the total of n vectors like this one stays below the limit."""
+    limit = TOTAL_BOUND // n  # compared on both sides: the absolute value of -2**63 is negative
     return bool(-limit < whole.min(initial=0) and whole.max(initial=0) < limit)
 
 
@@ -96,7 +93,7 @@ def mask(
 
 
 def add(total: Words | None, content: bytes) -> Words:
-    """Add a masked vector to the total of those before; the relay does this without any key."""
+    """Add a masked vector to the running total; the relay does this without any key."""
     if len(content) % 8 or (total is not None and len(content) != total.nbytes):
         raise FederationError("a vector has another length than the others")
     words = np.frombuffer(content, "<u8")

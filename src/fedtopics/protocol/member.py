@@ -1,8 +1,6 @@
-"""A member of a run, as a state machine: it has no thread, clock, socket or file of its own.
+"""A member of a run, as a state machine without threads, clocks, sockets or files.
 
-The program gives a vector or a reply for each step; the member exchanges it for the total, in four
-messages: its part, the list of all parts, its body, and the total. A step is tried once: whatever
-the member sends can be sent again, byte for byte, from its disk.
+All its messages can be sent again, byte for byte, from the disk: no step is computed twice.
 """
 
 from __future__ import annotations
@@ -31,34 +29,14 @@ from fedtopics.protocol.messages import (
 )
 from fedtopics.protocol.record import Disk, Entry, Record
 
-OLDER = "its copy is older than the run, or the run has two of it"
-CHANGED = "its documents, its study or its software changed during the run"
+OLDER = "its folder is an older copy, or two processes use its key"
+CHANGED = "its documents, study or software changed during the run"
 TOO_LARGE = "a number is too large"
 FALSE_TOTAL = "a check of the total failed"
 
 
 class Member:
-    """One member in one process.
-
-    Parameters
-    ----------
-    name : str
-    study : bytes
-        Digest of the study, with the certificates of all members.
-    names : sequence of str
-        All members.
-    sign : function
-        Signs with the member's key, the same content always with the same signature.
-    verify : function
-        Whether a member has signed some content.
-    random : function
-        Returns so many random bytes.
-    disk : Disk
-    record : Record
-        What the disk has.
-    content : bytes
-        The vector or the reply of the record.
-    """
+    """One member in one process; `record` and `content` are what the disk contains."""
 
     def __init__(
         self, name: str, study: bytes, names: Sequence[str], sign: Callable[[bytes], bytes],
@@ -75,12 +53,12 @@ class Member:
         self._sign, self._verify, self._random = sign, verify, random
         self._disk = disk
         self._process = random(8)
-        self.last = Entry(-1, "", [])  # what the last step came to
+        self.last = Entry(-1, "", [])  # result of the last step
 
     # The program's side
 
     def give(self, function: str, kind: Kind, layout: bytes, content: bytes) -> list[bytes]:
-        """Begin a step with a vector of int64, or a reply; return what to say."""
+        """Begin a step with a vector of int64 or with a reply; return the messages to send."""
         record = self.record
         part = Part(
             record.run, record.step, record.transcript, function, kind, digest(layout), self.name,
@@ -124,11 +102,11 @@ class Member:
         return framed(LABEL, self.study, *fields)
 
     def question(self) -> bytes:
-        """Return what to ask the relay."""
+        """Return the question to the relay."""
         return encode(Ask(self._process, self.record.step, self.phase, self.record.list_digest))
 
     def stop(self, reason: str) -> list[bytes]:
-        """End this run's processes for a reason; return what to say."""
+        """End this run's processes for a reason; return the messages to send."""
         self.phase, self.reason = "stopped", f"{self.name}: {reason}"
         stop = Stop(self.name, self._process, self.record.run, self.record.step, reason)
         signature = self._sign(self._signed("stop", *_fields(stop)))
@@ -137,7 +115,7 @@ class Member:
     # The relay's side
 
     def answer(self, message: List | Total | Want | Stop | None) -> list[bytes]:
-        """Take an answer of the relay other than a total; return what to say."""
+        """Take an answer of the relay other than a total; return the messages to send."""
         try:
             if isinstance(message, List):
                 return self._take_list(message)
@@ -165,7 +143,7 @@ class Member:
             raise FederationError(OLDER)
         if record.parts and keys.digest_of_list(message.parts) == record.list_digest:
             return []
-        for part in parts:  # first of all, else a forged part would put the blame on a member
+        for part in parts:  # before all else: a forged part must not put the blame on a member
             self._check_signature(part)
         if record.parts:
             pairs = zip(parts, message.parts, record.parts, strict=True)
@@ -182,10 +160,10 @@ class Member:
             if getattr(part, field) != getattr(mine, field):
                 difference = f" ({part.function}; {mine.function})" if field == "function" else ""
                 raise FederationError(
-                    f"the {field} of {part.name} and {self.name} differ{difference}: they have "
-                    "another study or other software, or were sent different things"
+                    f"the {field} of {part.name} and {self.name} differ{difference}: their studies "
+                    "or software differ, or they received different messages"
                 )
-        try:  # before the list is on disk, which nobody could answer
+        try:  # before the list is on disk: with an invalid key nobody could answer it
             keys.shared(self.record.private, part.key)
         except FederationError:
             raise FederationError(f"the one-time key of {part.name} is not valid") from None
@@ -195,18 +173,17 @@ class Member:
         content = self._signed("part", context, part.name, part.key)
         if not self._verify(part.name, part.signature, content):
             raise FederationError(
-                f"what came as the part of {part.name} is not signed for this study: it has "
-                "another study or other software, or the relay has changed it"
+                f"the part of {part.name} is not signed for this study: its study or software "
+                "differs, or the relay changed the part"
             )
 
     def _bound(self) -> tuple[list[Part], bytes]:
-        """Return the parts of the list, and what keys of this step are bound to."""
+        """Return the parts of the list, and the digest that binds the keys to this step."""
         parts = [decode(part, Part) for part in self.record.parts]
         context = context_of(self.study, parts[0], self.names)
         return parts, digest(context, self.record.list_digest)
 
     def _bodies(self) -> list[bytes]:
-        """Return the body of this step, if there is a list."""
         record = self.record
         if not record.parts:
             return []
@@ -234,10 +211,7 @@ class Member:
         return encode(boxes)
 
     def open(self, total: bytes) -> list[bytes]:
-        """Take the total of this step, or nothing; return what to say.
-
-        The step is over when `phase` is "compute"; `last` has what it came to.
-        """
+        """Take the total, or nothing; after the step `phase` is "compute", `last` the result."""
         if self.phase != "body" or not total:
             return []
         parts, bound = self._bound()
@@ -283,11 +257,11 @@ class Member:
         return [], keys.unseal(key, boxes[names.index(self.name) - 1])
 
     def save(self) -> None:
-        """Make the record of this step durable, before a checkpoint that replaces all totals."""
+        """Make the record durable, before a checkpoint replaces all totals."""
         self._save(self.record)
 
     def finish(self) -> None:
-        """End the program: the model is on disk."""
+        """End the program; the model is on disk."""
         self.save()
         self.phase = "done"
 

@@ -50,25 +50,25 @@ class Ask(Message):
 
 
 class List(Message):
-    """The parts of a step, as they came, in the order of names."""
+    """The parts of a step, unchanged, in the order of names."""
 
     parts: Parts
 
 
 class Total(Message):
-    """The total of a step is ready to be fetched."""
+    """The total of a step can be fetched."""
 
     list: bytes
 
 
 class Want(Message):
-    """The relay lacks a message, because it was restarted or the message was lost."""
+    """The relay lacks a message: it was restarted, or the message was lost."""
 
     what: Literal["part", "body"]
 
 
 class Stop(Message):
-    """A member, or the relay, ends all processes of the run for a reason."""
+    """A member or the relay ends all processes of the run for a reason."""
 
     name: str  # "" is the relay
     process: bytes
@@ -79,14 +79,14 @@ class Stop(Message):
 
 
 class Answer(Message):
-    """What a member should do next, if anything, and for whom the relay waits."""
+    """What a member should do next, if anything, and whom the relay waits for."""
 
     message: List | Total | Want | Stop | None = None
     waiting: dict[str, float] = {}  # seconds since the last call of each
 
 
 class Last(msgspec.Struct, array_like=True):
-    """The file of the relay: the last step that has a total."""
+    """The relay's file: the last step that has a total."""
 
     step: int
     parts: Parts
@@ -98,7 +98,7 @@ encode = msgspec.msgpack.encode
 
 
 def decode(content: bytes, kind: type[M]) -> M:
-    """Read a message of this kind, or raise FederationError."""
+    """Read a message of this kind; FederationError if it is damaged."""
     try:
         return msgspec.msgpack.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

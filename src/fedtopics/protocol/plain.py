@@ -1,8 +1,6 @@
-"""Plain aggregation: a trusted server adds the clients' updates, and tolerates absent clients.
+"""Plain aggregation: a trusted server adds up the clients' updates and tolerates absent clients.
 
-Server and clients run the same program. A round begins with the list of its clients, and each sum
-or call of it comes to one total; all of these are entries of one log, which the server writes and
-the clients read. A client that is lost in the middle of a round has the round repeated without it.
+Server and clients run the same program; the server writes the log that the clients read.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ from fedtopics.protocol.values import dumps, loads
 
 
 class PlainAsk(Message):
-    """A client asks for an entry of the log, or says that it ends."""
+    """A client asks for an entry of the log, or reports its end."""
 
     software: str  # study, method and versions
-    run: bytes  # which one, if the client knows it
+    run: bytes  # its identity, if the client knows it
     step: int
     phase: Literal["begin", "reply", "done", "left"]
     least: int = 1  # clients that its policy requires in a sum
@@ -38,7 +36,7 @@ class PlainAsk(Message):
 
 
 class PlainAnswer(Message):
-    """What there is for a client, or for whom the server waits."""
+    """What a client can fetch or has to send, or whom the server waits for."""
 
     what: Literal["", "reply", "entry", "state"]
     run: bytes
@@ -46,7 +44,7 @@ class PlainAnswer(Message):
 
 
 class PlainReply(Message):
-    """A client's update, for one step."""
+    """A client's update of one step."""
 
     step: int
     content: bytes
@@ -54,7 +52,7 @@ class PlainReply(Message):
 
 @dataclass
 class Attempt:
-    """An attempt at a round: who takes part, and what it has come to."""
+    """An attempt at a round."""
 
     round: int
     number: int
@@ -64,58 +62,42 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """What the entry is called that begins it."""
+        """The name of the log entry that begins the attempt."""
         return f"round {self.round}, attempt {self.number}"
 
 
 @dataclass(frozen=True)
 class Request:
-    """What clients are asked for in one step."""
+    """The request to all clients in one step."""
 
     function: str
     template: Template | None
-    is_call: bool  # whether all see each reply, or their sum
+    is_call: bool  # whether all see each reply, or only the sum
 
 
 class Source(Protocol):
-    """Where the entries of the log come from, as bytes."""
+    """The source of log entries, as bytes."""
 
     def begin(self, step: int, attempt: Attempt, draw: Draw, left_out: Mapping[str, str]) -> bytes:
-        """Return who takes part in an attempt at a round, without clients lost in earlier ones."""
+        """Return the clients of an attempt at a round, without those lost in earlier attempts."""
 
     def add(self, step: int, attempt: Attempt, request: Request, own: bytes | None) -> bytes:
-        """Return what a step comes to, with the own update where this client takes part."""
+        """Return the result of a step; `own` is this client's update, if it takes part."""
 
     def has(self, step: int) -> bool:
         """Whether the server had the entry before this client could contribute to it."""
 
-    def traffic(self) -> tuple[int, int]:
-        """Return the bytes sent and received so far."""
+    def traffic(self) -> tuple[int, int]: ...
 
     def leave(self, reason: str) -> None:
-        """Let the server know why this client ends without a model."""
+        """Tell the server why this client ends without a model."""
 
     def done(self, step: int) -> None:
-        """Let the server know that this client has the model."""
+        """Tell the server that this client has the model."""
 
 
 class PlainClients:
-    """`Clients` of the server, or of one client; see `Clients`.
-
-    Parameters
-    ----------
-    source : Source
-    names : sequence of str
-        All clients.
-    own : str
-        The client whose program this is; "" is the server.
-    door : Door or None
-        That of the client.
-    step, turn : int
-        Entries and rounds that the checkpoint has the result of.
-    notify : function
-        Gets events.
-    """
+    """`Clients` of the server ("" as `own`) or of one client; `step`, `turn` as checkpointed."""
 
     hidden = False
 
@@ -132,25 +114,23 @@ class PlainClients:
         self._attempt: Attempt | None = None
 
     def tell(self, function: str, **payload: Any) -> None:
-        """Execute a function of this client; nothing leaves."""
+        """Execute a function of this client; nothing is sent."""
         self._side.repeat(Call(function, payload, Position(self.turn)))
 
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
-        """Call a function of every client; return each one's reply by name."""
         return self._exchanged(Request(function, template, True), payload)
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
-        """Call a function of every client; return the total."""
         return self._exchanged(Request(function, template, False), payload)
 
     def round(
         self, number: int, work: Callable[[], T], draw: Draw = EVERYONE
     ) -> tuple[T, RoundReport]:
-        """Do a round, and repeat it without clients that are lost; see `Clients.round`."""
+        """Run a round, and repeat it without clients that are lost; see `Clients.round`."""
         self.turn += 1
         before, left_out = self._source.traffic(), dict[str, str]()
         for attempt_number in count(1):
@@ -180,7 +160,7 @@ class PlainClients:
 
     def _exchanged(self, request: Request, payload: Mapping[str, Any]) -> dict[str, Any]:
         attempt = self._attempt
-        if attempt is None:  # an exchange outside of a round is a round of its own
+        if attempt is None:  # an exchange outside a round is a round of its own
             work = partial(self._exchanged, request, payload)
             return self.round(int(payload.get("round", 0)), work)[0]
         function = request.function
@@ -204,23 +184,22 @@ class PlainClients:
         return found
 
     def _reply(self, call: Call, attempt: Attempt) -> bytes:
-        """Return what the door lets out."""
+        """Return the update that the door permits."""
         self._side.repeat_skipped()
         self._side.guarded(lambda door: door.check_members(attempt.members))
         self._notify(CallStarted(call.function, attempt.round, attempt.number))
         return dumps(self._side.guarded(lambda door: door.call(call)))
 
     def _read(self, content: bytes, name: str) -> Mapping[str, Any]:
-        """Read the entry of this step, which has to be the one that the program comes to."""
+        """Read the entry of this step; FederationError if the program expects another."""
         entry: Mapping[str, Any] = loads(content, fields=fields_of(len(self.names)))
         if entry["name"] != name:
             raise FederationError(
-                f"At step {self.step}, {self._own or 'the server'} has {name!r} and the log of the "
-                f"run {entry['name']!r}. Install the same fedtopics and packages everywhere."
+                f"At step {self.step}, {self._own or 'the server'} expects {name!r}, and the log "
+                f"has {entry['name']!r}; install the same fedtopics and packages everywhere."
             )
         self.step += 1
         return entry
 
     def done(self) -> None:
-        """Let the server know that this client has the model."""
         self._source.done(self.step)

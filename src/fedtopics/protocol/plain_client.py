@@ -1,4 +1,4 @@
-"""A client's way to the log of a plain server."""
+"""A client's connection to the log of a plain server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Phase = Literal["begin", "reply", "done", "left"]
 
 
 class StateError(Exception):
-    """The server has no entries this old any more; it sent a checkpoint instead."""
+    """The server no longer has entries this old; it sent a checkpoint instead."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__()
@@ -27,21 +27,7 @@ class StateError(Exception):
 
 
 class Remote:
-    """A `Source` of entries over a link.
-
-    Parameters
-    ----------
-    link : Link
-    software : str
-        Study, method and versions, which the server has to have as well.
-    least : int
-        Clients that this client's policy requires in a sum.
-    folder : Path
-        Where it keeps which run this is.
-    patience : Patience
-    notify : function
-        Gets events.
-    """
+    """A `Source` of entries over a link; the folder keeps the identity of the run."""
 
     def __init__(
         self, link: Link, software: str, least: int, folder: Path, patience: Patience,
@@ -54,30 +40,26 @@ class Remote:
         self._run = read_bytes(self._path) if self._path.exists() else b""
         self._patience = patience
         self._notify = notify
-        self._found: dict[int, bytes] = {}  # the next entry, if it is here already
+        self._found: dict[int, bytes] = {}  # the next entry, if it has arrived
         self._is_live = False  # whether the server waited for the last update
         self._traffic = [0, 0]
 
     def begin(self, step: int, attempt: Attempt, draw: Draw, left_out: Mapping[str, str]) -> bytes:
-        """See `Source.begin`."""
         return self._entry(step, None)
 
     def add(self, step: int, attempt: Attempt, request: Request, own: bytes | None) -> bytes:
-        """See `Source.add`."""
         return self._entry(step, own)
 
     def has(self, step: int) -> bool:
-        """See `Source.has`."""
         if not self._is_live and step not in self._found:
             self._take(step, self._ask(step, "begin"))
         return step in self._found
 
     def traffic(self) -> tuple[int, int]:
-        """See `Source.traffic`."""
         return self._traffic[0], self._traffic[1]
 
     def _entry(self, step: int, own: bytes | None) -> bytes:
-        """Ask for an entry until it is here; give the own update when the server asks for it."""
+        """Ask until an entry is there; send this client's update when the server asks for it."""
         since = shown = time.monotonic()
         is_wanted = False
         while step not in self._found:
@@ -108,7 +90,7 @@ class Remote:
         return answer
 
     def _take(self, step: int, answer: PlainAnswer) -> bool:
-        """Fetch what there is; return whether it came."""
+        """Fetch an entry or a checkpoint; return whether it came."""
         if answer.what not in ("entry", "state"):
             return False
         what = f"{answer.what} {step}".encode()
@@ -121,11 +103,9 @@ class Remote:
         return bool(content)
 
     def leave(self, reason: str) -> None:
-        """See `Source.leave`."""
         self._link.ask(encode(PlainAsk(self._software, self._run, 0, "left", 1, reason)))
 
     def done(self, step: int) -> None:
-        """See `Source.done`."""
         until = time.monotonic() + STAY
         while time.monotonic() < until:
             try:

@@ -16,21 +16,7 @@ NAME = "{:012d}.entries"  # of a file, by its first step
 
 
 class Log:
-    """Entries by step, in one file for the steps between two checkpoints.
-
-    Parameters
-    ----------
-    folder : Path
-    step : int
-        The first one that a checkpoint does not have the result of.
-
-    Attributes
-    ----------
-    run : bytes
-        Drawn when the log begins: what tells its entries from those of any other run.
-    next : int
-        The step of the next entry.
-    """
+    """Entries by step in files; `step` is the first one whose result no checkpoint has."""
 
     def __init__(self, folder: Path, step: int) -> None:
         make_folder(folder)
@@ -45,16 +31,16 @@ class Log:
         path = folder / NAME.format(0)
         for path in sorted(folder.glob("*.entries")):
             self._scan(path)
-        if self.next < step:  # entries were lost of which the checkpoint has the result
+        if self.next < step:  # entries were lost; the checkpoint has their results
             self.next, self._places, path = step, {}, folder / NAME.format(step)
         self._file: Any = None
         self._open(path)
 
     def _scan(self, path: Path) -> None:
-        """Find the entries of a file; cut off the end that a crash left half written."""
+        """Find the entries of a file; cut off an incomplete end, which a crash left."""
         first = int(path.name.partition(".")[0])
         if first != self.next:
-            self._places = {}  # something between is lost: older entries lead nowhere
+            self._places = {}  # entries in between are lost, so older ones are useless
         self.next, place, length = first, 0, path.stat().st_size
         with open_file(path, "rb+") as file:
             while place + HEAD <= length:
@@ -78,11 +64,9 @@ class Log:
         self._path, self._file = path, open_private(path, "ab", buffering=0)
 
     def has(self, step: int) -> bool:
-        """Whether an entry is here."""
         return step in self._places
 
     def get(self, step: int) -> bytes | None:
-        """Return an entry, None if it is not here."""
         with self._lock:
             if step not in self._places:
                 return None
@@ -98,23 +82,19 @@ class Log:
             try:
                 begin = self._path.stat().st_size + HEAD
                 left = memoryview(_head(self.next, content) + content)
-                while left:  # a write of the system can end early
+                while left:  # the system may write less than asked
                     left = left[self._file.write(left) :]
                 os.fsync(self._file.fileno())
             except OSError as error:
                 raise FedTopicsError(
-                    f"The log in {self._folder} cannot be written: {error.strerror}. Make room or "
-                    "mend the disk, then start the same command again."
+                    f"The log in {self._folder} cannot be written: {error.strerror}; make room or "
+                    "repair the disk, then start the same command again."
                 ) from None
             self._places[self.next] = self._path, begin, len(content)
             self.next += 1
 
     def cut(self) -> None:
-        """Begin a new file behind a checkpoint; forget the entries before the last checkpoint.
-
-        Clients that are a little behind need those between the two, and so does the server if the
-        newest checkpoint is damaged.
-        """
+        """Begin a new file at a checkpoint; keep the previous one for clients that are behind."""
         path = self._folder / NAME.format(self.next)
         with self._lock:
             if path == self._path:
@@ -127,7 +107,6 @@ class Log:
                     old.unlink()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 

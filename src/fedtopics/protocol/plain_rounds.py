@@ -1,4 +1,4 @@
-"""The rounds of a plain server: who takes part in them, and what their steps come to."""
+"""The rounds of a plain server: their clients, and the results of their steps."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from fedtopics.protocol.plain import Attempt, Request
 from fedtopics.protocol.plain_server import PlainServer
 from fedtopics.protocol.values import loads
 
-PAUSE = 1.0  # seconds between two looks at who is away
+PAUSE = 1.0  # seconds between two checks of who is away
 LATE = "it was away, or too late"
 
 
 @dataclass(frozen=True)
 class Rules:
-    """When rounds count; times are in seconds."""
+    """Conditions of rounds; times are in seconds."""
 
     quorum: int  # fewest clients of a round
-    join_timeout: float  # that the first round of a process waits for all clients
-    quorum_timeout: float  # that any round waits for the quorum
+    join_timeout: float  # of the first round of a process, for all clients
+    quorum_timeout: float  # of any round, for the quorum
     round_timeout: float  # for the updates of a step
     outliers: Rule = "none"
 
 
 class Rounds:
-    """The `Source` of entries of the server's own program, which decides what they are."""
+    """The `Source` of the server's own program, which decides on the entries."""
 
     def __init__(self, server: PlainServer, rules: Rules, notify: Callable[[Event], None]) -> None:
         self._server = server
@@ -44,10 +44,9 @@ class Rounds:
         self._validator = ReplyValidator()
         self._bad: Counter[str] = Counter()  # replies
         self._has_gathered = False
-        self._limit = math.inf  # from when on a round is not repeated with clients that it lost
+        self._limit = math.inf  # time after which a round is not repeated with lost clients
 
     def traffic(self) -> tuple[int, int]:
-        """See `Source.traffic`."""
         return self._server.traffic
 
     def has(self, step: int) -> bool:
@@ -61,20 +60,20 @@ class Rounds:
         """Do nothing: the server writes its own model."""
 
     def _written(self, step: int) -> bytes | None:
-        """Return the entry of an earlier process."""
+        """Return an entry that an earlier process wrote."""
         log = self._server.log
         content = log.get(step)
         if content is None and step != log.next:
             raise RunError(
-                f"The log lacks step {step} of this run; restore the whole folder, or begin a new "
+                f"The log lacks step {step} of this run; restore the whole folder, or start a new "
                 "run: set run in the study to the next number."
             )
         return content
 
-    # Who takes part
+    # The clients of a round
 
     def begin(self, step: int, attempt: Attempt, draw: Draw, left_out: Mapping[str, str]) -> bytes:
-        """Decide who takes part in an attempt at a round. FederationError if too few do in time."""
+        """Choose the clients of an attempt. FederationError if too few are there in time."""
         if (content := self._written(step)) is not None:
             return content
         server, rules, number = self._server, self._rules, attempt.round
@@ -92,7 +91,7 @@ class Rounds:
         with server.changed:
             there, now = server.there(), time.monotonic()
             members = chosen([name for name in there if name not in left_out])
-            if len(members) < rules.quorum and left_out:  # impossible without clients it lost
+            if len(members) < rules.quorum and left_out:  # too few without the lost clients
                 members = chosen(there) if now <= self._limit else []
                 self._limit = min(self._limit, now + rules.quorum_timeout)
             if len(members) < rules.quorum:
@@ -120,12 +119,12 @@ class Rounds:
         states = (f"{n}: {clients[n].absence() or 'connected'}" for n in self._server.names)
         return FederationError(
             f"Round {round_} has fewer than quorum = {self._rules.quorum} clients "
-            f"({'; '.join(states)}). Start the same command again when the others are back, or "
-            "lower quorum in the study's [federation]."
+            f"({'; '.join(states)}); start the same command again when the others are back. If "
+            "they do not return, lower quorum in the study's [federation]."
         )
 
     def _wait(self, round_: int, seconds: float, is_enough: Callable[[list[str]], bool]) -> None:
-        """Wait for clients, unless those that are not excluded are too few anyway."""
+        """Wait for clients, unless too few could come."""
         server, until = self._server, time.monotonic() + seconds
         shown: list[str] | None = None
         with server.changed:
@@ -140,10 +139,10 @@ class Rounds:
                 server.wait(min(left, PAUSE))
             server.awaited = ()
 
-    # What they say
+    # The updates
 
     def add(self, step: int, attempt: Attempt, request: Request, own: bytes | None) -> bytes:
-        """Collect the updates of a step, and write what they come to."""
+        """Collect the updates of a step, and write their result."""
         if (content := self._written(step)) is not None:
             return content
         server, members = self._server, attempt.members
@@ -153,7 +152,7 @@ class Rounds:
         replies, faults, lost = dict[str, Any](), dict[str, str](), dict[str, str]()
         until = time.monotonic() + self._rules.round_timeout
         server.open(members)
-        for name in members:  # in this order: the order of arrival changes no bit
+        for name in members:  # in this order, so that the order of arrival changes no bit
             content = server.received(name, until)
             if content is None:
                 lost[name] = server.clients[name].excluded or server.clients[name].away or LATE
@@ -177,7 +176,7 @@ class Rounds:
         return server.publish(entry)
 
     def _read(self, name: str, content: bytes, request: Request, replies: dict[str, Any]) -> str:
-        """Read an update; return what is wrong with it."""
+        """Read an update; return its fault, or ""."""
         try:
             reply = loads(content, self._server.largest)
         except FederationError:
@@ -188,7 +187,7 @@ class Rounds:
         return fault
 
     def _count(self, round_: int, faults: Mapping[str, str]) -> None:
-        """Count bad replies; exclude who sent too many."""
+        """Count bad replies; exclude clients that sent too many."""
         for name, reason in faults.items():
             self._bad[name] += 1
             self._notify(BadReply(name, round_, reason))

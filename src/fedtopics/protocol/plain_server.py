@@ -1,4 +1,4 @@
-"""What the trusted server of plain aggregation does with the calls of its clients."""
+"""The calls of clients to the trusted server of plain aggregation."""
 
 from __future__ import annotations
 
@@ -20,45 +20,30 @@ from fedtopics.protocol.relay import HOLD
 from fedtopics.protocol.values import dumps
 
 AWAY_AFTER = 45.0  # seconds without a call after which a client that waits for the server is away
-ABSENT, ENDED = "not connected", "it ended; its own log says why"
+ABSENT, ENDED = "not connected", "it ended; its own log gives the reason"
 
 
 @dataclass
 class Caller:
-    """What the server knows of a client."""
+    """The state of one client at the server."""
 
     asks: int = 0
-    called: float = -math.inf  # when it did last
-    # When it has to call again. A client that got something computes, for as long as that takes.
+    called: float = -math.inf  # time of its last call
+    # When it has to call again: never, while it computes with what it got.
     due: float = -math.inf
-    away: str = ""  # why it is not waited for, until it calls
-    excluded: str = ""  # why it is not waited for any more
+    away: str = ""  # why nobody waits for it until it calls
+    excluded: str = ""  # why nobody waits for it any more
     least: int = 1  # clients that its policy requires in a sum
     is_done: bool = False
 
     def absence(self) -> str:
-        """Return why it is not here, "" if it is."""
+        """Return why the client is absent, "" if it is there."""
         here = "" if time.monotonic() < self.due else ABSENT
         return self.excluded or self.away or here
 
 
 class PlainServer:
-    """A `Service` for clients; the server's own program opens a step, takes updates and publishes.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The clients.
-    software : str
-        Study, method and versions, which clients have to have as well.
-    log : Log
-    largest : int
-        Bytes of an update.
-    state : function
-        Returns the newest checkpoint for a client that lacks older entries, b"" if there is none.
-    notify : function
-        Gets events.
-    """
+    """A `Service` for clients; the server's own program opens steps, takes updates, publishes."""
 
     def __init__(
         self, names: Sequence[str], software: str, log: Log, largest: int,
@@ -69,13 +54,13 @@ class PlainServer:
         self.largest = largest
         self.clients = {name: Caller() for name in self.names}
         self.changed = threading.Condition()
-        self.awaited: Sequence[str] = ()  # by a round that cannot begin
+        self.awaited: Sequence[str] = ()  # clients that a round needs to begin
         self.traffic = (0, 0)  # bytes sent and received
         self._software = software
         self._state = state
         self._notify = notify
         self._wanted: dict[str, bytes | None] = {}  # the updates of this step, until they are read
-        self._digests: dict[str, bytes] = {}  # of those that came
+        self._digests: dict[str, bytes] = {}  # of the updates received
         self._failure = ""
 
     # The calls of clients
@@ -97,18 +82,18 @@ class PlainServer:
             return encode(answer or PlainAnswer("", self.log.run, self._waiting()))
 
     def _met(self, name: str, ask: PlainAsk) -> Caller:
-        """Take note of a call. FederationError if it is of another study or run."""
+        """Record a call. FederationError if it belongs to another study or run."""
         client = self.clients.setdefault(name, Caller())  # an observer is new here
         if ask.software != self._software:
             raise FederationError(
-                f"This member has {ask.software}, the server has {self._software}; use one study "
-                "file, and install the same fedtopics."
+                f"This member has {ask.software}, the server has {self._software}; use the same "
+                "study file and the same version of fedtopics."
             )
         is_other = bool(ask.run or ask.step) and ask.run != self.log.run
         if is_other or ask.step > self.log.next:
             raise FederationError(
-                "The server's folder is not that of the run that this member takes part in, or it "
-                "is older. Restore it, or begin a new run: set run in the study to the next number."
+                "The server's folder belongs to another run than this member's, or is an older "
+                "copy; restore it, or start a new run: set run in the study to the next number."
             )
         if client.excluded:
             raise FederationError(f"The server excluded {name}: {client.excluded}.")
@@ -138,18 +123,17 @@ class PlainServer:
         return PlainAnswer("", run) if ask.phase == "begin" and is_open else None
 
     def _waiting(self) -> dict[str, float]:
-        """Return for whom the run waits, and the seconds since each one's last call, or -1."""
         now = time.monotonic()
         names = [name for name in self._wanted if name not in self._digests] or self.awaited
         clients = {name: self.clients[name] for name in names}
         return {name: now - each.called if each.asks else -1.0 for name, each in clients.items()}
 
     def say(self, name: str, message: bytes) -> None:
-        """Take an update; another one of the same step is refused."""
+        """Take an update; a second, different one of the same step is refused."""
         reply = decode(message, PlainReply)
         with self.changed:
             if reply.step != self.log.next or name not in self._wanted:
-                return  # the round went on without it
+                return  # the round continued without it
             found = digest(reply.content)
             if name not in self._digests:
                 self._digests[name], self._wanted[name] = found, reply.content
@@ -160,7 +144,7 @@ class PlainServer:
                 raise FederationError(f"{name} sent two different updates of step {reply.step}.")
 
     def fetch(self, name: str, what: bytes) -> bytes:
-        """Return an entry, or the state; nothing if it is not here."""
+        """Return an entry or the checkpoint; b"" if there is none."""
         kind, _, step = what.decode("ascii", "replace").partition(" ")
         try:
             content = self._state() if kind == "state" else self.log.get(int(step)) or b""
@@ -171,17 +155,15 @@ class PlainServer:
         return content
 
     def most(self, name: str) -> int:
-        """Return the most bytes of an update."""
         return self.largest
 
     def present(self) -> dict[str, float]:
-        """Return the seconds since the last call of each client that has called."""
         now = time.monotonic()
         with self.changed:
             return {n: now - each.called for n, each in self.clients.items() if each.asks}
 
     def wait_until_done(self, seconds: float) -> list[str]:
-        """Wait until all clients have the model; return who has not after so many seconds."""
+        """Wait until all clients have the model; return those that do not in time."""
         until = time.monotonic() + seconds
         with self.changed:
             while missing := [n for n in self.possible() if not self.clients[n].is_done]:
@@ -191,7 +173,7 @@ class PlainServer:
         return []
 
     def left(self, name: str) -> None:
-        """Take note that a client will not call any more; rounds go on without it."""
+        """Record that a client will not call any more; rounds continue without it."""
         with self.changed:
             client = self.clients.setdefault(name, Caller())
             if not client.is_done and not client.excluded:
@@ -200,7 +182,6 @@ class PlainServer:
             self.changed.notify_all()
 
     def fail(self, reason: str) -> None:
-        """End the run: nobody will call any more."""
         with self.changed:
             self._failure = self._failure or reason
             self.changed.notify_all()
@@ -208,27 +189,25 @@ class PlainServer:
     # For the server's own program
 
     def possible(self) -> list[str]:
-        """Return the clients that are not excluded."""
         return [name for name in self.names if not self.clients[name].excluded]
 
     def there(self) -> list[str]:
-        """Return the clients that can be in a round."""
+        """Return the clients that can take part in a round."""
         return [name for name in self.names if not self.clients[name].absence()]
 
     def wait(self, seconds: float) -> None:
-        """Wait for news, with the lock held; FederationError if there will be none."""
+        """Wait for news, with the lock held; FederationError if the run has ended."""
         if self._failure:
             raise FederationError(f"The run has ended: {self._failure}.")
         self.changed.wait(seconds)
 
     def open(self, names: Sequence[str]) -> None:
-        """Let some clients give their updates of this step."""
+        """Let these clients send their updates of this step."""
         with self.changed:
             self._wanted = dict.fromkeys(names)
             self.changed.notify_all()
 
     def received(self, name: str, until: float) -> bytes | None:
-        """Wait for an update; None if it does not come in time."""
         client = self.clients[name]
         with self.changed:
             while (content := self._wanted[name]) is None:
@@ -240,14 +219,14 @@ class PlainServer:
             return content
 
     def lose(self, name: str, reason: str) -> None:
-        """Do not wait any more for a client whose update has not come, until it calls."""
+        """Stop waiting for a client whose update is missing, until it calls."""
         with self.changed:
             if name not in self._digests and not self.clients[name].away:
                 self.clients[name].away = reason
                 self._notify(StatusChange("lost", name, reason))
 
     def publish(self, entry: Mapping[str, Any]) -> bytes:
-        """Write what a step came to, then let clients have it."""
+        """Write the result of a step, then make it available to clients."""
         content = dumps(entry)
         with self.changed:
             self._wanted, self._digests = {}, {}

@@ -1,7 +1,6 @@
-"""What a member keeps on disk: the record of the present step, and the totals since a checkpoint.
+"""A member's data on disk, from which it sends the same bytes again after a crash.
 
-After a crash a member sends the same bytes again. So the record is on disk before the part leaves,
-and again, with the list, before the body leaves. A total is on disk before the next record is.
+So the record is written before the part is sent, and again, with the list, before the body.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ HEAD = 8 + LENGTH  # of an entry in the file of totals: its size and its digest
 
 
 class _Private(msgspec.Struct, array_like=True):
-    """What nobody else may read, so no error or log shows it."""
+    """Secret content, which no error or log may show."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
 
 class Record(_Private):
-    """A member in a step: before its part left, after that, and with the list."""
+    """A member in a step: before its part is sent, afterwards, and with the list."""
 
     run: bytes = b""  # the SHA-256 of the list of step 0
     step: int = 0
@@ -42,7 +41,7 @@ class Record(_Private):
 
     @property
     def list_digest(self) -> bytes:
-        """The digest of the list; nothing before there is one."""
+        """The digest of the list; b"" before there is one."""
         return digest_of_list(self.parts) if self.parts else b""
 
     def after(self, entry: Entry, group: bytes = b"") -> Record:
@@ -64,22 +63,21 @@ class Entry(_Private, dict=True):
 
     @cached_property
     def digest(self) -> bytes:
-        """The digest of what was opened: a total can be large, so it is computed once."""
         return digest(*self.opened)
 
 
 class Disk(Protocol):
-    """Where a member's record, its vector or reply, and the totals are."""
+    """Storage of a member's record, its vector or reply, and the totals."""
 
     def save(self, record: Record, content: bytes | None = None) -> None:
-        """Write all totals so far, then the vector or reply, then the record, durably."""
+        """Write the totals so far, then the vector or reply, then the record, durably."""
 
     def append(self, entry: Entry) -> None:
-        """Write a total, which is durable with the next record."""
+        """Write a total; it is durable with the next record."""
 
 
 class Folder:
-    """A `Disk` in a folder. RunError if something there is damaged."""
+    """A `Disk` in a folder. RunError if a file is damaged."""
 
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
@@ -87,54 +85,49 @@ class Folder:
         self._totals = open_private(folder / "totals", "ab", buffering=0)
 
     def save(self, record: Record, content: bytes | None = None) -> None:
-        """Write all of it durably, in the order in which it is needed after a crash."""
+        """See `Disk.save`; after a crash, the files are needed in this order."""
         os.fsync(self._totals.fileno())
         if content is not None:
             write_durably(self._folder / "content", content)
         write_durably(self._folder / "record", encode(record))
 
     def append(self, entry: Entry) -> None:
-        """Write a total at the end of the file."""
         left = memoryview(packed(entry))
-        while left:  # where the disk is nearly full, less than all is written
+        while left:  # a nearly full disk takes less than all
             left = left[self._totals.write(left) :]
 
     def load(self) -> tuple[Record, bytes, list[Entry]]:
-        """Return the record, the vector or reply that belongs to it, and the totals.
-
-        A crash can come between a total and the next record: then the record moves on to it.
-        """
+        """Return the record, its vector or reply, and the totals."""
         path = self._folder / "record"
         try:
             record = decode(read_bytes(path), Record) if path.exists() else Record()
         except FederationError:
-            raise RunError(f"{path} is damaged; restore the folder, or begin a new run.") from None
+            raise RunError(f"{path} is damaged; restore the folder, or start a new run.") from None
         totals = self._folder / "totals"
         entries, whole = unpacked(read_bytes(totals))
         if whole < totals.stat().st_size:  # a crash cut the last one
             self._totals.truncate(whole)
-        if entries and entries[-1].step == record.step:
+        if entries and entries[-1].step == record.step:  # a crash before the next record
             record = record.after(entries[-1])
         content = self._folder / "content"
         return record, read_bytes(content) if content.exists() else b"", entries
 
     def cut(self) -> None:
-        """Forget the totals: a checkpoint has what follows from them."""
+        """Remove the totals: a checkpoint contains their results."""
         self._totals.truncate(0)
 
     def close(self) -> None:
-        """Close the file of totals."""
         self._totals.close()
 
 
 def packed(entry: Entry) -> bytes:
-    """Return an entry as it is in the file of totals."""
+    """Return an entry in the format of the file of totals."""
     content = encode(entry)
     return b"".join([len(content).to_bytes(8, "big"), entry.digest, content])
 
 
 def unpacked(content: bytes) -> tuple[list[Entry], int]:
-    """Return the entries of a file of totals, and where the last whole one ends."""
+    """Return the entries of a file of totals, and the end of the last complete one."""
     entries, place = [], 0
     while place + HEAD <= len(content):
         end = place + HEAD + int.from_bytes(content[place : place + 8], "big")

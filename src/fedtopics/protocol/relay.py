@@ -1,8 +1,4 @@
-"""The relay: it collects parts and adds vectors. It sees no document, word, number or total.
-
-`Relay` is the state machine: what it answers follows from the messages so far. `RelayService`
-serves it to a transport, which has checked the names.
-"""
+"""The relay: it collects parts and adds vectors. It sees no document, word, number or total."""
 
 from __future__ import annotations
 
@@ -27,22 +23,12 @@ from fedtopics.protocol.messages import (
     encode,
 )
 
-SMALL = 4096  # bytes of a message that is no body: all members get a copy of it
-HOLD = 20.0  # seconds until an `Ask` is answered, even if there is nothing to do
+SMALL = 4096  # bytes of a message other than a body: all members get a copy
+HOLD = 20.0  # seconds until an `Ask` is answered, even without news
 
 
 class Relay:
-    """Parts, bodies and the total of the present step, and the file with the last total.
-
-    Parameters
-    ----------
-    names : collection of str
-        The members.
-    file : bytes
-        What the file has, which `keep` wrote; nothing in a new run.
-    keep : function
-        Writes the file durably: no member gets a total before.
-    """
+    """The relay's state machine; `keep` durably writes its file before any member gets a total."""
 
     def __init__(self, names: Collection[str], file: bytes, keep: Callable[[bytes], None]) -> None:
         self.names = sorted(names)
@@ -56,27 +42,27 @@ class Relay:
         self._sum: Words | None = None
         self.asks: dict[str, Ask] = {}  # the newest of each
         self._stop: Stop | None = None
-        self._stopped: set[bytes] = set()  # the processes that it is shown to
+        self._stopped: set[bytes] = set()  # the processes that get it
         self.done: set[str] = set()
 
     @property
     def step(self) -> int:
-        """The newest step of which there is a part."""
+        """The newest step that has a part."""
         return max((part.step for part, _ in self._parts.values()), default=0)
 
     def missing(self) -> list[str]:
-        """Return the members for whose part or body the others wait."""
+        """Return the members whose part or body the others wait for."""
         if self._list:
             return [name for name in self.names if name not in self._bodies]
         at = max(self.step, 0 if self.last is None else self.last.step + 1)
         return [n for n in self.names if n not in self._parts or self._parts[n][0].step < at]
 
     def say(self, name: str, content: bytes) -> None:
-        """Take a message. FederationError if it is damaged, or differs from one before."""
+        """Take a message; FederationError if it is damaged or differs from an earlier one."""
         message = decode(content, Part | Body | Stop)  # type: ignore[arg-type]
         if not isinstance(message, Body) and len(content) > SMALL:
             raise FederationError(
-                f"{name} sent {len(content):,} bytes that are no vector or reply."
+                f"{name} sent {len(content):,} bytes that are not a vector or reply."
             )
         if message.name != name:
             raise FederationError(f"{name} sent a message of {message.name or 'the relay'}.")
@@ -88,14 +74,14 @@ class Relay:
             self._halt(message)
 
     def _halt(self, stop: Stop) -> Stop:
-        """Show a Stop to the processes that are known now, not to those that start later."""
+        """Send a Stop to the processes known now, not to those that start later."""
         if self._stop is None:
             self._stop, self._stopped = stop, {ask.process for ask in self.asks.values()}
         return self._stop
 
     def _take_part(self, part: Part, content: bytes) -> None:
         held = self._parts[part.name][0].step if part.name in self._parts else 0
-        # Nobody can be further than one step behind the last total.
+        # No member can be more than one step past the last total.
         is_other = self.last is not None and part.step != self.last.step + 1
         if is_other or part.step < held or (self._list and part.step <= self.step):
             return
@@ -134,7 +120,7 @@ class Relay:
         self._last_digest = self._list_digest
 
     def ask(self, name: str, ask: Ask) -> Answer | None:
-        """Return what a member should do next; None while there is nothing."""
+        """Return a member's next action; None if there is none yet."""
         self.asks[name] = ask
         if self._stop and not self._stopped & {each.process for each in self.asks.values()}:
             self._stop = None
@@ -150,7 +136,7 @@ class Relay:
         if self._stop is not None and ask.process in self._stopped:
             return self._stop
         if last is not None and ask.step < last.step:
-            return List(last.parts)  # with a part that the member does not remember
+            return List(last.parts)  # which contains a part that the member has lost
         if last is not None and ask.step == last.step:
             is_known = ask.list == self._last_digest
             return Total(ask.list) if is_known else List(last.parts)
@@ -165,21 +151,18 @@ class Relay:
         if ask.step < newest and held < newest:
             where = f"{name} is at step {ask.step}, {first} at step {newest}"
             return self._halt(
-                Stop("", b"", b"", ask.step, f"{where}, and the total between is gone")
+                Stop("", b"", b"", ask.step, f"{where}, and the total in between is lost")
             )
         return Want("part") if held < ask.step else None
 
     def fetch(self, list_: bytes) -> bytes:
-        """Return the total of the step with this list; nothing if it is not here."""
+        """Return the total of the step with this list; b"" if it is not available."""
         last = self.last
         return last.total if last is not None and list_ == self._last_digest else b""
 
 
 class RelayService:
-    """A relay for a transport: an ask waits until there is an answer, 20 seconds at most.
-
-    A newer ask of a member replaces the older one, which is answered with nothing at once.
-    """
+    """A relay for a transport; a newer ask of a member ends the older one."""
 
     def __init__(self, relay: Relay, largest: int) -> None:
         self.relay = relay
@@ -189,7 +172,6 @@ class RelayService:
         self._called: dict[str, tuple[int, float]] = {}  # the number of each one's asks, and when
 
     def ask(self, name: str, message: bytes) -> bytes:
-        """Answer an `Ask`; see `Relay.ask`."""
         ask, until = decode(message, Ask), time.monotonic() + HOLD
         with self._changed:
             number = self._called.get(name, (0, 0.0))[0] + 1
@@ -202,7 +184,6 @@ class RelayService:
             return encode(answer or Answer(waiting=self._waiting()))
 
     def _waiting(self) -> dict[str, float]:
-        """Return for whom the others wait, and the seconds since each one's last call."""
         now = time.monotonic()
         return {
             name: now - self._called[name][1] if name in self._called else -1.0
@@ -210,23 +191,19 @@ class RelayService:
         }
 
     def say(self, name: str, message: bytes) -> None:
-        """Take a part, a body or a stop; see `Relay.say`."""
         with self._changed:
             self.relay.say(name, message)
             self._changed.notify_all()
 
     def fetch(self, name: str, what: bytes) -> bytes:
-        """Return the total of a list."""
         with self._changed:
             return self.relay.fetch(what)
 
     def most(self, name: str) -> int:
-        """Return the most bytes of a message."""
         return self._largest
 
     @property
     def names(self) -> list[str]:
-        """The members."""
         return self.relay.names
 
     def present(self) -> dict[str, float]:
@@ -235,21 +212,17 @@ class RelayService:
         return {name: now - at for name, (_, at) in self._called.items()}
 
     def left(self, name: str) -> None:
-        """Take note that a member will not call any more; without the model, the run ends."""
+        """Record that a member will not call any more; without the model, the run ends."""
         if name not in self.relay.done:
-            self.fail(f"{name} ended before it had the model; its own log says why")
+            self.fail(f"{name} ended before it had the model; its own log gives the reason")
 
     def fail(self, reason: str) -> None:
-        """End the run: nobody will call any more."""
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify_all()
 
     def wait_until_done(self, seconds: float) -> list[str]:
-        """Wait until all members are done; return who is not after so many seconds.
-
-        FederationError if members cannot call any more.
-        """
+        """Wait until all members are done; return those that are not in time."""
         until = time.monotonic() + seconds
         with self._changed:
             while missing := [n for n in self.relay.names if n not in self.relay.done]:

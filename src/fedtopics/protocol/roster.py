@@ -1,8 +1,4 @@
-"""Members' keys and certificates. Nobody but a member can make its key, and there is no authority.
-
-A key is made where it is used. Its certificate goes to the other members, as people send SSH public
-keys, and the study names it.
-"""
+"""Members' keys and certificates. Each member makes its own key; there is no authority."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ from fedtopics.harmless import check_client_name
 PRIVATE, PUBLIC = "key.pem", "certificate.pem"
 
 YEARS = 10
-# The same content has the same signature: messages that are sent again are the same bytes.
+# The same content has the same signature, so a message sent again has the same bytes.
 SIGNATURE = ec.ECDSA(SHA256(), deterministic_signing=True)
 UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
 
@@ -53,7 +49,7 @@ class Key:
 
     @classmethod
     def create(cls, folder: str | Path, name: str) -> Key:
-        """Make a key in a new folder, and NAME.pem, the certificate for the others, beside it."""
+        """Make a key in a new folder, and NAME.pem next to it: the certificate for the others."""
         check_client_name(name)
         folder, private = Path(folder), ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
@@ -75,7 +71,7 @@ class Key:
         for path in (folder, shared):
             if path.exists() or path.is_symlink():
                 raise IdentityError(
-                    f"{path} is there already, and a key is never overwritten; take another name "
+                    f"{path} exists already, and a key is never overwritten; choose another name "
                     "or folder."
                 )
         make_folder(folder)
@@ -87,7 +83,7 @@ class Key:
 
     @classmethod
     def load(cls, folder: str | Path) -> Key:
-        """Read a key; IdentityError if the folder has none, or its parts do not fit together."""
+        """Read a key; IdentityError if it is missing, damaged or does not match its certificate."""
         try:
             private = load_pem_private_key(read_bytes(Path(folder) / PRIVATE), None)
             content = read_bytes(Path(folder) / PUBLIC)
@@ -104,7 +100,6 @@ class Key:
 
     @property
     def pem(self) -> bytes:
-        """The private key as PEM."""
         return self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     @property
@@ -117,23 +112,19 @@ class Key:
         return self.private.sign(content, SIGNATURE)
 
     def has_signed(self, content: bytes, signature: bytes) -> bool:
-        """Whether this key made a signature."""
         return has_signed(self.certificate, content, signature)
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The certificates of a study: those of its members by name, and that of its server.
-
-    Where Flower or FLARE bring messages, the server has none.
-    """
+    """The certificates of a study: by member, and the server's (None with Flower or FLARE)."""
 
     members: Mapping[str, bytes]  # PEM
     server: bytes | None
 
     @classmethod
     def of(cls, certificates: Mapping[str, str | None], server: str | None) -> Roster:
-        """Return the roster of certificates, PEM; IdentityError if one is missing or wrong."""
+        """Make a roster of certificates in PEM; IdentityError if one is missing or wrong."""
         if missing := sorted(name for name, content in certificates.items() if content is None):
             raise IdentityError(
                 f"The study names no certificate of {', '.join(missing)}; each member makes one "
@@ -142,17 +133,15 @@ class Roster:
         members = {n: alone((text or "").encode(), f"of {n}") for n, text in certificates.items()}
         for name, content in members.items():
             if (found := name_of(content, f"of {name}")) != name:
-                raise IdentityError(f"The certificate of {name!r} is one of {found!r}.")
+                raise IdentityError(f"The certificate of {name!r} belongs to {found!r}.")
         return cls(members, None if server is None else alone(server.encode(), "of the server"))
 
     def digest_of(self, names: Iterable[str]) -> str:
-        """Return the SHA-256 of some members' certificates together."""
         content = "".join(self.plain[name] for name in sorted(names))
         return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def names(self) -> list[str]:
-        """The members' names, sorted."""
         return sorted(self.members)
 
     @cached_property
@@ -162,12 +151,11 @@ class Roster:
         return found if self.server is None else found | {"": fingerprint(self.server)}
 
     def verify(self, name: str, signature: bytes, content: bytes) -> bool:
-        """Whether a member has signed some content."""
+        """Whether a member has signed the content."""
         return name in self.members and has_signed(self.members[name], content, signature)
 
 
 def read_pem(path: Path) -> bytes:
-    """Read the file of a certificate."""
     try:
         return read_bytes(path)
     except OSError as error:
@@ -175,10 +163,10 @@ def read_pem(path: Path) -> bytes:
 
 
 def read_certificate(content: bytes, where: str) -> x509.Certificate:
-    """Read a certificate; IdentityError if it is damaged, or cannot be used now."""
+    """Read a certificate; IdentityError if it is damaged or not valid now."""
     if b"PRIVATE KEY" in content:
         raise IdentityError(
-            f"The certificate {where} is a private key, which goes to nobody; name the member's "
+            f"The certificate {where} is a private key, which must stay secret; use the member's "
             "NAME.pem."
         )
     try:
@@ -203,12 +191,11 @@ def read_certificate(content: bytes, where: str) -> x509.Certificate:
 
 
 def alone(content: bytes, where: str) -> bytes:
-    """Return the first certificate of a PEM file; people compare no other, so none is trusted."""
+    """Return only the first certificate of a PEM file: people compare no other."""
     return read_certificate(content, where).public_bytes(Encoding.PEM)
 
 
 def name_of(content: bytes, where: str) -> str:
-    """Return the name in a certificate."""
     names = read_certificate(content, where).subject.get_attributes_for_oid(
         x509.NameOID.COMMON_NAME
     )
@@ -218,7 +205,6 @@ def name_of(content: bytes, where: str) -> str:
 
 
 def fingerprint(content: bytes) -> str:
-    """Return the SHA-256 of a certificate, whatever spaces its file has."""
     return x509.load_pem_x509_certificate(content).fingerprint(SHA256()).hex()
 
 
@@ -229,7 +215,6 @@ def shown(content: bytes) -> str:
 
 
 def has_signed(certificate: bytes, content: bytes, signature: bytes) -> bool:
-    """Whether the key of a certificate made a signature."""
     public = x509.load_pem_x509_certificate(certificate).public_key()
     if not isinstance(public, ec.EllipticCurvePublicKey):
         return False

@@ -1,17 +1,13 @@
-"""Structures of messages, looked at before anything is made of them.
-
-A byte of MessagePack can become an object of seventy bytes, or announce a list that takes memory
-before its values come. What is legitimate is small: arrays and lists of texts are beside it.
-"""
+"""Checks of MessagePack before it is decoded: a byte of it can take seventy bytes of memory."""
 
 from __future__ import annotations
 
 LARGEST_STRUCTURE = 16 << 20  # bytes: a certificate of each of ten thousand clients
-MOST_FIELDS = 1 << 16  # values, and their names; looked at in a thirtieth of a second
-VALUES_PER_MEMBER = 128  # more for each member, in what has a reply of each by name
-DEEPEST = 64  # lists and maps in each other
+MOST_FIELDS = 1 << 16  # values and their names; checked in a thirtieth of a second
+VALUES_PER_MEMBER = 128  # more for each member, in entries with one reply per member
+DEEPEST = 64  # nested lists and maps
 
-# By the first byte of a value: how many bytes follow, or how many say the length of what follows.
+# By the first byte of a value: how many bytes follow, or how many bytes hold the length.
 _FIXED = {
     0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1,
     0xD1: 2, 0xD2: 4, 0xD3: 8, 0xD7: 9, 0xD8: 17,
@@ -27,19 +23,15 @@ _SHORT_EXTENSION = 0xC7
 
 
 def fields_of(members: int) -> int:
-    """Return the most values of what who adds writes for all members: its log, no message."""
+    """Return the most values of an entry of the plain server's log."""
     return MOST_FIELDS + VALUES_PER_MEMBER * members
 
 
 def check(raw: memoryview, most: int) -> None:
-    """Walk over MessagePack without making anything of it.
-
-    A ValueError or LookupError if it is too large, has over `most` values or too deep ones, names
-    that are no texts, whole numbers beyond 2^63 or times.
-    """
+    """Walk over MessagePack without decoding it; ValueError or LookupError if it is not allowed."""
     if len(raw) > LARGEST_STRUCTURE:
         raise ValueError
-    place, around = 0, [(1, False)]  # how many values lists still have, and maps
+    place, around = 0, [(1, False)]  # values still to come, and whether of a map
     while around:
         count, is_map = around.pop()
         if not count:

@@ -1,13 +1,8 @@
-"""Plain data to bytes and back: MessagePack, then the numbers of its arrays as they are.
-
-Numbers, texts, bytes, lists, maps, arrays, `Rows` and `Named` travel; nothing else does, above all
-no code. A matrix of which many rows are zero travels as its other rows: the
-first layer of a network that reads words has a gradient only for the words of a minibatch. That
-loses nothing.
+"""Plain data to bytes and back: MessagePack, then the numbers of its arrays. No code travels.
 
 A body is the length of its MessagePack in 8 bytes, the MessagePack, and pieces: numbers of arrays,
-little-endian, each begun at a multiple of 64 bytes. In the MessagePack, an extension stands for an
-array, whose pieces come next: unsigned numbers of 8 bytes, named beside the extension's code below.
+little-endian, each starting at a multiple of 64 bytes. In the MessagePack, an extension stands for
+an array whose pieces come next. It contains unsigned numbers of 8 bytes, listed at its code below.
 """
 
 from __future__ import annotations
@@ -28,26 +23,26 @@ from fedtopics.protocol.structures import MOST_FIELDS, check
 
 ALIGNMENT = 64  # bytes, as torch's: what matrix products make of the last bit depends on it
 LENGTH = 8  # bytes
-SPARSE_FROM = 1 << 14  # bytes of a matrix from which on its zero rows are looked for
-TEXT = 64  # bytes that a text of a list takes, beside its characters
+SPARSE_FROM = 1 << 14  # bytes of the smallest matrix that is searched for zero rows
+TEXT = 64  # bytes of memory per text of a list, plus its characters
 NAMES = ("bool", "uint8", "int8", "uint32", "int32", "uint64", "int64", "float32", "float64")
 DTYPES = {name: np.dtype(name) for name in NAMES}
 
-ARRAY = 1  # place of its name in NAMES, lengths
-SPARSE = 2  # the same; its first piece has a bit a row: whether it is in the second, or zero
-ROWS = 3  # the same, of which only the present rows are meant
-TEXTS = 4  # how many, bytes of all characters; pieces: characters of each (uint32), UTF-8
-NAMED = 5  # the same, columns; a third piece has the counts (int64), a row a text
+ARRAY = 1  # index of its type in NAMES, lengths
+SPARSE = 2  # the same; first piece: one bit per row, whether the second has it or it is zero
+ROWS = 3  # the same, but absent rows are not zero
+TEXTS = 4  # number, bytes of all characters; pieces: characters of each (uint32), UTF-8
+NAMED = 5  # the same, columns; a third piece has the counts (int64), one row per text
 
 Piece = bytes | memoryview
 
-# What reading bytes that `dumps` did not make can raise.
+# Errors from reading bytes that `dumps` did not make.
 _DAMAGES = (msgspec.MsgspecError, ValueError, LookupError, OverflowError, MemoryError)
 _PLAIN: tuple[tuple[Any, ...], ...] = ((bool, np.bool_), (float, np.floating), (str,), (bytes,))
 
 
 def dumps(value: Any) -> bytes:
-    """Turn plain data into bytes. TypeError if it is something else."""
+    """Turn plain data into bytes; TypeError for anything else."""
     writer = _Writer()
     structure = msgspec.msgpack.encode(writer.plain(value))
     head = len(structure).to_bytes(LENGTH, "little") + structure
@@ -55,10 +50,9 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(content: bytes, largest: int = 1 << 31, fields: int = MOST_FIELDS) -> Any:
-    """Turn bytes into plain data, whose arrays can be changed.
+    """Turn bytes into plain data with writable arrays; FederationError if they are damaged.
 
-    All arrays together, with their zero rows, and texts have at most `largest` bytes; there are at
-    most so many `fields`. FederationError if the bytes are not what `dumps` makes of such data.
+    `largest` limits the bytes of all arrays, zero rows included, and texts; `fields` the values.
     """
     buffer = _aligned(len(content), np.empty)
     buffer[:] = content
@@ -86,7 +80,7 @@ def _padding(size: int) -> bytes:
 
 
 class _Writer:
-    """Turns plain data into what MessagePack knows, and keeps the pieces of arrays."""
+    """Turns plain data into MessagePack's types, and keeps the pieces of arrays."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -119,7 +113,7 @@ class _Writer:
 
     def _array(self, array: NDArray[Any]) -> Ext:
         if array.ndim == 2 and array.nbytes >= SPARSE_FROM:
-            # As integers, so that a row of negative zeros counts as something.
+            # As integers, so that a row of negative zeros is kept.
             words = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
             present = np.any(words, axis=1)
             kept = int(present.sum()) / len(array)
@@ -152,7 +146,7 @@ def _number(dtype: np.dtype[Any]) -> int:
 
 
 class _Reader:
-    """Makes arrays of extensions and pieces, in order; whatever does not fit is an error."""
+    """Makes arrays of extensions and pieces, in order; any mismatch is an error."""
 
     def __init__(self, data: memoryview, largest: int) -> None:
         self.place = 0

@@ -1,12 +1,12 @@
 """The agreement on words under secure aggregation, as pure functions.
 
 Members add up a table of counts by bucket, a hash of the word. Each lists its own words whose
-buckets can hold an agreed word, and only those of which it has a fair share, so that a member that
-fills all buckets does not make the others list all their words. The listed words are counted
-exactly. The relay sees no total, so it cannot try words of a dictionary.
+buckets may hold an agreed word, but only those of which it has a fair share: a member that fills
+all buckets then does not make the others list all their words. The listed words are counted
+exactly. The relay sees no total, so it cannot try the words of a dictionary.
 
-A word has a bucket in each of a few rows, and what holds is the smallest: two words that share a
-bucket in one row hardly do so in all.
+A word has a bucket in each of a few rows, and its smallest count is used: two words that share a
+bucket in one row rarely share one in every row.
 
 References
 ----------
@@ -33,13 +33,13 @@ COLUMNS = "frequency", "occurrences", "clients", "first"  # of `Named`
 ROWS = 4
 FEWEST_BUCKETS, MOST_BUCKETS = 1 << 12, 1 << 18  # buckets of all rows
 BUCKETS_EACH = 64  # buckets for a document
-SPARE = 16  # buckets that pass beside those of as many words as are agreed on
+SPARE = 16  # buckets that pass in addition to one per agreed word
 TABLE, LISTED, COUNTS = "vocabulary: table", "vocabulary: words", "vocabulary: counts"
 LEAVES = {
-    TABLE: "The counts of the client's words by bucket, a hash of the word; only the total is "
-    "seen, by members.",
-    LISTED: "The client's words that may be among the agreed ones, which all members see.",
-    COUNTS: "The client's counts of the words that members listed; only the total is seen.",
+    TABLE: "The counts of the client's words by bucket, a hash of the word; members see only the "
+    "total.",
+    LISTED: "The client's words that may be among the agreed ones; all members see them.",
+    COUNTS: "The client's counts of the words that members listed; members see only the total.",
 }
 Counts = NDArray[np.int64]
 Table = Mapping[str, Counts]
@@ -52,7 +52,7 @@ def template_of(size: int) -> Template:
 
 
 def buckets_for(documents: int) -> int:
-    """Return how many buckets the words of so many documents need."""
+    """Return the number of buckets for the words of so many documents."""
     return min(max(1 << (BUCKETS_EACH * documents).bit_length(), FEWEST_BUCKETS), MOST_BUCKETS)
 
 
@@ -64,7 +64,7 @@ def buckets_of(words: Sequence[str], study: bytes, size: int) -> NDArray[np.int6
 
 
 def table_of(own: Named, study: bytes, size: int) -> dict[str, NDArray[np.int64]]:
-    """Return a member's counts by bucket; its words that share one are added up."""
+    """Return a member's counts by bucket, the sum of the words in it."""
     table = np.zeros((size, len(COLUMNS)), np.int64)
     for places in buckets_of(own.names, study, size):
         np.add.at(table, places, own.values)
@@ -72,11 +72,7 @@ def table_of(own: Named, study: bytes, size: int) -> dict[str, NDArray[np.int64]
 
 
 def passing(table: Table, documents: int, limits: VocabularyLimits) -> NDArray[np.bool_]:
-    """Return which buckets may be those of agreed words.
-
-    Words that share a bucket look more frequent, and as if more clients had them: in each row more
-    pass than can be chosen, two or three times as many at most.
-    """
+    """Return which buckets may belong to agreed words: up to three times as many as needed."""
     columns = np.stack([table[name] for name in COLUMNS])
     width = columns.shape[1] // ROWS
     rows = (columns[:, start : start + width] for start in range(0, ROWS * width, width))
@@ -103,21 +99,16 @@ def _passing(row: Counts, documents: int, limits: VocabularyLimits) -> NDArray[n
 def listed(
     own: Named, study: bytes, table: Table, allowed: NDArray[np.bool_], members: int
 ) -> list[str]:
-    """Return a member's words whose buckets pass.
-
-    Of a word with a total of m some member has m / n: who has less leaves it to that member.
-    """
+    """Return a member's words whose buckets pass and of which it has at least the mean count."""
     places = buckets_of(own.names, study, len(allowed))
+    # Of a word with a total of m, some member has m / n: one with less leaves it to that member.
     share = own.values[:, 1] * members >= table["occurrences"][places].min(0)
     chosen = allowed[places].all(0) & (share | (own.values[:, 3] > 0))
     return [own.names[row] for row in np.flatnonzero(chosen).tolist()]
 
 
 def joined(lists: Sequence[Sequence[str]], study: bytes, allowed: NDArray[np.bool_]) -> list[str]:
-    """Return all listed words, in the order of their bytes.
-
-    FederationError if a member lists what is not a word, or one of another bucket, or far too many.
-    """
+    """Return all listed words in the order of their bytes; FederationError for an invalid list."""
     for words in lists:
         if len(words) > 4 * allowed.sum() + SPARE or not all(map(is_word, words)):
             raise FederationError("a list of words cannot be right")
@@ -127,7 +118,6 @@ def joined(lists: Sequence[Sequence[str]], study: bytes, allowed: NDArray[np.boo
 
 
 def counts_over(own: Named, words: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    """Return a member's counts of the listed words."""
     place = {word: row for row, word in enumerate(own.names)}
     counts = np.zeros((len(words), len(COLUMNS)), np.int64)
     for row, word in enumerate(words):
@@ -137,7 +127,7 @@ def counts_over(own: Named, words: Sequence[str]) -> dict[str, NDArray[np.int64]
 
 
 def named(total: Mapping[str, Any], words: Sequence[str]) -> Named:
-    """Return the total counts of the listed words; what nobody has is left out."""
+    """Return the total counts of the listed words, without those that nobody has."""
     counts = np.column_stack([total[name] for name in COLUMNS])
     rows = np.flatnonzero(counts[:, 0])
     return Named([words[row] for row in rows.tolist()], counts[rows])

@@ -287,7 +287,7 @@ def _tables(run: RunFacts, time: str | None) -> dict[str, ClientData]:
 
 def _unit(times: Sequence[NDArray[Any]]) -> Unit | None:
     """Return the period in which the times are seen, by how far apart they are."""
-    days = np.concatenate([times_of(each[~missing(each)]) for each in times])
+    days = np.concatenate([times_of(each, ~missing(each)) for each in times])
     if days.dtype.kind != "M":
         return None  # numbers, or none
     days = days.astype("datetime64[D]")

@@ -184,7 +184,8 @@ class Corpus:
     @classmethod
     def _from_table(cls, table: Table, columns: Columns) -> Corpus:
         if table.n_rows == 0:
-            raise DataError(f"The corpus in {table.where} is empty; give at least one document.")
+            what = "has a header and no rows" if any(table.names) else "is empty"
+            raise DataError(f"{table.where} {what}; give at least one document.")
         # A folder has no columns: which texts are documents needs no name.
         columns = replace(Columns(), rules=columns.rules) if table.is_folder else columns
         name = table.document_column(columns)

@@ -26,6 +26,7 @@ OTHERS = {"client", "clients", "author", "time", "date", "year", "round", "title
 USUAL_COLUMNS = OTHERS.union(TEXT_NAMES, TOKEN_NAMES, ID_NAMES, LABEL_NAMES, EMBEDDING_NAMES)
 NAME = re.compile(r"[^\W\d][\w/()#%:-]*([ .][\w/()#%:-]+){0,2}")  # of a column: others may be texts
 LONGEST_NAME = 40  # characters
+NAMED = "with --columns text=NAME, text = in a study, or text=... in Python"
 T = TypeVar("T")
 
 Reader = Callable[[Path], Any]
@@ -130,14 +131,13 @@ class Table:
             name = texts[0] if len(texts) == 1 else None
         if name is None and len(self.names) == 1:
             raise DataError(
-                f"{self.where} has one column, and its first line may be a document. Add a first "
-                "line that says text, or name the column by the line that it has (text=..., "
-                "--columns text=NAME, or text in a study)."
+                f"{self.where} has one column, and its first line may be a document; add a first "
+                f"line with the word text, or name the column {NAMED}."
             )
         if name is None:
             raise DataError(
-                f"Cannot tell which column of {self.where} holds the text; call it 'text', or name "
-                f"it (text=..., --columns text=NAME, or text in a study): {self.listed}."
+                f"It is not clear which column of {self.where} has the text: {self.listed}; call "
+                f"it text, or name it {NAMED}."
             )
         return name
 
@@ -157,8 +157,8 @@ class Table:
         if known and all(_called(name) != "a column" for name in self.names if name):
             return f"it has: {', '.join(filter(None, self.names))}"
         return (
-            f"it has {len(self.names)} columns, whose names are not shown, as they may be values "
-            "of a first row: the header may be missing"
+            f"it has {len(self.names)} columns (their names are not shown, as the first row may be "
+            "a document)"
         )
 
 

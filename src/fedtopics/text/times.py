@@ -47,27 +47,36 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.fromiter(map(is_missing, values), bool, len(values))
 
 
-def times_of(values: NDArray[Any]) -> NDArray[Any]:
-    """Return times as numpy's, or numbers; refuse those that are none."""
+def times_of(values: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the times of documents that have one, as numpy's, or as numbers."""
+    found = values[there]
     try:
-        if values.dtype.kind in "OUb":
-            values = np.array([_local(value) for value in values])
-        if values.ndim != 1:  # lists
+        if found.dtype.kind in "OUb":
+            found = np.array([_local(value) for value in found])
+        if found.ndim != 1:  # lists
             raise TypeError
-        times = values if values.dtype.kind in "iufM" else values.astype("datetime64[us]")
+        times = found if found.dtype.kind in "iufM" else found.astype("datetime64[us]")
     except (TypeError, ValueError, OverflowError):
-        times = np.array(["NaT"], "datetime64[us]")
+        times = np.array([_or_nothing(value) for value in values[there]], "datetime64[us]")
     if times.dtype.kind == "M":
         years = times.astype("datetime64[Y]").astype(np.int64)  # NaT is the least of them
         fit = (years >= FIRST_YEAR) & (years <= LAST_YEAR)
     else:
         fit = np.isfinite(times)
     if not fit.all():
+        row = np.flatnonzero(there)[np.argmin(fit)] + 1
         raise DataError(
-            "Some timestamps cannot be read as times; give dates, times, texts as 2026-03-01, or "
-            "numbers, or nothing where there is none."
+            f"The timestamp of document {row} cannot be read as a time; give dates, times, texts "
+            "as 2026-03-01, or numbers, or nothing where there is none."
         )
     return times
+
+
+def _or_nothing(value: Any) -> Any:
+    try:
+        return np.datetime64(np.array([_local(value)]).astype("datetime64[us]")[0], "us")
+    except (TypeError, ValueError, OverflowError):
+        return np.datetime64("NaT", "us")
 
 
 def _local(value: Any) -> Any:

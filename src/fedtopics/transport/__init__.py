@@ -1,4 +1,1 @@
-"""How messages travel: over gRPC between machines, or by calls in one process.
-
-A transport knows bytes and names. It checks by certificates who calls, and nothing else.
-"""
+"""Transports of messages: gRPC between machines, or calls in one process."""

@@ -1,8 +1,7 @@
-"""The three calls over gRPC: a member's link, and the server. No wait is without a deadline.
+"""A member's link and the server over gRPC; every wait has a deadline.
 
-A call is a request and an answer, each in chunks; metadata has the size of the request. TLS is
-mutual with pinned certificates: each side trusts those of the roster only. They are self-signed and
-there is no authority. gRPC agrees on TLS 1.3; its Python interface cannot forbid 1.2.
+TLS is mutual with pinned, self-signed certificates: each side trusts only those of the roster.
+gRPC agrees on TLS 1.3; its Python interface cannot forbid 1.2.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from functools import cache, partial
 from io import BytesIO
 from typing import Any, ClassVar
 
-# gRPC reads this when it is imported; its own lines about broken connections help nobody.
+# gRPC reads this when it is imported; its lines about broken connections help nobody.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
@@ -36,7 +35,7 @@ CHUNK = 1 << 20  # bytes
 SECONDS = 30.0  # of a call, and more for its bytes:
 SLOWEST = 64_000  # bytes per second
 LARGEST_ANSWER = 1 << 30  # bytes of an answer
-CALLS = 6  # of a member at once: one of each kind, and those that are ending
+CALLS = 6  # of a member at once: one of each kind, and ending ones
 LARGE_REQUESTS = 8  # requests of several chunks that the server collects at once
 NEW_CHANNEL = 3  # errors in a row
 GRACE, STOPPING = 0.5, 5.0  # seconds: for answers on their way, for all of it
@@ -48,23 +47,23 @@ OPTIONS = [
     ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-    # No retries; no compression, by which a few bytes could become many.
+    # No retries; no compression, which could turn a few bytes into many.
     ("grpc.enable_retries", 0), ("grpc.compression_enabled_algorithms_bitset", 1),
-    # Half a megabyte of a call waits unread; by gRPC's own estimate it would be many.
+    # Half a megabyte of a call waits unread; by gRPC's own estimate, many would.
     ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 512 << 10),
     ("grpc.max_receive_message_length", CHUNK),
-    # Of a server; so many streams of a connection that those just ended do not count.
+    # Server: enough streams per connection that ended ones do not matter.
     ("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", 100),
     ("grpc.server_handshake_timeout_ms", 20_000),
-    # Of a client; "min_reconnect_backoff" is the longest time for one attempt to connect, and
-    # without a pool of its own a new channel would take the old connection.
+    # Client: "min_reconnect_backoff" is the longest time for one attempt to connect. Without its
+    # own pool, a new channel would use the old connection.
     ("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5_000),
     ("grpc.min_reconnect_backoff_ms", 10_000), ("grpc.use_local_subchannel_pool", 1),
 ]  # fmt: skip
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT, or [IPv6]:PORT; StudyError if it is neither."""
+    """Split HOST:PORT or [IPv6]:PORT; StudyError for anything else."""
     host, _, port = address.rpartition(":")
     is_port = port.isascii() and port.isdecimal() and int(port) <= 65_535
     if not host.strip("[]") or (":" in host and "[" not in host) or not is_port:
@@ -87,7 +86,7 @@ class _Deadline:
     @classmethod
     @cache
     def watch(cls) -> None:
-        """Watch all deadlines in one thread, from the first one on."""
+        """Watch all deadlines in one thread, which starts with the first."""
         threading.Thread(target=cls._end_late, daemon=True).start()
 
     @classmethod
@@ -124,12 +123,7 @@ class _Deadline:
 
 
 class GrpcServer:
-    """Serves the calls of a study's members, from its creation until `stop`.
-
-    Port 0 of the address to listen on picks a free one, `port`. The key and all certificates are in
-    PEM, those of members by name; nobody else is served. `seconds` is the deadline of a call
-    without its bytes.
-    """
+    """Serves the members of a study until `stop`; port 0 of the address picks a free one."""
 
     def __init__(
         self, service: Service, address: str, key: bytes, certificate: bytes,
@@ -142,7 +136,7 @@ class GrpcServer:
         self._calls: dict[str, list[tuple[str, _Deadline]]] = {name: [] for name in members}
         self._lock = threading.Lock()
         self._large = threading.Semaphore(LARGE_REQUESTS)
-        # Each member has threads for all its calls, and some are left to refuse those beyond.
+        # Threads for all calls of each member, and some to refuse further calls.
         self._pool = ThreadPoolExecutor(CALLS * (len(members) + 1))
         self._server = grpc.server(self._pool, [self], options=OPTIONS)
         split_address(address)
@@ -152,18 +146,17 @@ class GrpcServer:
         except RuntimeError:
             raise FederationError(
                 f"This machine cannot listen on {address}: the port is in use, or the address "
-                "belongs to another machine."
+                "belongs to another machine; choose another address with --listen."
             ) from None
         self.address = f"{address.rpartition(':')[0]}:{self.port}"
         self._server.start()
 
     def stop(self) -> None:
-        """End all calls and free the port."""
         self._server.stop(GRACE).wait(STOPPING)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def service(self, details: Any) -> Any:
-        """Return what answers a call by its path, where gRPC looks for it; None if nothing does."""
+        """Return the handler of a call by its path, for gRPC; None if there is none."""
         path = re.fullmatch(r"/fedtopics\.([0-9]{1,9})/(\w+)", details.method)
         if path is None or (path[1] == f"{VERSION}" and path[2] not in self._methods):
             return None
@@ -172,25 +165,22 @@ class GrpcServer:
     def _serve(
         self, version: str, method: str, chunks: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """Answer a call.
-
-        Each is a stream here, as otherwise gRPC waits for the request, without our deadline.
-        """
+        """Answer a call; as a stream, since gRPC waits for others without our deadline."""
         if version != f"{VERSION}":
             context.abort(
                 StatusCode.UNIMPLEMENTED,
-                f"the server speaks version {VERSION}, and this member version {version}",
+                f"the server uses version {VERSION}, and this member version {version}",
             )
         try:
             name = self._names.get(certificate_of(context))
             if name is None:
-                raise FederationError("This certificate is not that of a member of the study.")
+                raise FederationError("This certificate does not belong to a member of the study.")
             with ExitStack() as held:
                 deadline = held.enter_context(self._counted(name, method, context.cancel))
                 size = _size(context)
                 most = self._service.most(name) if method == "Say" else CHUNK
                 check_size(size, most)
-                if size > CHUNK:  # few of these are in memory at once; the others wait at home
+                if size > CHUNK:  # only few of these may be in memory at once
                     began = time.monotonic()
                     deadline.extend(self._seconds)
                     if not self._large.acquire(timeout=self._seconds):
@@ -213,7 +203,7 @@ class GrpcServer:
 
     @contextmanager
     def _counted(self, name: str, method: str, end: Callable[[], object]) -> Iterator[_Deadline]:
-        """Give a call its deadline, and end the member's older one; refuse it if there are many."""
+        """Give a call its deadline; end the member's older one; refuse too many."""
         with self._lock:
             calls = self._calls[name]
             if len(calls) >= CALLS:
@@ -232,11 +222,7 @@ class GrpcServer:
 
 
 class GrpcLink:
-    """A member's way to the server over gRPC; a `Link`.
-
-    The key and both certificates, its own and the server's, are in PEM. `seconds` is the deadline
-    of a call without its bytes.
-    """
+    """A member's connection to the server over gRPC; a `Link`."""
 
     def __init__(
         self, address: str, key: bytes, certificate: bytes, server: bytes,
@@ -253,15 +239,12 @@ class GrpcLink:
         self._errors = 0  # in a row
 
     def ask(self, message: bytes) -> bytes:
-        """Ask for news; b"" if there is none."""
         return self._call("Ask", message)
 
     def say(self, message: bytes) -> None:
-        """Send a message of any size."""
         self._call("Say", message)
 
     def fetch(self, what: bytes) -> bytes:
-        """Get content of any size."""
         return self._call("Fetch", what)
 
     def close(self) -> None:
@@ -271,7 +254,6 @@ class GrpcLink:
             self._channel.close()
 
     def _call(self, method: str, request: bytes) -> bytes:
-        """Make a call, and return the answer."""
         channel = self._channel
         deadline = _Deadline(self._seconds)
         try:
@@ -294,7 +276,7 @@ class GrpcLink:
         return answer
 
     def _failed(self, code: StatusCode, details: str, channel: Any) -> Exception:
-        """Note an error of a channel, and return what the caller gets."""
+        """Count an error of a channel; return the exception for the caller."""
         if code is StatusCode.FAILED_PRECONDITION:
             return FederationError(details)
         with self._lock:
@@ -314,17 +296,17 @@ def _size(context: Any) -> int:
 
 
 def _reason(address: str, code: StatusCode, details: str) -> str:
-    """Say why an attempt failed, by what gRPC or the server says."""
+    """Return why an attempt failed, according to gRPC or the server."""
     if code is StatusCode.DEADLINE_EXCEEDED:
         return f"{address} does not answer"
     if code is StatusCode.CANCELLED:
         return f"{address} ended the call, which was too slow or replaced by a newer one"
     if code is StatusCode.UNIMPLEMENTED:
-        return f"{address} speaks another protocol: {details}"
+        return f"{address} uses another version of the protocol: {details}"
     if code is not StatusCode.UNAVAILABLE:
         return f"{address} does not take this call now: {details}"
     if "CERTIFICATE_VERIFY_FAILED" in details:
-        return f"the certificate of {address} is not that of the study"
+        return f"the certificate of {address} differs from the one in the study"
     if details.startswith("failed to connect") and details.endswith("Socket closed"):
         return f"{address} ends the connection; it may not know this member's certificate"
     return f"cannot reach {address}: {re.sub('.*[:(] ?(?=[A-Z])|[^a-z]*$', '', details)}"
@@ -333,11 +315,8 @@ def _reason(address: str, code: StatusCode, details: str) -> str:
 def channel_credentials(
     key: bytes, certificate: bytes, server: bytes
 ) -> tuple[grpc.ChannelCredentials, str]:
-    """Return a member's credentials, all from PEM, and the name in the server's certificate.
-
-    gRPC compares that name in place of the host name: the certificate is pinned, and the server can
-    move to another host.
-    """
+    """Return a member's credentials, and the name in the server's certificate."""
+    # gRPC compares this name instead of the host name, so the server can move to another host.
     names = x509.load_pem_x509_certificate(server).extensions.get_extension_for_class(
         x509.SubjectAlternativeName
     )
@@ -356,7 +335,7 @@ def server_credentials(
 
 
 def names_by_certificate(members: Mapping[str, bytes]) -> dict[bytes, str]:
-    """Return the member's name for each certificate in DER; `members` has them in PEM."""
+    """Return the member's name for each certificate in DER; `members` has PEM."""
     return {
         x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER): name
         for name, pem in members.items()
@@ -364,6 +343,6 @@ def names_by_certificate(members: Mapping[str, bytes]) -> dict[bytes, str]:
 
 
 def certificate_of(context: Any) -> bytes:
-    """Return the certificate in DER of whoever made a call, as TLS has checked it."""
+    """Return the caller's certificate in DER, as TLS has verified it."""
     (pem,) = context.auth_context()["x509_pem_cert"]
     return ssl.PEM_cert_to_DER_cert(pem.decode())

@@ -13,14 +13,11 @@ class LoopbackLink:
         self._name = name
 
     def ask(self, message: bytes) -> bytes:
-        """See `Link.ask`."""
         return self._service.ask(self._name, message)
 
     def say(self, message: bytes) -> None:
-        """See `Link.say`."""
         check_size(len(message), self._service.most(self._name))
         self._service.say(self._name, message)
 
     def fetch(self, what: bytes) -> bytes:
-        """See `Link.fetch`."""
         return self._service.fetch(self._name, what)

@@ -150,7 +150,7 @@ class OverTime(BaseModel):
         there = ~missing(values)
         if not there.any():
             return places
-        times = times_of(values[there])
+        times = times_of(values, there)
         begins = begin_of(times, self.period)
         found = np.searchsorted(self.begins, begins).clip(max=n_periods - 1)
         places[there] = np.where(self.begins[found] == begins, found, n_periods)
