@@ -42,7 +42,7 @@ min_document_frequency = 1
 
 
 def study(model: str, rounds: int) -> str:
-    method = {**RECIPES[model].method, "max_rounds": rounds}
+    method = {"name": "gfedntm", **RECIPES[model].method, "max_rounds": rounds}
     return STUDY.format(method="\n".join(f"{k} = {json.dumps(v)}" for k, v in method.items()))
 
 

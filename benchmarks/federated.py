@@ -34,6 +34,7 @@ STUDY = """name = "bench"
 checkpoint_every = 1000000
 aggregation = "plain"  # secure-rounds has secure aggregation
 [method]
+name = "gfedntm"
 n_components = {topics}
 hidden = [{hidden}, {hidden}]
 batch_size = 64
