@@ -73,8 +73,8 @@ class Study(BaseModel):
     Examples
     --------
     >>> study = Study(method={"n_components": 5}, seed=1)
-    >>> study.method.n_components, study.method.norm
-    (5, 'sync')
+    >>> study.method.n_components, study.method.name
+    (5, 'auto')
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
