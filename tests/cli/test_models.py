@@ -83,7 +83,7 @@ def test_no_way_on(
 def test_merge(typed: Typed, refused: Refused) -> None:
     for name, other in (("north", "south"), ("south", "north")):
         alone = STUDY.replace(f'[clients.{other}]\ndata = "{other}.csv"\n', "")
-        Path("alone.toml").write_text(alone.replace("[method]", '[method]\nname = "nmf"'))
+        Path("alone.toml").write_text(alone.replace("gfedntm", "nmf"))
         assert typed("train", "alone.toml", "--out", name)[0] == 0
     code, out, _ = typed("models", "merge", "north", "south/model", "-o", "both", "--topics", 4)
     assert code == 0
