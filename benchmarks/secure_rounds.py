@@ -20,7 +20,7 @@ WORDS, TOPICS, EACH, ROUNDS = 5_000, 50, 2_000, 15
 METHODS = {
     "NMF": 'name = "nmf"',
     "LDA": 'name = "lda"\nbatch_size = 256',
-    "ProdLDA": 'norm = "server"\nhidden = [100, 100]\nbatch_size = 256',
+    "ProdLDA": 'name = "gfedntm"\nnorm = "server"\nhidden = [100, 100]\nbatch_size = 256',
 }
 STUDY = """name = "rounds"
 checkpoint_every = 1000000

@@ -49,8 +49,8 @@ def fitted(scenario: str, corpora: Mapping[str, Corpus], seed: int, rounds: int)
     """Train on the pooled documents, or federated with one of the normalisations."""
     federated = scenario != "centralised"
     method = {
-        "n_components": N_TOPICS, "norm": scenario if federated else "sync", "batch_size": 320,
-        "learning_rate": 0.005, "max_rounds": rounds,
+        "name": "gfedntm", "n_components": N_TOPICS, "norm": scenario if federated else "sync",
+        "batch_size": 320, "learning_rate": 0.005, "max_rounds": rounds,
         # These two are stated so that the table outlives the defaults.
         "dropout_theta": 0.2, "encoder_input": "counts",
     }  # fmt: skip

@@ -9,7 +9,7 @@ from fedtopics import Study
 from fedtopics.datasets import package_documentation
 from fedtopics.federation.sweep import SHOWN_CRITERIA, recommend, sweep
 
-METHOD = {"max_rounds": 1000, "batch_size": 320}  # the demo's
+METHOD = {"name": "gfedntm", "max_rounds": 1000, "batch_size": 320}  # the demo's
 
 
 def main() -> None:

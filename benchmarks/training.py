@@ -24,7 +24,7 @@ SIZES = tuple(product(WORDS, BATCHES))
 WAYS = ("one process", "at once", "each client", "ledgers")
 HIDDEN = 100
 MINIBATCHES = 20
-ROUNDS = {"max_rounds": 3 * MINIBATCHES, "coherence": "nothing"}
+ROUNDS = {"name": "gfedntm", "max_rounds": 3 * MINIBATCHES, "coherence": "nothing"}
 
 
 def federate(way: str, n_topics: int, n_words: int, batch: int, network: str = "prodlda") -> float:

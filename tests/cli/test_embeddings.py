@@ -15,6 +15,7 @@ from tests.helpers.command_line import Refused, Typed
 NAMES = ("north", "south")
 STUDY = """
 [method]
+name = "gfedntm"
 network = "zeroshottm"
 n_components = 3
 hidden = [8, 8]

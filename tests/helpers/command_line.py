@@ -10,6 +10,7 @@ from fedtopics import cli
 
 STUDY = """
 [method]
+name = "gfedntm"
 n_components = 3
 max_rounds = 12
 [clients.north]

@@ -303,9 +303,9 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
 def test_networks_begin_with_it(network: str) -> None:
     corpus = blobs(400, spread=1.0)
     still = {
-        "network": network, "n_components": CLUSTERS, "hidden": (12, 12), "max_rounds": 1,
-        "embedding": {"dimension": DIMENSION}, "initialisation": "mixture", "batch_size": 100,
-        "coherence": "nothing", "learning_rate": 1e-12, "optimizer": "sgd",
+        "name": "gfedntm", "network": network, "n_components": CLUSTERS, "hidden": (12, 12),
+        "max_rounds": 1, "embedding": {"dimension": DIMENSION}, "initialisation": "mixture",
+        "batch_size": 100, "coherence": "nothing", "learning_rate": 1e-12, "optimizer": "sgd",
     }  # fmt: skip
     plan = Study.make(method=still, vocabulary={"min_document_frequency": 1})
     model = trained(plan, spread(corpus, 3))
