@@ -23,11 +23,13 @@ from fedtopics.inference.points import (
     closeness,
     of_unit_length,
     softmax,
+    unit_rows,
 )
 from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
 SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
+FULLY = 2  # known words with which words have half of their weight
 SAME = 1e-6  # embeddings of one text differ by less, whichever computer they are from
 
 
@@ -120,6 +122,24 @@ def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:
     return points
 
 
+def mixed_with_words(
+    points: Points, counts: sparse.csr_array, means: Numbers, rarity: Numbers, weight: float
+) -> NDArray[np.float32]:
+    """Move points towards the means of their words' points, the further the more words have one.
+
+    Of n known words, the mean by rarity gets the share `weight` * n / (n + 2).
+    """
+    mixed = np.zeros(points.shape, np.float32)
+    for rows, block in blocks(points):
+        bag = counts[rows]
+        parts = bag.indices, bag.indptr
+        by_words = unit_rows(sparse.csr_array((rarity[bag.indices], *parts), bag.shape) @ means)
+        known = sparse.csr_array((rarity[bag.indices] > 0, *parts), bag.shape).sum(1)[:, None]
+        share = weight * known / (known + FULLY)
+        mixed[rows] = unit_rows((1 - share) * block + share * by_words)
+    return mixed
+
+
 def weighted(counts: sparse.csr_array, origin: Numbers, alike: bool) -> sparse.csr_array:
     """Multiply counts by the weights of their words; bring rows to one length if `alike`."""
     values = counts.data * origin[counts.indices]
@@ -156,3 +176,68 @@ class Discriminants(ClusterInference):
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         parts = weights["projection"], weights["directions"], weights["bias"]
         return Discriminant(*parts, self.settings.temperature).scores(points)
+
+
+class ConsensusShape(ClusterShape):
+    """How many clusterings agree, and what words say."""
+
+    word_weight: float = Field(0.5, ge=0, lt=1, description="how far words move an embedding")
+    n_clusterings: int = Field(8, ge=1, description="clusterings whose consensus clusters are")
+
+
+class Consensus(ClusterInference):
+    """Clusters by the memberships in several discriminative clusterings of one document.
+
+    Embeddings are moved towards the mean embeddings of their words first. `votes` are logarithms of
+    how often documents of a cluster are in each cluster of each clustering.
+    """
+
+    name = "consensus"
+    settings_type: ClassVar[type[BaseModel]] = ConsensusShape
+    prototypes = "votes"
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        n, k, r = self.n_dimensions, self.settings.n_components, self.settings.n_clusterings
+        d = min(k - 1, n)
+        shapes = {"origin": (n,), "projection": (r, n, d), "directions": (r, k, d), "bias": (r, k)}
+        shapes |= {"votes": (k, r * k), "sizes": (k,)}
+        if not self.settings.word_weight:
+            return shapes
+        return (
+            shapes
+            | {"word_origin": (n,), "word_means": (self.n_words, n)}
+            | {"rarity": (self.n_words,)}
+        )
+
+    def layout(self) -> Layout:
+        found = super().layout()  # words have most of the numbers
+        wide = {n: (shape, "float32") for n, (shape, _) in found.items() if n == "word_means"}
+        return found | wide
+
+    def infer(
+        self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
+    ) -> NDArray[np.float64]:
+        if self.settings.word_weight:
+            assert embeddings is not None  # noqa: S101 - for mypy, as above
+            embeddings = self.mixed(embeddings, counts, weights)
+        return super().infer(weights, shared, counts, embeddings)
+
+    def mixed(
+        self, embeddings: NDArray[Any], counts: sparse.csr_array, weights: Mapping[str, Any]
+    ) -> NDArray[np.float32]:
+        """Return embeddings moved by their words, measured from `word_origin`."""
+        points = centred(embeddings, weights["word_origin"])
+        of_words = weights["word_means"], weights["rarity"]
+        return mixed_with_words(points, counts, *of_words, self.settings.word_weight)
+
+    def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return the memberships of all clusterings side by side."""
+        arrays = (weights[name] for name in ("projection", "directions", "bias"))
+        found = (
+            softmax(Discriminant(*parts, self.settings.temperature).scores(points))
+            for parts in zip(*arrays, strict=True)
+        )
+        return np.concatenate(list(found), axis=1)
+
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        return np.asarray(self.members(weights, points) @ weights["votes"].T + weights["sizes"])

@@ -86,7 +86,8 @@ def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Array
     there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
     moments = Moments(agreement.documents, nothing, state["scatter"])
     bias = state.get("bias", np.zeros(k))
-    split = Split(there[None], sizes[None], bias[None], np.zeros(1))
+    even = np.array([releases.settings.separation.sizes == "even"])
+    split = Split(there[None], sizes[None], bias[None], np.zeros(1), even)
     found = Separation(releases.settings, state["origin"], moments).direct(split).weights()
     narrow = min(k - 1, releases.dimension) - found["projection"].shape[1]
     wider = [(0, 0), (0, narrow)]  # as a model has it, with directions in which nothing is
@@ -109,11 +110,14 @@ def apart(state: Arrays) -> dict[str, Numbers]:
 
 def hindrance(settings: DiscriminativeSettings) -> str:
     """Return which settings have no sums with noise, as of `Recipe`."""
+    if settings.inference is not Discriminants:
+        return 'words of few documents tell embeddings: leave word_weight out, and sizes = "both"'
     pairs = "their number is chosen by pairs of documents: leave candidates out"
     return pairs if settings.separation.candidates else ""
 
 
 RECIPE = clustering(
     NoisyDiscriminativeClient, class_sums, "class_words", apart, Discriminants,
-    {"classes": 0.18, "sizes": 0.02}, hindrance, separation={"tolerance": 0.0},
+    {"classes": 0.18, "sizes": 0.02}, hindrance, word_weight=0.0, temperature=0.15,
+    separation={"tolerance": 0.0, "sizes": "even", "shrinkage": 0.3},
 )  # fmt: skip

@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import DataError
 from fedtopics.files import make_folder, read_bytes, write_durably
-from fedtopics.inference.clusters import ClusterInference, Discriminants, centred
+from fedtopics.inference.clusters import ClusterInference, centred
 from fedtopics.inference.points import (
     Discriminant,
     Numbers,
@@ -90,13 +90,16 @@ class PointSums(Exchanges):
     def __init__(self, client: TopicClient[Any]) -> None:
         super().__init__(client)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
+        self.moved_embeddings: NDArray[np.float32] | None = None  # by what words say
         protect = client.guard.of_all or client.min_documents > 1
         self.released = ReleasedLabels(client.site.folder if protect else None)
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
         """The documents' embeddings; DataError if they have none."""
-        embeddings: NDArray[np.float32] | None = self.client.corpus.embeddings
+        embeddings = self.client.corpus.embeddings
+        if self.moved_embeddings is not None:
+            return self.moved_embeddings
         if embeddings is None:
             raise DataError("the documents have no embeddings, by which they are told apart.")
         return embeddings
@@ -286,13 +289,12 @@ class ClusterSums(PointSums):
         self, vocabulary: str, origin: Numbers, first: dict[str, NDArray[Any]],
         second: dict[str, NDArray[Any]],
     ) -> dict[str, Any]:  # fmt: skip
-        """Count the pairs of documents that two clusterings, by `Discriminants`, have together."""
+        """Count the pairs of documents that two `Discriminant`s have together."""
         self.client.check(vocabulary)
         labels = []
         for clusters in (first, second):
-            weights = {"origin": origin, **clusters}
-            inference = Discriminants(self.client.bag.shape[1], self.client.settings)
-            parts = (s.argmax(1) for _, s in inference.memberships(weights, self.points(origin)))
+            of = Discriminant(**clusters, temperature=self.client.settings.temperature)
+            parts = (s.argmax(1) for _, s in of.memberships(self.points(origin)))
             labels.append(np.concatenate([np.zeros(0, np.int64), *parts]))
         table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
         np.add.at(table, tuple(labels), 1)

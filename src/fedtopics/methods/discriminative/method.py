@@ -10,12 +10,12 @@ groups of fewer than min_documents are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fedtopics.inference.clusters import Discriminants
+from fedtopics.inference.clusters import Consensus, Discriminants
 from fedtopics.inference.points import Moments
 from fedtopics.methods.clusters.program import ClusterProgram, find_moments
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
@@ -24,7 +24,9 @@ from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.client import DiscriminativeClient
-from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split, with_number
+from fedtopics.methods.discriminative.consensus import agree_on_clusters
+from fedtopics.methods.discriminative.separation import Separation, Split, with_number
+from fedtopics.methods.discriminative.words import find_words, learn_words
 from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 from fedtopics.methods.registry import Method
 
@@ -35,6 +37,7 @@ class DiscriminativeState:
 
     separation: Separation
     split: Split
+    words: Arrays = field(default_factory=dict)  # what tells embeddings, if it is used
 
 
 def start_separation(
@@ -42,17 +45,21 @@ def start_separation(
     notify: Callable[[Event], None],
 ) -> DiscriminativeState:  # fmt: skip
     """Compute the points' moments, choose the number of clusters, and start from k-means."""
+    words = find_words(agreement, settings) if settings.word_weight else {}
     origin, moments = find_moments(agreement, settings.embedding.dimension)
     settings = with_number(agreement, settings, origin, seed, notify)
     start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
     clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
-    return DiscriminativeState(Separation(settings, origin, moments), Split.of(clusters))
+    split = Split.of(clusters, settings.separation.sizes)
+    return DiscriminativeState(Separation(settings, origin, moments), split, words)
 
 
 class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]):
     """The method's program."""
 
-    inference = Discriminants
+    @property
+    def inference(self) -> type[Consensus] | type[Discriminants]:  # type: ignore[override]
+        return self.settings.inference
 
     def first_state(self, agreement: Agreement, run: Run) -> DiscriminativeState:
         return start_separation(agreement, self.settings, self.plan.seed, run.event)
@@ -64,32 +71,33 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         self, agreement: Agreement, state: DiscriminativeState, reply: Any, round_: int
     ) -> RoundResult[DiscriminativeState]:
         step = state.separation.step(agreement, state.split, reply, round_)
-        return RoundResult(
-            DiscriminativeState(state.separation, step.state), step.facts, step.change
-        )
+        return RoundResult(replace(state, split=step.state), step.facts, step.change)
 
-    def save(self, state: DiscriminativeState) -> Arrays | None:
-        """As of `Program.save`; with several starts left, a run cannot be resumed."""
-        if len(state.split.bias) > 1:
-            return None
+    def save(self, state: DiscriminativeState) -> Arrays:
         moments = state.separation.moments
         arrays = {"origin": state.separation.origin, "count": np.array(moments.count)}
         arrays |= {"mean": moments.mean, "scatter": moments.scatter}
+        arrays |= {"rounds": np.array(state.split.rounds), **with_prefix("words", state.words)}
         return arrays | with_prefix("split", arrays_of(state.split))
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
         moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])
         separation = Separation(self.settings, arrays["origin"], moments)
-        split = Split(**without_prefix("split", arrays), rounds=TRIAL)
-        return DiscriminativeState(separation, split)
+        split = Split(**without_prefix("split", arrays), rounds=int(arrays["rounds"]))
+        words = without_prefix("words", arrays)
+        learn_words(agreement, words)  # clients may have been restarted
+        return DiscriminativeState(separation, split, words)
 
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
-        """Return projection, directions and biases of the clusters furthest apart."""
+        """Return those of the consensus; of one clustering, of the clusters furthest apart."""
+        if self.inference is Consensus:
+            found = agree_on_clusters(agreement, state.separation, state.split)
+            return found | state.words
         directed = state.separation.direct(state.split.best())
         return {"origin": state.separation.origin, **directed.weights()}
 
 
 METHOD = Method(
     "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
-    DiscriminativeClient, version=3, shows="clusters", inferences=(Discriminants,),
+    DiscriminativeClient, version=4, shows="clusters", inferences=(Discriminants, Consensus),
 )  # fmt: skip

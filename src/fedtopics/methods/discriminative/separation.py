@@ -11,7 +11,7 @@ Cluster Validation by Prediction Strength, 2005.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -42,11 +42,12 @@ class Split:
     weights: Numbers  # summed memberships, shape (n_starts, n_clusters)
     bias: Numbers  # of that shape
     apart: Numbers  # trace of S_W^-1 S_B of each clustering: its clusters' distance for their width
+    even: NDArray[np.bool_]  # which clusterings have clusters of one size
     rounds: int = 0
 
     @classmethod
-    def of(cls, clusters: Partition) -> Split:
-        """Return the clusters of k-means, with no bias.
+    def of(cls, clusters: Partition, sizes: str) -> Split:
+        """Return the clusters of k-means, with no bias; with both sizes twice.
 
         An empty cluster gets a tiny part of a document at its centre: two of them would be, and
         stay, the same otherwise.
@@ -55,7 +56,10 @@ class Split:
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
         empty = clusters.counts[..., None] == 0
         sums = np.where(empty, LEAST_COUNT * clusters.centres, clusters.sums)
-        return cls(sums, counts, no_bias, np.zeros(len(no_bias)))
+        found = cls(sums, counts, no_bias, *np.zeros((2, len(no_bias))))
+        kinds = {"even": [True], "free": [False], "both": [True, False]}[sizes]
+        rows = np.tile(np.arange(len(counts)), len(kinds))
+        return replace(chosen(found, rows), even=np.repeat(kinds, len(counts)))
 
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""
@@ -100,9 +104,9 @@ class Separation:
         sums, weights = complete(new, state)
         sums, weights = sums + kept * state.sums, weights + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
-        after = Split(sums, weights, directed.bias, directed.apart, state.rounds + 1)
+        after = Split(sums, weights, directed.bias, directed.apart, state.even, state.rounds + 1)
         loss, documents = -float(after.apart.max()), int(self.moments.count)
-        if after.rounds == TRIAL:
+        if after.rounds == TRIAL and len(set(state.even.tolist())) == 1:
             after = after.best()
         return RoundResult(after, {"loss": loss, "documents": documents}, float(change))
 
@@ -118,10 +122,9 @@ class Separation:
             for sums, weights in zip(state.sums, state.weights, strict=True)
         ]
         projections, directions, apart = (np.stack(arrays) for arrays in zip(*results, strict=True))
-        bias = state.bias
-        if self.settings.separation.sizes == "even":
-            even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
-            bias = bias - np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
+        even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
+        larger = np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
+        bias = state.bias - larger * state.even[:, None]
         return Directed(projections, directions, bias, apart)
 
 
@@ -177,7 +180,8 @@ def with_number(
             first = start_with_kmeans(
                 agreement, settings.start, number, origin, moments, seed, how.finalists, part
             )
-            split = separation.iterate(agreement, Split.of(first), MOST_ROUNDS)
+            sizes = "free" if how.sizes == "free" else "even"
+            split = separation.iterate(agreement, Split.of(first, sizes), MOST_ROUNDS)
             clusterings.append(separation.direct(split).weights())
         scores[number] = _agreement(agreement, origin, *clusterings)
         notify(Candidate(number, scores[number]))

@@ -97,7 +97,7 @@ class FSTCSettings(ClusterSettings):
     def first_clusters(self) -> DiscriminativeSettings:
         """The settings of the clusters that give the first labels."""
         names = {"n_components", "embedding", "start", "separation"}
-        return DiscriminativeSettings(**self.model_dump(include=names))
+        return DiscriminativeSettings(**self.model_dump(include=names), word_weight=0)
 
     @property
     def total_steps(self) -> int:
