@@ -15,8 +15,11 @@ from fedtopics.inference.clusters import (
     Centres,
     ClusterInference,
     ClusterShape,
+    Consensus,
+    ConsensusShape,
     Discriminants,
     centred,
+    mixed_with_words,
 )
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape
 from fedtopics.model.topic_model import TopicModel
@@ -111,10 +114,13 @@ def test_the_words_of_clusters() -> None:
     assert inference.beta(found, {}) is found["beta"]
 
 
+SINGLE = {"word_weight": 0, "separation": {"sizes": "even"}}
 METHODS: list[Any] = [
     pytest.param("kmeans", {}, Centres, id="kmeans"),
     pytest.param("kmeans", {"preset": "ftfidf"}, Centres, id="ftfidf"),
-    pytest.param("discriminative", {}, Discriminants, id="discriminative"),
+    pytest.param("discriminative", {}, Consensus, id="discriminative"),
+    pytest.param("discriminative", {"word_weight": 0}, Consensus, id="without words"),
+    pytest.param("discriminative", SINGLE, Discriminants, id="one clustering"),
     pytest.param("fstc", {"max_rounds": 1}, Adapted, id="fstc"),
 ]
 
@@ -168,3 +174,34 @@ def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
         assert len({word.rstrip("0123456789") for word in words} - {"everywhere"}) == 1
         assert words[0] != "everywhere"
     assert all("everywhere" in words for words in model.topics(1, lambda_=1.0))
+
+
+def test_words_move_embeddings_by_how_many_are_known() -> None:
+    points = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], np.float32)
+    bag = sparse.csr_array(np.array([[0, 0, 3, 0], [1, 0, 1, 2], [0, 1, 0, 0]], np.float32))
+    means = np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 1.0], [-2.0, 0.0]], np.float32)
+    found = mixed_with_words(points, bag, means, np.array([1.0, 0.0, 2.0, 2.0]), 0.6)
+    first = np.array([1 - 0.6 / 3, 0.6 / 3])  # one known word: a third of the weight
+    words = np.array([-4.0, 2 + 2.0]) / np.sqrt(32)  # three: three fifths, whatever their counts
+    second = (1 - 0.6 * 3 / 5) * points[1] + 0.6 * 3 / 5 * words
+    expected = [first / np.linalg.norm(first), second / np.linalg.norm(second), [1, 0]]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_memberships_by_a_consensus() -> None:
+    rng = np.random.default_rng(0)
+    settings = ConsensusShape(**shape(n_components=2, n_clusterings=2, word_weight=0))
+    inference = Consensus(3, settings)
+    weights = {name: rng.normal(size=size) for name, size in inference.shapes().items()}
+    points = rng.normal(size=(4, 2))
+    members = []
+    for one in range(2):
+        projected = points @ weights["projection"][one]
+        projected /= np.linalg.norm(projected, axis=1, keepdims=True)
+        scores = projected @ weights["directions"][one].T / 0.5 + weights["bias"][one]
+        members.append(softmax_of(scores))
+    scores = np.hstack(members) @ weights["votes"].T + weights["sizes"]
+    np.testing.assert_allclose(shares_of(inference, weights, points), softmax_of(scores))
+    assert "word_means" not in inference.layout()
+    with_words = Consensus(7, settings.model_copy(update={"word_weight": 0.5})).layout()
+    assert with_words["word_means"] == ((7, 2), "float32")

@@ -48,7 +48,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fbow": {"name": "kmeans", "preset": "fbow"},
     "ftfidf": {"name": "kmeans", "preset": "ftfidf"},
     "discriminative": {"name": "discriminative", "max_rounds": 20, **TWICE},
-    "discriminative, free": {"name": "discriminative", "separation": {"sizes": "free"}, **TWICE},
+    "discriminative, free": {
+        "name": "discriminative", "separation": {"sizes": "free"}, "word_weight": 0, **TWICE,
+    },
     "mixture": {"name": "mixture", "max_rounds": 5, **TWICE},
     "fstc": {"name": "fstc", "max_rounds": 2},
     "fstc, paper": {"name": "fstc", "preset": "paper", "average_every": 1, "max_rounds": 2},

@@ -232,12 +232,12 @@ class Consensus(ClusterInference):
 
     def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         """Return the memberships of all clusterings side by side."""
-        arrays = (weights[name] for name in ("projection", "directions", "bias"))
-        found = (
-            softmax(Discriminant(*parts, self.settings.temperature).scores(points))
-            for parts in zip(*arrays, strict=True)
-        )
-        return np.concatenate(list(found), axis=1)
+        names, found = ("projection", "directions", "bias"), []
+        for number in range(self.settings.n_clusterings):
+            arrays: Any = (weights[name][number] for name in names)
+            scores = Discriminant(*arrays, self.settings.temperature).scores(points)
+            found.append(softmax(scores))
+        return np.concatenate(found, axis=1)
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         return np.asarray(self.members(weights, points) @ weights["votes"].T + weights["sizes"])

@@ -315,7 +315,7 @@ class ClusterClient(TopicClient[AnyClusterSettings]):
     """A client's documents as points, each of one cluster."""
 
     inference: ClassVar[type[ClusterInference]]
-    exchanges = (ClusterSums,)
+    exchanges: ClassVar[tuple[type[Exchanges], ...]] = (ClusterSums,)
 
     @staticmethod
     def end(settings: TopicSettings) -> dict[str, str]:

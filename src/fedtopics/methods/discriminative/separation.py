@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,18 @@ from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
 LEAST_COUNT = 1e-6  # of a document
 RAREST = 1e-3  # share of an even size below which a cluster's bias grows no more
+
+
+class Summed(Protocol):
+    """Clusters by sums over documents."""
+
+    @property
+    def sums(self) -> Numbers:
+        """Of points, or of memberships, by the documents' shares of clusters."""
+
+    @property
+    def weights(self) -> Numbers:
+        """Of these shares."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +140,7 @@ class Separation:
         return Directed(projections, directions, bias, apart)
 
 
-def complete(reply: Mapping[str, Numbers], before: Split) -> tuple[Numbers, Numbers]:
+def complete(reply: Mapping[str, Numbers], before: Summed) -> tuple[Numbers, Numbers]:
     """Return the clusters' sums over all documents and their weights.
 
     Clients send sums of enough documents alone. Their mean stands for the rest of a cluster; if

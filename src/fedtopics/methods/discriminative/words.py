@@ -14,6 +14,7 @@ from fedtopics.methods.core.replies import Field, Template, sums
 from fedtopics.methods.core.training import Arrays
 
 COLUMNS = 256  # words that are compared with all others at a time
+EACH = 4  # documents for each word
 
 
 def find_words(agreement: Agreement, settings: DiscriminativeSettings) -> Arrays:
@@ -45,6 +46,9 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
     difference of their sums would be these documents. Two words without a common document differ
     enough as each has at least half as many. Sums over clients then differ by enough as well: of a
     client that sums both words by its own, of clients that sum one of them by all with it.
+
+    For each word there are at least four documents: the sums are equations for embeddings, and who
+    knew which words documents have could solve them.
     """
     counts = document_frequency(bag)
     kept = 2 * counts >= least
@@ -62,4 +66,5 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
     by_rank = np.argsort(rank)
     for rarer, other in sorted(alike):  # the more frequent ones are decided before
         kept[by_rank[rarer]] &= not kept[other]
+    kept[by_rank[kept[by_rank].cumsum() > bag.shape[0] / EACH]] = False
     return kept
