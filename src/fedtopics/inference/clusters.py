@@ -234,9 +234,9 @@ class Consensus(ClusterInference):
         """Return the memberships of all clusterings side by side."""
         names, found = ("projection", "directions", "bias"), []
         for number in range(self.settings.n_clusterings):
-            arrays: Any = (weights[name][number] for name in names)
-            scores = Discriminant(*arrays, self.settings.temperature).scores(points)
-            found.append(softmax(scores))
+            arrays = {name: weights[name][number] for name in names}
+            of = Discriminant(**arrays, temperature=self.settings.temperature)
+            found.append(softmax(of.scores(points)))
         return np.concatenate(found, axis=1)
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:

@@ -15,9 +15,9 @@ from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.aggregation import digest_of
 from fedtopics.methods.core.groups import SEEN, Enough, Grouped, Groups, Thetas, as_many
 from fedtopics.methods.core.interfaces import Exchanges, leaves
+from fedtopics.methods.discriminative import words as by_word
 from fedtopics.methods.discriminative.consensus import ROUNDS
 from fedtopics.methods.discriminative.separation import MOST_ROUNDS
-from fedtopics.methods.discriminative.words import distinct_words
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 
 WORDS = "word_origin", "word_means", "rarity"  # weights of `Consensus` that words are known by
@@ -50,7 +50,7 @@ class ConsensusSums(Exchanges):
 
         def compute() -> Grouped:
             bag = self.client.bag[usable]
-            kept = distinct_words(bag, self.client.guard.least)
+            kept = by_word.distinct_words(bag, self.client.guard.least)
             embeddings: Any = self.client.corpus.embeddings
             there = (bag > 0).astype(np.float64)
             sums = there.T @ centred(embeddings[usable], origin)
