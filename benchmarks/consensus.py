@@ -46,13 +46,14 @@ ACC / NMI in %, mean of seeds of the study, in brackets the lowest ACC; four cli
 texts each, secure aggregation; seconds of training without embeddings, one thread, simulated. \
 Command: `make bench NAME=consensus DATA=folder`."""
 BELOW = """\
-The consensus of one seed, by where texts are. Other labels: documents in another cluster than with \
-all texts at one client, where policies let everything leave."""
+The consensus of one seed, by where texts are. Other labels: documents in another cluster than \
+with all texts at one client, where policies let everything leave."""
 
 
 @cache
 def documents(data: Path, name: str) -> Corpus:
-    corpus = Corpus.of(pq.read_table(parquet(data, name)), Columns(text="text", label="label"))
+    file = pq.read_table(parquet(data, name), columns=["text", "label"])
+    corpus = Corpus.of(file, Columns(text="text", label="label"))
     return Study.make(method={"name": "discriminative"}).embedded(corpus)
 
 

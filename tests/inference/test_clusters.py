@@ -153,6 +153,10 @@ def test_a_model_says_of_documents_what_their_client_says(
     client, _ = half(plan, corpus)
     client.adopt(list(model.vocabulary.words), len(corpus), 3.0)
     own = {name: weight for name, weight in model.weights.items() if name != "beta"}
+    if known := {
+        name: own[name] for name in ("word_origin", "word_means", "rarity") if name in own
+    }:
+        client.function("learn_words")(client._fingerprint, **known)
     ((rows, theta),) = client.thetas(weights=own)
     assert rows.tolist() == list(range(80))
     np.testing.assert_allclose(model.transform(corpus), theta, rtol=1e-5, atol=1e-7)

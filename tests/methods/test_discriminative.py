@@ -143,11 +143,13 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
         "sent": np.array([[10.0, 0.0, 0.0]]),
         "weights": np.array([[12.0, 5.0, 1.0]]),
     }
-    sums, weights = complete(found, before)
+    sums, weights = complete(found, before.sums, before.weights)
     np.testing.assert_allclose(sums, [[[36, 0], [15, 0], [0, 0]]])
     np.testing.assert_array_equal(weights, found["weights"])
     all_sent = found | {"sent": found["weights"]}
-    np.testing.assert_allclose(complete(all_sent, before)[0][:, :1], found["sums"][:, :1])
+    np.testing.assert_allclose(
+        complete(all_sent, before.sums, before.weights)[0][:, :1], found["sums"][:, :1]
+    )
 
 
 def test_the_number_of_clusters_is_chosen() -> None:

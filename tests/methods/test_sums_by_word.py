@@ -14,7 +14,7 @@ from fedtopics import Policy
 from fedtopics.datasets import split_clients
 from fedtopics.inference.clusters import Consensus, centred, mixed_with_words
 from fedtopics.methods.discriminative import words as by_word
-from fedtopics.methods.discriminative.consensus import UNSEEN, Members, votes_of
+from fedtopics.methods.discriminative.consensus import UNSEEN, votes_of
 from fedtopics.methods.discriminative.words import distinct_words
 from tests.helpers.clusters import (
     CLUSTERS,
@@ -131,7 +131,7 @@ def test_a_client_sums_the_points_of_each_word() -> None:
     many = [i for i in range(20) if i != 3] + [30]
     expected = np.array([np.zeros(DIMENSION), points[many].sum(0), points[29:].sum(0)])
     np.testing.assert_allclose(reply["sums"], expected, atol=1e-12)
-    np.testing.assert_array_equal(reply["counts"], [0, 20, 11])
+    np.testing.assert_array_equal(reply["sent"], [0, 20, 11])
     assert reply["documents"] == 39
 
 
@@ -148,7 +148,7 @@ def test_with_masks_enough_documents_of_all_have_a_word() -> None:
     for total, sent in ((12, [31, 6, 0]), (9, [31, 0, 0])):
         groups = {"least": 10, "counted": {"counts": np.array([50, total, 20])}}
         reply = ask(vocabulary, np.zeros(DIMENSION), groups)
-        np.testing.assert_array_equal(reply["counts"], sent)
+        np.testing.assert_array_equal(reply["sent"], sent)
         np.testing.assert_array_equal(reply["sums"].any(1), np.array(sent) > 0)
 
 
@@ -156,7 +156,7 @@ CORPUS = blobs(300, spread=2.5)
 
 
 def test_votes_are_how_often_memberships_go_together() -> None:
-    found = votes_of(Members(np.array([[8.0, 2.0, 5.0, 5.0], [0, 0, 0, 0]]), np.array([10.0, 0])))
+    found = votes_of(np.array([[8.0, 2.0, 5.0, 5.0], [0, 0, 0, 0]]), np.array([10.0, 0]))
     first = np.log([(8 + UNSEEN) / (10 + 2 * UNSEEN), (2 + UNSEEN) / (10 + 2 * UNSEEN), 0.5, 0.5])
     np.testing.assert_allclose(found["votes"], [first, np.log([0.5] * 4)])
     sizes = np.log([(10 + UNSEEN) / (10 + 2 * UNSEEN), UNSEEN / (10 + 2 * UNSEEN)])

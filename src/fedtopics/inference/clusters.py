@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -201,18 +202,14 @@ class Consensus(ClusterInference):
         d = min(k - 1, n)
         shapes = {"origin": (n,), "projection": (r, n, d), "directions": (r, k, d), "bias": (r, k)}
         shapes |= {"votes": (k, r * k), "sizes": (k,)}
-        if not self.settings.word_weight:
-            return shapes
-        return (
-            shapes
-            | {"word_origin": (n,), "word_means": (self.n_words, n)}
-            | {"rarity": (self.n_words,)}
-        )
+        if self.settings.word_weight:
+            shapes |= {"word_origin": (n,), "word_means": (self.n_words, n)}
+            shapes["rarity"] = (self.n_words,)
+        return shapes
 
     def layout(self) -> Layout:
-        found = super().layout()  # words have most of the numbers
-        wide = {n: (shape, "float32") for n, (shape, _) in found.items() if n == "word_means"}
-        return found | wide
+        found = super().layout()
+        return found | {n: (found[n][0], "float32") for n in found.keys() & {"word_means"}}
 
     def infer(
         self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
@@ -232,12 +229,9 @@ class Consensus(ClusterInference):
 
     def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         """Return the memberships of all clusterings side by side."""
-        names, found = ("projection", "directions", "bias"), []
-        for number in range(self.settings.n_clusterings):
-            arrays = {name: weights[name][number] for name in names}
-            of = Discriminant(**arrays, temperature=self.settings.temperature)
-            found.append(softmax(of.scores(points)))
-        return np.concatenate(found, axis=1)
+        arrays: Any = (weights[name] for name in ("projection", "directions", "bias"))
+        each = map(partial(Discriminant, temperature=self.settings.temperature), *arrays)
+        return np.concatenate([softmax(of.scores(points)) for of in each], axis=1)
 
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         return np.asarray(self.members(weights, points) @ weights["votes"].T + weights["sizes"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -262,11 +262,27 @@ class ClusterSums(PointSums):
         points = self.points(origin)[self.rows(part)]
         temperature = self.client.settings.temperature
 
-        def compute() -> Grouped:
+        def compute() -> tuple[Numbers, Numbers]:
             sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
             for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
                 members = Discriminant(*arrays, temperature).memberships(points)
                 sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
+            return sums, weights
+
+        request = {
+            "sums": "classes", "origin": origin, "projection": projection,
+            "directions": directions, "bias": bias, "part": part,
+        }  # fmt: skip
+        return self.by_group(groups, request, compute) | {"documents": len(points)}
+
+    def by_group(
+        self, groups: Groups, request: dict[str, Any],
+        compute: Callable[[], tuple[Numbers, Numbers]],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return the computed sums of groups with enough weight, and the weights of all."""
+
+        def grouped() -> Grouped:
+            sums, weights = compute()
 
             def summed(enough: Enough) -> dict[str, Any]:
                 of, sent = of_enough(enough, sums, weights)
@@ -274,12 +290,7 @@ class ClusterSums(PointSums):
 
             return {"counts": weights}, summed
 
-        request = {
-            "sums": "classes", "origin": origin, "projection": projection,
-            "directions": directions, "bias": bias, "part": part,
-        }  # fmt: skip
-        reply = self.client.guard.sums(groups, request, as_many, compute)
-        return reply | {"documents": len(points)}
+        return self.client.guard.sums(groups, request, as_many, grouped)
 
     @leaves(
         "How many pairs of its documents are in one cluster of both clusterings, of the "

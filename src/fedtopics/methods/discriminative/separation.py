@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,25 +25,13 @@ from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Candidate, Event
 from fedtopics.methods.core.final import ALL
-from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
+from fedtopics.methods.core.replies import AgreeingPairs, Field, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
 TRIAL = 20  # rounds after which the best of the finalists goes on alone
 LEAST_COUNT = 1e-6  # of a document
 RAREST = 1e-3  # share of an even size below which a cluster's bias grows no more
-
-
-class Summed(Protocol):
-    """Clusters by sums over documents."""
-
-    @property
-    def sums(self) -> Numbers:
-        """Of points, or of memberships, by the documents' shares of clusters."""
-
-    @property
-    def weights(self) -> Numbers:
-        """Of these shares."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +56,9 @@ class Split:
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
         empty = clusters.counts[..., None] == 0
         sums = np.where(empty, LEAST_COUNT * clusters.centres, clusters.sums)
-        found = cls(sums, counts, no_bias, *np.zeros((2, len(no_bias))))
-        kinds = {"even": [True], "free": [False], "both": [True, False]}[sizes]
-        rows = np.tile(np.arange(len(counts)), len(kinds))
-        return replace(chosen(found, rows), even=np.repeat(kinds, len(counts)))
+        even = np.repeat([True, False] if sizes == "both" else [sizes == "even"], len(counts))
+        found = cls(sums, counts, no_bias, np.zeros(len(counts)), even[: len(counts)])
+        return replace(chosen(found, np.arange(len(even)) % len(counts)), even=even)
 
     def best(self) -> Split:
         """Return the clustering whose clusters are furthest apart."""
@@ -92,18 +79,9 @@ class Separation:
     ) -> tuple[Directed, dict[str, Any]]:
         """Ask for the points, summed by their memberships under the projections and biases."""
         directed = self.direct(state)
-        shape = directed.bias.shape
-        n_dimensions = len(self.origin)
-        template: Template = {  # points have unit length
-            "sums": Field((*shape, n_dimensions), each=1), "weights": sums(*shape, each=1),
-            "sent": sums(*shape, each=1),
-        }  # fmt: skip
-        payload = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
-        payload |= {"origin": self.origin, "part": self.part}
-        counted: Template = {"counts": template["weights"]}
-        return directed, agreement.sum_groups(
-            "class_sums", template, counted, round=round_, **payload
-        )
+        shape = *directed.bias.shape, len(self.origin)
+        payload = {"round": round_, "origin": self.origin, "part": self.part, **directed.arrays}
+        return directed, sum_by_group(agreement, "class_sums", shape, **payload)
 
     def step(
         self, agreement: Agreement, state: Split, reply: tuple[Directed, dict[str, Any]],
@@ -113,7 +91,7 @@ class Separation:
         directed, new = reply
         check_enough(new["sent"])
         kept = agreement.share_kept(round_)
-        sums, weights = complete(new, state)
+        sums, weights = complete(new, state.sums, state.weights)
         sums, weights = sums + kept * state.sums, weights + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
         after = Split(sums, weights, directed.bias, directed.apart, state.even, state.rounds + 1)
@@ -140,15 +118,26 @@ class Separation:
         return Directed(projections, directions, bias, apart)
 
 
-def complete(reply: Mapping[str, Numbers], before: Summed) -> tuple[Numbers, Numbers]:
-    """Return the clusters' sums over all documents and their weights.
+def sum_by_group(
+    agreement: Agreement, function: str, shape: tuple[int, ...], **payload: Any
+) -> dict[str, Any]:
+    """Sum vectors of length 1 at most, of documents by their weight in groups; `complete` them."""
+    weights = sums(*shape[:-1], each=1)
+    template = {"sums": Field(shape, each=1), "weights": weights, "sent": weights}
+    return agreement.sum_groups(function, template, {"counts": weights}, **payload)
+
+
+def complete(
+    reply: Mapping[str, Numbers], sums: Numbers, weights: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Return the clusters' sums over all documents and their weights, of the sums before.
 
     Clients send sums of enough documents alone. Their mean stands for the rest of a cluster; if
     nothing is sent, its last mean does, which a cluster that nothing is left of keeps as well: two
     of them would be, and stay, the same otherwise.
     """
     sent = reply["sent"][..., None]
-    mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
+    mean_before = sums / np.maximum(weights, TINY)[..., None]
     means = np.where(sent > 0, reply["sums"] / np.maximum(sent, TINY), mean_before)
     weights = np.maximum(reply["weights"], LEAST_COUNT)
     return means * weights[..., None], weights
@@ -163,10 +152,14 @@ class Directed:
     bias: Numbers
     apart: Numbers
 
-    def weights(self) -> dict[str, NDArray[Any]]:
+    @property
+    def arrays(self) -> Arrays:
+        """Those that memberships follow from, by name."""
+        return {name: array for name, array in vars(self).items() if name != "apart"}
+
+    def weights(self) -> Arrays:
         """Return those of the first clustering, by name."""
-        names = ("projection", "directions", "bias")
-        return {name: getattr(self, name)[0] for name in names}
+        return {name: array[0] for name, array in self.arrays.items()}
 
 
 MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters

@@ -10,8 +10,8 @@ from fedtopics.methods.clusters.program import find_origin
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.final import document_frequency
-from fedtopics.methods.core.replies import Field, Template, sums
 from fedtopics.methods.core.training import Arrays
+from fedtopics.methods.discriminative.separation import sum_by_group
 
 COLUMNS = 256  # words that are compared with all others at a time
 EACH = 4  # documents for each word
@@ -19,12 +19,10 @@ EACH = 4  # documents for each word
 
 def find_words(agreement: Agreement, settings: DiscriminativeSettings) -> Arrays:
     """Let clients learn the words' mean points and rarity, zeros where no sums were sent."""
-    n, dimension = len(agreement.vocabulary), settings.embedding.dimension
-    origin = find_origin(agreement, dimension)
-    counted: Template = {"counts": sums(n, each=1)}
-    template = {"sums": Field((n, dimension), each=1), **counted}  # points have unit length
-    reply = agreement.sum_groups("point_sums", template, counted, origin=origin)
-    counts, documents = reply["counts"], max(reply["documents"], 1)
+    shape = len(agreement.vocabulary), settings.embedding.dimension
+    origin = find_origin(agreement, shape[1])
+    reply = sum_by_group(agreement, "point_sums", shape, origin=origin)
+    counts, documents = reply["sent"], max(reply["documents"], 1)
     means = reply["sums"] / np.maximum(counts, 1)[:, None]
     rarity = np.log(documents / np.where(counts > 0, counts, documents))
     words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
