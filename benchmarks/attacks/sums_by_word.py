@@ -30,14 +30,14 @@ from fedtopics.federation.program import client_of
 from fedtopics.federation.study import Study
 from fedtopics.inference.clusters import centred
 from fedtopics.methods.core.plan import Site
-from fedtopics.methods.discriminative import words as by_word
+from fedtopics.methods.discriminative import client as clients
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[Any]
 CLIENTS, STEPS = 4, 12
 EXACT = 1 - 1e-6  # cosine of what is read and a document's point
 SETS = "agnews", "stackoverflow", "biomedical", "m10", "s2_tiny"
-GUARD = by_word.distinct_words
+GUARD = clients.distinct_words
 
 
 def unguarded(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
@@ -68,7 +68,7 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
     for side in sides:
         side.adopt(names, 1, 1.0)
     origin = np.concatenate([corpus.embeddings for corpus in corpora]).mean(0, dtype=np.float64)
-    by_word.distinct_words = GUARD if guarded else unguarded
+    clients.distinct_words = GUARD if guarded else unguarded
     try:
         for groups in ({}, {"least": least, "counted": {"counts": np.full(len(names), least)}}):
             for side, corpus in zip(sides, corpora, strict=True):
@@ -78,7 +78,7 @@ def played(corpora: Sequence[Corpus], least: int = 10, guarded: bool = True) -> 
                 points = centred(np.asarray(corpus.embeddings), origin).astype(float)
                 found.append(Sums(reply["sums"], has.astype(np.int64), points))
     finally:
-        by_word.distinct_words = GUARD
+        clients.distinct_words = GUARD
     each, own = found[: len(sides)], found[len(sides) :]
     has, total = np.concatenate([part.has for part in own]), sum(part.sums for part in own)
     enough = has.sum(0) >= least  # of all clients

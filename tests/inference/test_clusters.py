@@ -19,7 +19,6 @@ from fedtopics.inference.clusters import (
     ConsensusShape,
     Discriminants,
     centred,
-    mixed_with_words,
 )
 from fedtopics.inference.trained_clusters import Adapted, AdapterShape
 from fedtopics.model.topic_model import TopicModel
@@ -181,13 +180,16 @@ def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
 
 
 def test_words_move_embeddings_by_how_many_are_known() -> None:
-    points = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], np.float32)
     bag = sparse.csr_array(np.array([[0, 0, 3, 0], [1, 0, 1, 2], [0, 1, 0, 0]], np.float32))
-    means = np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 1.0], [-2.0, 0.0]], np.float32)
-    found = mixed_with_words(points, bag, means, np.array([1.0, 0.0, 2.0, 2.0]), 0.6)
+    weights = {
+        "word_means": np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 1.0], [-2.0, 0.0]], np.float32),
+        "rarity": np.array([1.0, 0.0, 2.0, 2.0]), "word_origin": np.array([1.0, 3.0]),
+    }  # fmt: skip
+    inference = Consensus(4, ConsensusShape(**shape(word_weight=0.6)))
+    found = inference.mixed(np.tile([5.0, 3.0], (3, 1)), bag, weights)
     first = np.array([1 - 0.6 / 3, 0.6 / 3])  # one known word: a third of the weight
     words = np.array([-4.0, 2 + 2.0]) / np.sqrt(32)  # three: three fifths, whatever their counts
-    second = (1 - 0.6 * 3 / 5) * points[1] + 0.6 * 3 / 5 * words
+    second = np.array([1 - 0.6 * 3 / 5, 0]) + 0.6 * 3 / 5 * words
     expected = [first / np.linalg.norm(first), second / np.linalg.norm(second), [1, 0]]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 

@@ -12,10 +12,10 @@ from scipy import sparse
 from benchmarks.attacks import sums_by_word as attack
 from fedtopics import Policy
 from fedtopics.datasets import split_clients
-from fedtopics.inference.clusters import Consensus, centred, mixed_with_words
-from fedtopics.methods.discriminative import words as by_word
-from fedtopics.methods.discriminative.consensus import UNSEEN, votes_of
-from fedtopics.methods.discriminative.words import distinct_words
+from fedtopics.inference.clusters import Consensus, centred
+from fedtopics.methods.discriminative import client as clients
+from fedtopics.methods.discriminative.client import distinct_words
+from fedtopics.methods.discriminative.separation import UNSEEN, votes_of
 from tests.helpers.clusters import (
     CLUSTERS,
     DIMENSION,
@@ -55,7 +55,7 @@ def test_sums_of_two_words_differ_in_enough_documents(words: Any, kept: list[boo
 def test_there_are_four_documents_for_each_word(monkeypatch: pytest.MonkeyPatch) -> None:
     bag = bag_of(*(range(i, i + 20 + i) for i in range(0, 100, 20)))
     assert distinct_words(bag, 10).all()
-    monkeypatch.setattr(by_word, "EACH", 60)  # 200 documents are for three words: the first ones
+    monkeypatch.setattr(clients, "EACH", 60)  # 200 documents are for three words: the first ones
     mixed = sparse.csr_array(bag.toarray()[:, [0, 3, 1, 4, 2]])
     assert distinct_words(mixed, 10).tolist() == [False, True, False, True, True]
 
@@ -187,9 +187,9 @@ def test_it_is_the_consensus_of_pooled_documents() -> None:
     means = (has.T @ points) / has.sum(0)[:, None]
     np.testing.assert_allclose(weights["word_means"], means, atol=1e-6)
     np.testing.assert_allclose(weights["rarity"], np.log(300 / has.sum(0)))
-    mixed = mixed_with_words(points, bag, means.astype(np.float32), weights["rarity"], 0.5)
-    np.testing.assert_allclose(weights["origin"], mixed.mean(0, dtype=float), atol=1e-6)
     assert isinstance(model.inference, Consensus)
+    mixed = model.inference.mixed(embedded, bag, weights)
+    np.testing.assert_allclose(weights["origin"], mixed.mean(0, dtype=float), atol=1e-6)
     members = model.inference.members(weights, centred(mixed, weights["origin"]).astype(float))
     assert members.shape == (300, 8 * CLUSTERS)
     votes, shares = pooled(members, CLUSTERS)

@@ -123,24 +123,6 @@ def centred(embeddings: NDArray[Any], origin: Numbers) -> NDArray[np.float32]:
     return points
 
 
-def mixed_with_words(
-    points: Points, counts: sparse.csr_array, means: Numbers, rarity: Numbers, weight: float
-) -> NDArray[np.float32]:
-    """Move points towards the means of their words' points, the further the more words have one.
-
-    Of n known words, the mean by rarity gets the share `weight` * n / (n + 2).
-    """
-    mixed = np.zeros(points.shape, np.float32)
-    for rows, block in blocks(points):
-        bag = counts[rows]
-        parts = bag.indices, bag.indptr
-        by_words = unit_rows(sparse.csr_array((rarity[bag.indices], *parts), bag.shape) @ means)
-        known = sparse.csr_array((rarity[bag.indices] > 0, *parts), bag.shape).sum(1)[:, None]
-        share = weight * known / (known + FULLY)
-        mixed[rows] = unit_rows((1 - share) * block + share * by_words)
-    return mixed
-
-
 def weighted(counts: sparse.csr_array, origin: Numbers, alike: bool) -> sparse.csr_array:
     """Multiply counts by the weights of their words; bring rows to one length if `alike`."""
     values = counts.data * origin[counts.indices]
@@ -222,10 +204,19 @@ class Consensus(ClusterInference):
     def mixed(
         self, embeddings: NDArray[Any], counts: sparse.csr_array, weights: Mapping[str, Any]
     ) -> NDArray[np.float32]:
-        """Return embeddings moved by their words, measured from `word_origin`."""
-        points = centred(embeddings, weights["word_origin"])
-        of_words = weights["word_means"], weights["rarity"]
-        return mixed_with_words(points, counts, *of_words, self.settings.word_weight)
+        """Return points about `word_origin`, moved towards the means of their words' points.
+
+        Of n known words, the mean by rarity gets the share `word_weight` * n / (n + 2).
+        """
+        points, rarity = centred(embeddings, weights["word_origin"]), weights["rarity"]
+        for rows, block in blocks(points):
+            bag = counts[rows]
+            by_rarity = sparse.csr_array((rarity[bag.indices], bag.indices, bag.indptr), bag.shape)
+            known = (by_rarity > 0).sum(1)[:, None]
+            share = self.settings.word_weight * known / (known + FULLY)
+            by_words = unit_rows(by_rarity @ weights["word_means"])
+            points[rows] = unit_rows((1 - share) * block + share * by_words)
+        return points
 
     def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         """Return the memberships of all clusterings side by side."""

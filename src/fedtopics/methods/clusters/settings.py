@@ -107,10 +107,8 @@ class DiscriminativeSettings(ClusterSettings):
     start: StartSettings = Field(StartSettings(rounds=40), description="how k-means begins")
     temperature: float = Field(0.1, gt=0, description="of the memberships: the lower, the surer")
     word_weight: float = Field(
-        0.5, ge=0, lt=1,
-        description="how far the words of a document move its embedding, if they are many; 0 is "
-        "not at all, and no sums by words are sent",
-    )  # fmt: skip
+        0.5, ge=0, lt=1, description="how far words move a document's embedding; 0: not at all"
+    )
     separation: SeparationSettings = Field(
         SeparationSettings(sizes="both", shrinkage=1.0), description="how clusters are moved apart"
     )

@@ -17,16 +17,20 @@ import numpy as np
 
 from fedtopics.inference.clusters import Consensus, Discriminants
 from fedtopics.inference.points import Moments
-from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.client import DiscriminativeClient
-from fedtopics.methods.discriminative.consensus import agree_on_clusters
-from fedtopics.methods.discriminative.separation import Separation, Split, with_number
-from fedtopics.methods.discriminative.words import find_words, learn_words
+from fedtopics.methods.discriminative.separation import (
+    Separation,
+    Split,
+    agree_on_clusters,
+    sum_by_group,
+    with_number,
+)
 from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 from fedtopics.methods.registry import Method
 
@@ -52,6 +56,26 @@ def start_separation(
     clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
     split = Split.of(clusters, settings.separation.sizes)
     return DiscriminativeState(Separation(settings, origin, moments), split, words)
+
+
+def find_words(agreement: Agreement, settings: DiscriminativeSettings) -> Arrays:
+    """Let clients learn the words' mean points and rarity, zeros where no sums were sent."""
+    shape = len(agreement.vocabulary), settings.embedding.dimension
+    origin = find_origin(agreement, shape[1])
+    reply = sum_by_group(agreement, "point_sums", shape, origin=origin)
+    counts, documents = reply["sent"], max(reply["documents"], 1)
+    means = reply["sums"] / np.maximum(counts, 1)[:, None]
+    rarity = np.log(documents / np.where(counts > 0, counts, documents))
+    words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
+    learn_words(agreement, words)
+    return words
+
+
+def learn_words(agreement: Agreement, words: Arrays) -> None:
+    """Let clients move their embeddings by what is known of words, if anything is."""
+    if words:
+        vocabulary = agreement.vocabulary.fingerprint
+        agreement.clients.tell("learn_words", vocabulary=vocabulary, **words)
 
 
 class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]):

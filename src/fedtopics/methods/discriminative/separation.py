@@ -1,4 +1,4 @@
-"""Rounds of discriminative clustering by sums over documents, and how many clusters there are.
+"""Rounds of discriminative clustering by sums, a consensus, and how many clusters there are.
 
 The method `discriminative` and the start of FSTC use it.
 
@@ -160,6 +160,63 @@ class Directed:
     def weights(self) -> Arrays:
         """Return those of the first clustering, by name."""
         return {name: array[0] for name, array in self.arrays.items()}
+
+
+CONSENSUS_ROUNDS, TOLERANCE = (
+    30,
+    1e-3,
+)  # at most so many; until fewer documents than this share move
+UNSEEN = 0.01  # documents of each cluster in each of a clustering, so that none is impossible
+Members = tuple[Numbers, Numbers]
+"""By cluster of the consensus: sums of memberships, (n_clusters, n_memberships), and weights."""
+
+
+@dataclass(frozen=True)
+class ConsensusRounds:
+    """Rounds of a consensus of clusterings; in the first, clusters are those of the first one.
+
+    A cluster is a distribution over the clusters of each clustering, found by
+    expectation-maximisation from sums of memberships.
+    """
+
+    arrays: Arrays  # of `Discriminant`s, and the origin of points
+    documents: int
+
+    def exchange(self, agreement: Agreement, state: Members, round_: int) -> dict[str, Any]:
+        """Ask for the memberships, summed by cluster of the consensus."""
+        clusters = self.arrays | (votes_of(*state) if state[1].any() else {})
+        return sum_by_group(agreement, "member_sums", state[0].shape, clusters=clusters)
+
+    def step(
+        self, agreement: Agreement, state: Members, reply: dict[str, Any], round_: int
+    ) -> RoundResult[Members]:
+        """Replace the sums; a cluster of too few documents keeps its mean."""
+        check_enough(reply["sent"])
+        after = complete(reply, *state)
+        return RoundResult(after, {}, float(np.abs(after[1] - state[1]).sum() / self.documents))
+
+
+def votes_of(sums: Numbers, weights: Numbers) -> Arrays:
+    """Return how probable each membership is of each cluster, and each cluster, as logarithms."""
+    k, n = sums.shape
+    seen, sizes = (sums + UNSEEN).reshape(k, n // k, k), weights + UNSEEN
+    votes = np.log(seen / seen.sum(2, keepdims=True)).reshape(k, n)
+    return {"votes": votes, "sizes": np.log(sizes / sizes.sum())}
+
+
+def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split) -> Arrays:
+    """Find the consensus of clusterings; return the weights that infer it, less those of words.
+
+    It begins with the clustering of even sizes whose clusters are furthest apart.
+    """
+    directed = separation.direct(split)
+    order = ranked(-np.where(split.even | ~split.even.any(), directed.apart, 0))
+    arrays = {"origin": separation.origin, **chosen(directed, order).arrays}
+    n_starts, k = split.weights.shape
+    rounds = ConsensusRounds(arrays, int(separation.moments.count))
+    first = np.zeros((k, n_starts * k)), np.zeros(k)
+    stops = {"tolerance": TOLERANCE}
+    return arrays | votes_of(*iterate(agreement, rounds, first, repeat(0, CONSENSUS_ROUNDS), stops))
 
 
 MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters
