@@ -20,7 +20,7 @@ from fedtopics.methods.discriminative.separation import CONSENSUS_ROUNDS, MOST_R
 from fedtopics.methods.kmeans.lloyd import calls_of_start
 
 COLUMNS = 256  # words that are compared with all others at a time
-EACH = 4  # documents for each word
+EACH = 3  # documents for each word, at least
 
 
 class ConsensusSums(Exchanges):
@@ -119,7 +119,7 @@ def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
     enough as each has at least half as many. Sums over clients then differ by enough as well: of a
     client that sums both words by its own, of clients that sum one of them by all with it.
 
-    For each word there are at least four documents: the sums are equations for embeddings, and who
+    For each word there are at least three documents: the sums are equations for embeddings, and who
     knew which words documents have could solve them.
     """
     counts = document_frequency(bag)
