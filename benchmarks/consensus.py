@@ -29,6 +29,7 @@ from benchmarks.common import (
 from experiments.made_up import write as write_made_up
 from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
 from fedtopics.datasets import split_clients
+from fedtopics.errors import FedTopicsError
 from fedtopics.federation.policy import OPEN_POLICY
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 
@@ -47,7 +48,8 @@ texts each, secure aggregation; seconds of training without embeddings, one thre
 Command: `make bench NAME=consensus DATA=folder`."""
 BELOW = """\
 The consensus of one seed, by where texts are. Other labels: documents in another cluster than \
-with all texts at one client, where policies let everything leave."""
+with all texts at one client, where policies let everything leave. A dash: a client has too few \
+texts."""
 
 
 @cache
@@ -86,7 +88,10 @@ def pooled(data: Path, name: str) -> NDArray[np.int64]:
 
 def run(data: Path, task: dict[str, Any]) -> dict[str, Any]:
     corpus, begun = documents(data, task["data"]), time.perf_counter()
-    model, labels = found(data, task, Policy())
+    try:
+        model, labels = found(data, task, Policy())
+    except FedTopicsError as error:
+        return {"refused": str(error)}
     seconds, truth = time.perf_counter() - begun, labels_of(corpus)
     row = {
         "acc": 100 * clustering_accuracy(truth, labels),
@@ -118,7 +123,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         if row["recipe"] == "consensus" and row["seed"] == 0:
             alpha = "even" if row["alpha"] is None else f"Dirichlet {row['alpha']}"
-            scores = f"{row['acc']:.1f} / {row['nmi']:.1f}"
+            scores = "-" if "refused" in row else f"{row['acc']:.1f} / {row['nmi']:.1f}"
             who = row["data"], f"{row['clients']}, {alpha}", row["sums"]
             places.append((*who, scores, row.get("other", "")))
     yield from table("set | clients | aggregation | ACC / NMI | other labels", places, left=3)
