@@ -38,10 +38,7 @@ YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
         ({"name": "kmeans", "representation": "bow"}, "leave representation out"),
         ({"name": "discriminative", "separation": {"candidates": [2, 3]}}, "leave candidates out"),
         ({"name": "discriminative", "word_weight": 0.5}, "leave out word_weight"),
-        (
-            {"name": "discriminative", "separation": {"sizes": "both"}},
-            'and sizes = "both"',
-        ),
+        ({"name": "discriminative", "separation": {"sizes": "both"}}, 'and sizes = "both"'),
         ({"name": "discriminative", "max_rounds": 3}, "set max_rounds, 4 to 50, of which 3"),
         ({"name": "flda"}, "Gibbs sampling .* Others that can: lda, nmf, kmeans, discriminative"),
         ({"name": "mixture"}, "nothing limits what a document adds to its sums"),

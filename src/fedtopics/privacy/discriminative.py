@@ -111,9 +111,7 @@ def apart(state: Arrays) -> dict[str, Numbers]:
 def hindrance(settings: DiscriminativeSettings) -> str:
     """Return which settings have no sums with noise, as of `Recipe`."""
     if settings.inference is not Discriminants:
-        return (
-            'sums by word and of memberships have no noise: leave out word_weight, sizes = "both"'
-        )
+        return 'sums by word have no noise: leave out word_weight, and sizes = "both"'
     pairs = "their number is chosen by pairs of documents: leave candidates out"
     return pairs if settings.separation.candidates else ""
 
