@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy import sparse
 
 from benchmarks.attacks.pairs_of_sums import isolated
-from benchmarks.common import parquet
-from fedtopics import Columns, Corpus
+from benchmarks.consensus import documents
+from fedtopics import Corpus
 from fedtopics.datasets import split_clients
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import client_of
@@ -160,10 +159,7 @@ def texts(data: Path | None, name: str) -> Corpus:
         words = [[f"word{w}" for w in np.flatnonzero(rng.random(60) < 0.1)] for _ in range(1200)]
         words = [[*own, *(w + "s" for w in own if rng.random() < 0.97)] for own in words]
         return Corpus.of(words).with_embeddings(rng.normal(size=(1200, 64)).astype(np.float32))
-    file = pq.read_table(parquet(data, name))
-    split = "tokens" if "tokens" in file.column_names else None
-    corpus = Corpus.of(file, Columns(text="text", tokens=split, label="label"))
-    return Study.make(method={"name": "discriminative"}).embedded(corpus)
+    return documents(data, name)
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
