@@ -81,7 +81,9 @@ def test_permuted_clients_change_no_bit(case: str) -> None:
     [
         ("lloyd", 1, {}),
         ("lloyd", 12, {"max_rounds": 15}),
+        ("discriminative", 4, {"max_rounds": 8}),
         ("discriminative", 24, {"max_rounds": 26}),
+        ("discriminative, free", 6, {"max_rounds": 9}),
         ("mixture", 4, {"max_rounds": 6, "tolerance": 0}),
         ("fstc", 3, {"max_rounds": 4, "average_every": 2, "mixture_from": 0.3}),
         ("fsccl", 2, {"max_rounds": 3}),
