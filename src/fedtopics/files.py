@@ -59,7 +59,6 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> st
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; OSError or ValueError if it cannot be read."""
     try:
         return tomllib.loads(read_text(path, "utf-8-sig"))  # editors may write the mark
     except RecursionError:
@@ -159,7 +158,6 @@ def write_output(
     path: str | Path, content: bytes, suffixes: Collection[str],
     inputs: Iterable[str | Path | None] = (), names: Sequence[str] = (), public: bool = False,
 ) -> Path:  # fmt: skip
-    """Write an output file if `check_output` allows it."""
     suffix = check_output(path, suffixes, inputs, names)
     make_folder(Path(path).parent)
     write_durably(Path(path), content + (_mark(content) if suffix in MARKED else b""), public)
@@ -190,7 +188,6 @@ def _is_ours(path: Path, suffix: str, names: Sequence[str]) -> bool:
 
 
 def copy_folder(source: Path, folder: Path) -> None:
-    """Copy the content of a folder into another one, readable only by the owner."""
     make_folder(folder)
     for path in sorted(source.rglob("*")):
         copy = folder / path.relative_to(source)
@@ -250,7 +247,6 @@ def in_turn(path: Path) -> Iterator[None]:
 
 
 def digest(content: str) -> str:
-    """Return the SHA-256 of a text in hexadecimal digits."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -276,7 +272,6 @@ class RowFile:
                 ) from None
 
     def find(self, wanted: Row) -> Row | None:
-        """Return the first row that has all these values."""
         return next((row for row in self._rows if wanted.items() <= row.items()), None)
 
     def fill(

@@ -52,13 +52,7 @@ def is_flooded(text: str) -> bool:
 
 
 def visible(text: str) -> str:
-    r"""Return text as one line in which each character prints.
-
-    Examples
-    --------
-    >>> print(visible("north\x1b[2J\n\u202eabc"))
-    north\x1b[2J\n\u202eabc
-    """
+    """Return text as one line in which each character prints."""
     return _replaced(text, lambda character: character.encode("unicode_escape").decode())
 
 
@@ -89,35 +83,17 @@ def for_scripts(text: str) -> str:
 
 
 def for_markdown(text: str) -> str:
-    r"""Return text escaped for a cell of a Markdown table.
-
-    Examples
-    --------
-    >>> print(for_markdown("__init__ <a|b>"))
-    \_\_init\_\_ \<a\|b\>
-    """
+    """Return text escaped for a cell of a Markdown table."""
     return MARKDOWN.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
 def for_csv(text: str) -> str:
-    r"""Return text for a table cell that a spreadsheet does not evaluate as a formula.
-
-    Examples
-    --------
-    >>> for_csv('=HYPERLINK("http://example.org")'), for_csv("oak; -elm"), for_csv("R&D - UK")
-    ('\'=HYPERLINK("http://example.org")', "oak; '-elm", 'R&D - UK')
-    """
+    """Return text for a table cell that a spreadsheet does not evaluate as a formula."""
     return FORMULA.sub(r"\1\2'", visible(text))
 
 
 def as_json(content: Any, indent: int | None = None, **how: Any) -> str:
-    r"""Return JSON that a terminal can show, with equivalent escapes for what does not print.
-
-    Examples
-    --------
-    >>> print(as_json(["naïve", chr(155) + "2J"]))
-    ["naïve", "\u009b2J"]
-    """
+    """Return JSON that a terminal can show, with equivalent escapes for what does not print."""
     text = json.dumps(content, indent=indent, ensure_ascii=False, **how)
     return "\n".join(_replaced(line, lambda c: json.dumps(c)[1:-1]) for line in text.split("\n"))
 

@@ -117,7 +117,7 @@ def test_a_study_with_noise_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     plan = with_noise("nmf", 1).with_clients(SIZES)
-    with pytest.raises(StudyError, match="With documents like these at all members this ends: "):
+    with pytest.raises(StudyError, match="With such documents at all members, the study fails: "):
         exposure.rehearse_noise(plan, themed(60))
     exposure.rehearse_noise(plan.model_copy(update={"privacy": None}), themed(60))
 

@@ -97,7 +97,6 @@ def json_text(content: Any) -> str:
 
 
 def status(text: str) -> Status:
-    """Show a spinner with a text, in a with statement."""
     spinner = "dots" if console.encoding.startswith("utf") else "line"
     return console.status(Text(text), spinner=spinner)
 
@@ -130,7 +129,6 @@ class RoundProgress(Progress):
 
 
 def sentence(event: Mapping[str, Any]) -> str:
-    """Return one sentence about an event of a run; "" for other events."""
     kind = event["event"]
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
@@ -153,7 +151,6 @@ def listed(value: Any) -> Any:
 
 
 def topic_news(event: Mapping[str, Any]) -> str:
-    """Return text about a round of F-LDA."""
     by_id = {topic["id"]: topic for topic in event["topics"]}
     names = {"new": [by_id[id_] for id_ in event["new"]], "vanished": event["vanished"]}
     lines = [
@@ -172,7 +169,6 @@ def topic_news(event: Mapping[str, Any]) -> str:
 
 
 def print_topics(model: TopicModel, words: int, lambda_: float | None = None) -> None:
-    """Print topics, largest first, with each client's share."""
     for text, style in topic_lines(model, words, lambda_):
         say(text, style)
 

@@ -210,7 +210,6 @@ def _participation(
     study: Study, key: Key, data: Path | None, columns: dict[str, Any], policy: Path | None,
     follow: bool, on_event: OnEvent, **more: Any,
 ) -> Participation:  # fmt: skip
-    """Read a member's policy and documents."""
     from fedtopics import Columns, Corpus, Policy
     from fedtopics.federation.participant import Participation
     from fedtopics.methods.core.events import Documents, Unreadable

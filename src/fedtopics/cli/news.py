@@ -140,7 +140,6 @@ def _show_own(event: dict[str, Any], name: str) -> bool:
 
 
 def client_sentence(event: dict[str, Any]) -> str:
-    """Return one sentence about an event of a client; "" for other events."""
     if event["event"] == "waits for":
         return sentence(event)
     return _NEWS.get(event["event"], "").format_map(
@@ -149,7 +148,6 @@ def client_sentence(event: dict[str, Any]) -> str:
 
 
 def show_offer(event: dict[str, Any]) -> None:
-    """Show a proposed study and what it shares."""
     study = event["study"]
     network = study.described["settings"].get("method.network")
     network = f" with {network}" if network else ""

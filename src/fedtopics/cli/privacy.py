@@ -65,13 +65,11 @@ def _study_with_clients(path: Path) -> Study:
 
 
 def show_study(proposal: Proposal) -> None:
-    """Show the name, members and digest of a study."""
     for line in proposal.lines:
         say(line)
 
 
 def show_promises(proposal: Proposal) -> None:
-    """Show what each party sees and can do, and what is not promised."""
     say("\nWhat others could learn")
     for line in (*proposal.adversaries, *NOT_PROMISED):
         say(f"  - {line}")
@@ -79,7 +77,6 @@ def show_promises(proposal: Proposal) -> None:
 
 
 def show_exposure(exposure: Exposure) -> None:
-    """Show what would be sent, and what could be learned from it."""
     from fedtopics.federation.exposure import REHEARSED
 
     say("\nWhat would be sent")

@@ -191,7 +191,6 @@ def report(
 
 
 def show_run(model: TopicModel, folder: Path, quiet: bool = False) -> None:
-    """Show the topics of a finished run, and write its report."""
     if not quiet:
         print_topics(model, 8)
         say(f"\nThe run is in {folder}, the model in {folder}/model.")
@@ -211,7 +210,6 @@ def write_run_report(run: Path, quiet: bool = False) -> None:
 
 
 def keep_labels(run: Path, labels: Path) -> None:
-    """Replace the labels of a run's model with those of a file."""
     from fedtopics.model.folder import model_folder, write_labels
     from fedtopics.model.labels import read_labels
     from fedtopics.model.topic_model import TopicModel

@@ -60,7 +60,6 @@ class Audit(BaseModel):
 
     @classmethod
     def read(cls, path: Path, study: str) -> Audit:
-        """Read the audit of the study with this fingerprint; RunError if it is another one."""
         try:
             found = cls.model_validate_json(content := read_bytes(path))
         except (OSError, ValidationError):
@@ -77,10 +76,7 @@ def audit(
     study: Study, documents: Corpus, shadows: int = SHADOWS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Audit:  # fmt: skip
-    """Attack a study's model with one's own documents, which are dealt to the study's clients.
-
-    More `shadows` (models, an even number) make the attack stronger.
-    """
+    """Attack a study's model with one's own documents; more `shadows` (models) make it stronger."""
     names = list(study.clients)
     if len(documents) // 2 // len(names) < PER_SET:
         raise DataError(f"An audit needs {2 * PER_SET} documents per client; give more documents.")

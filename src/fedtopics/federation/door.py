@@ -35,17 +35,13 @@ class Door:
         return self._ledger.last.position.turn
 
     def call(self, call: Call) -> dict[str, Any]:
-        """Call a published function; check, record and return its reply, or raise PolicyError.
-
-        The last call may be repeated if a ledger shows that it is the same; earlier ones may not.
-        """
+        """Call a function; check, record and return its reply; only the last call can repeat."""
         self._admit(call)
         reply = self.repeat(call)
         self._let_out(call, reply)
         return reply
 
     def _admit(self, call: Call) -> None:
-        """Refuse a call that is not part of the study, or not at this position."""
         if call.function not in self._client.published:
             raise PolicyError(f"Client {self.client!r} publishes no function {call.function!r}.")
         self._check_position(call)
@@ -83,15 +79,12 @@ class Door:
         return reply
 
     def check_members(self, members: Sequence[str]) -> None:
-        """Apply `Policy.check_members`."""
         self._policy.check_members(self.client, members)
 
     def check_sum(self, documents: int) -> None:
-        """Apply `Policy.check_sum`."""
         self._policy.check_sum(self.client, documents)
 
     def write_total(self, function: str, position: Position, digest: bytes, size: int) -> None:
-        """Record a received total: its digest, which includes earlier ones, and bytes."""
         self._ledger.write_total(position, function, digest.hex(), size)
 
     def _check_position(self, call: Call) -> None:
@@ -200,7 +193,6 @@ def _question(call: Call) -> tuple[str, str]:
 
 
 def _rarest(value: Any) -> float:
-    """Return the document frequency of the rarest word that a value names."""
     if isinstance(value, Mapping):
         return min(map(_rarest, value.values()), default=np.inf)
     names_words = isinstance(value, Named) and len(value.names)

@@ -62,8 +62,6 @@ class Shown:
 
 @dataclass(frozen=True)
 class Exposure:
-    """What a study would reveal of some documents."""
-
     study: Study
     shown: Sequence[Shown]
     documents: int | None = None  # of the client
@@ -102,7 +100,6 @@ class Exposure:
 
 
 def in_words(epsilon: float, delta: float) -> str:
-    """Explain what an epsilon means for the question whether a document was used."""
     factor = float(np.exp(epsilon))
     strength = next(word for most, word in STRENGTHS if factor <= most)
     return (
@@ -140,7 +137,6 @@ def expose(
 
 
 def _as_chosen(study: Study, corpus: Corpus) -> tuple[Study, str]:
-    """Return the study with the method that "auto" chooses for these documents, and why."""
     settings: Any = study.method
     embedded = len(corpus) if settings.embedding_of(corpus) is not None else 0
     found, why = settings.choose(len(corpus), count_words(corpus), embedded)
@@ -230,12 +226,10 @@ def rehearse_noise(study: Study, corpus: Corpus) -> None:
 
 
 def _some(corpus: Corpus, most: int) -> Corpus:
-    """Return up to so many documents, evenly spread over a corpus."""
     return corpus.take(np.linspace(0, len(corpus) - 1, min(most, len(corpus)), dtype=int))
 
 
 def _size(value: Any) -> int:
-    """Return the approximate bytes of a value in a message."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, list):

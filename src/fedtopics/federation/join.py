@@ -45,11 +45,7 @@ def join(
     part: Participation, study: Study, *, link: Link | None = None, dry_run: bool = False,
     host: bool = False, listen: str = "", timeout: float = WEEK,
 ) -> TopicModel | None:  # fmt: skip
-    """Train a study as its member until all members have the model.
-
-    `link` defaults to gRPC at the study's address. A `dry_run` only checks the policy and returns
-    None. `timeout` is in seconds without any answer; FederationError after it.
-    """
+    """Train a study as its member until all have the model; a `dry_run` only checks the policy."""
     key = part.key
     check_key(study, key)
     if not dry_run and (model := part.finished(study)) is not None:
@@ -159,7 +155,6 @@ def _secure(
 
 
 def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:
-    """Make all members have the same model, and return it."""
     own: dict[str, Any] = {"": model.weights, **model.shared}
     taken = [model]
 
@@ -185,7 +180,6 @@ def _confirmed(clients: SecureClients, model: TopicModel) -> TopicModel:
 
 
 def _as(own: Any, array: NDArray[Any]) -> Any:
-    """Return an array as the model has it: torch's networks have tensors."""
     return array if isinstance(own, np.ndarray) else own.new_tensor(array)
 
 

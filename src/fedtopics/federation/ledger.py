@@ -43,7 +43,6 @@ class Line(NamedTuple):
     sha256: str
 
     def is_signed(self, is_own: Callable[[bytes, bytes], bool]) -> bool:
-        """Whether `is_own` accepts the line's signature."""
         plain = {key: value for key, value in self.content.items() if key != SIGNATURE}
         try:
             signature = b64decode(self.content.get(SIGNATURE, ""), validate=True)
@@ -53,12 +52,10 @@ class Line(NamedTuple):
 
 
 def signed_part(content: Mapping[str, Any]) -> bytes:
-    """Return the bytes that a line's signature covers."""
     return b"fedtopics ledger line " + json.dumps(content).encode()
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """Yield the lines of a ledger; nothing if there is no file."""
     with suppress(FileNotFoundError), open_file(path) as file:
         for number, raw in enumerate((line.removesuffix(b"\n") for line in file), 1):
             try:
@@ -85,15 +82,12 @@ def head_path(ledger: Path) -> Path:
 
 @dataclass(frozen=True)
 class Head:
-    """The number of lines in a ledger, the digest of the last one, and a signature of both."""
-
     lines: int
     sha256: str
     signature: bytes = b""
 
     @classmethod
     def read(cls, ledger: Path) -> Head | None:
-        """Return the head of a ledger; None if it is missing or damaged."""
         try:
             plain = json.loads(read_bytes(head_path(ledger)))
             signature = b64decode(plain.get(SIGNATURE, ""), validate=True)
@@ -103,7 +97,6 @@ class Head:
 
     @property
     def signed(self) -> bytes:
-        """The bytes that the signature covers."""
         return f"fedtopics ledger of {self.lines} lines, the last {self.sha256}".encode()
 
     def fault(self, digests: Sequence[str]) -> str:
@@ -116,8 +109,6 @@ class Head:
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply that was sent, with the digests of its call and of itself."""
-
     position: Position
     function: str = ""
     payload: str = ""
@@ -125,10 +116,7 @@ class Answer:
 
 
 class Ledger:
-    """What one client of a study sent and received; without a path nothing is kept.
-
-    RunError if the file was changed, or is missing although the client has `begun` before.
-    """
+    """What one client of a study sent and received; without a path nothing is kept."""
 
     def __init__(
         self, method: str, study: str, path: Path | None = None, run: str = "",
@@ -152,7 +140,6 @@ class Ledger:
             self._open(path, begun, is_own)
 
     def _open(self, path: Path, begun: bool, is_own: Callable[[bytes, bytes], bool]) -> None:
-        """Continue the chain if it is unchanged."""
         make_folder(path.parent)
         if path.exists():
             cut_torn_line(path)
@@ -231,7 +218,6 @@ class Ledger:
             self.questions[release] = how
 
     def write_total(self, position: Position, function: str, digest: str, size: int) -> None:
-        """Record a received total: its SHA-256 and bytes."""
         facts = {"function": function, "moment": astuple(position), "bytes": size}
         self._add("came", **facts, sha256=digest)
 
@@ -239,10 +225,7 @@ class Ledger:
         self, client: str, certificate: bytes, policy: Mapping[str, Any], corpus: Corpus,
         spent: float | None = None,
     ) -> None:  # fmt: skip
-        """Record that a process begins, with its certificate, policy, corpus size and budget.
-
-        The size of the texts is recorded to compare it with the bytes sent.
-        """
+        """Record that a process begins, with certificate, policy, corpus size and spent budget."""
         if self._file is not None:
             shown = {"certificate": certificate.decode("ascii")} if certificate else {}
             size = {"documents": len(corpus), "text_bytes": corpus.text_bytes}
@@ -250,7 +233,6 @@ class Ledger:
             self._add("began", client=client, fedtopics=VERSION, **own, **size, **shown)
 
     def kept(self, folder: Path, *names: str) -> None:
-        """Record the SHA-256 of files in the run's folder."""
         for name in names if self._file is not None else ():
             content = read_bytes(folder / name)
             sha256 = hashlib.sha256(content).hexdigest()
@@ -294,7 +276,6 @@ class Ledger:
 
 
 def find_ledgers(folder: Path) -> dict[str, Path]:
-    """Return the ledgers in a run's folder, by client."""
     places = "ledger.jsonl", "clients/*/ledger.jsonl"  # of a member, of a simulation
     paths = sorted(path for place in places for path in folder.glob(place))
     return {client_of(path): path for path in paths}
@@ -307,14 +288,12 @@ def client_of(path: Path) -> str:
 
 
 def summarise_ledger(path: Path) -> list[dict[str, Any]]:
-    """Return one row per function: fields, replies, totals and sizes; RunError if damaged."""
     rows: dict[str, dict[str, Any]] = {}
     read_ledger(path, partial(add_line, rows))
     return summary_of(rows)
 
 
 def summary_of(rows: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the finished rows of `add_line`."""
     nothing = {"documents": 0, "masked": False}
     return [row if row["replies"] else row | nothing for row in rows.values()]
 
@@ -348,7 +327,6 @@ def has(path: Path, key: str, value: Any) -> bool:
 
 
 def read_ledger(path: Path, take: Callable[[Mapping[str, Any]], None]) -> None:
-    """Pass each line to `take`; RunError if a line is damaged."""
     for line in lines_of(path):
         try:
             if not line.content:

@@ -27,8 +27,7 @@ class _BadError(Exception):
 class LocalClients:
     """Call the clients' doors, one after the other.
 
-    `turns` counts those of earlier processes of a resumed run. `at_once` returns the sum of some
-    clients' replies, or None if each must be computed. `hidden` replies are recorded as secure.
+    `at_once` returns the sum of clients' replies, or None if each client must compute its own.
     """
 
     def __init__(
@@ -56,17 +55,14 @@ class LocalClients:
     def call(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, dict[str, Any]]:
-        """Call a function of every client; return the replies by name."""
         return self._exchanged(lambda: dict(self._replies(function, template, payload)), payload)
 
     def sum(
         self, function: str, template: Template | None = None, **payload: Any
     ) -> dict[str, Any]:
-        """Call a function of every client; return the sum of the replies, field by field."""
         return self._exchanged(lambda: self._sum(function, template, payload), payload)
 
     def tell(self, function: str, **payload: Any) -> None:
-        """Let all clients execute a function; nothing is sent."""
         for name in [name for name in self._doors if name not in self._excluded]:
             try:
                 self._doors[name].repeat(Call(function, payload, self._position))
@@ -106,7 +102,6 @@ class LocalClients:
         self._position = Position(turn, attempt, exchange=0)
 
     def _exchanged(self, work: Callable[[], T], payload: Mapping[str, Any]) -> T:
-        """Do a step, as a round of its own if there is no round."""
         return work() if self._in_round else self.round(int(payload.get("round", 0)), work)[0]
 
     def _sum(
@@ -142,7 +137,6 @@ class LocalClients:
             raise _BadError(faults)
 
     def _leave_out(self, faults: Mapping[str, str]) -> dict[str, str]:
-        """Count invalid replies by client; return the reasons."""
         reasons = {name: f"sent a bad reply: {fault}" for name, fault in faults.items()}
         for name, reason in reasons.items():
             self._count(name, reason)

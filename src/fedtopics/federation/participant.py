@@ -54,8 +54,6 @@ PLAIN = "Aggregation is plain, as {}: the server sees every update of this clien
 
 
 class Participation:
-    """A client's part in a study."""
-
     def __init__(
         self,
         key: Key,
@@ -90,7 +88,6 @@ class Participation:
     def of(
         cls, key: Key, data: ClientData, out: Path, on_event: OnEvent | None = None, **more: Any
     ) -> Participation:
-        """Read the documents and the policy that a table [clients.NAME] names."""
         policy = Policy() if data.policy is None else Policy.read(data.policy)
         corpus = data.read(key.name)
         return cls(key, corpus, policy, out, on_event, data.embedding_model, **more)
@@ -173,10 +170,7 @@ class Participation:
             self.notify(Languages(self.name, *found))
 
     def _check_earlier(self, study: Study, corpus: Corpus, begins: bool = False) -> None:
-        """Refuse the same documents with other members than before, unless the owner accepts it.
-
-        The difference of two totals can reveal a member's update. It records one that `begins`.
-        """
+        """Refuse documents that were in a study with other members: totals can be subtracted."""
         path, roster = self.key.folder / ROSTERS, study.roster
         if roster is None or not self.key.folder.is_dir():
             return
@@ -204,11 +198,9 @@ class Participation:
             return expose(study)
 
     def policy_in(self, study: Study) -> Policy:
-        """Return the policy as it applies in a study."""
         return self.policy.in_study(study.is_secure)
 
     def _place(self, study: Study) -> Path:
-        """Return the folder of this study; refuse that of another one."""
         if self._usual_place:
             # The name is from others: it must not lead out of the client's folder.
             place = Path("runs") / self.name / file_name(study.name)
@@ -220,7 +212,6 @@ class Participation:
         return self.out
 
     def receive(self, model: TopicModel, notify: Callable[[Event], None]) -> None:
-        """Write the model and the topics of this client's documents; notify."""
         folder = self.out / "model"
         model.save_pretrained(folder)
         self._ended = True
@@ -241,7 +232,6 @@ class Participation:
 
 
 def start_of(model: TopicModel, study: Study) -> WarmStart:
-    """Return how a study starts from a model; all members derive the same."""
     return WarmStart.of(model, usual_words(model, study.method, study.text))
 
 

@@ -127,10 +127,7 @@ class Policy(BaseModel):
             )
 
     def in_study(self, is_secure: bool) -> Policy:
-        """Return the policy as it applies in a study between machines.
-
-        With secure aggregation of two clients, each can compute the other's update.
-        """
+        """Return the policy for a study between machines, where secure sums need three."""
         if not is_secure or "min_clients_in_sum" in self.model_fields_set:
             return self
         return self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})
@@ -173,10 +170,7 @@ class Policy(BaseModel):
     def check_roster(
         self, client: str, certificates: Mapping[str, str], study: str, accepted: str = ""
     ) -> None:
-        """Refuse a study with certificates that the policy does not know.
-
-        `certificates` are SHA-256 by name; a study is `accepted` by its digest.
-        """
+        """Refuse a study with unknown certificates (SHA-256 by name), unless it is `accepted`."""
         if accepted and _digits(accepted) != study:
             raise PolicyError(
                 f"--accept-roster names the study {accepted}, but this one is {study}. Nothing was "

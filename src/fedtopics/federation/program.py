@@ -24,12 +24,10 @@ def recipe_of(study: Study) -> Recipe | None:
 
 
 def exchanges(study: Study) -> list[Exchange]:
-    """Return the calls that a study makes to a client."""
     return exchanges_of((recipe_of(study) or study.registration).client, study.method)
 
 
 def plan_of(study: Study, start: WarmStart | None = None) -> Any:
-    """Return a study in the form for its method: a `Plan`, or a `PrivatePlan`."""
     usual = study.method.read_by(study.text), study.text, study.vocabulary, study.seed, start
     if study.privacy is None or (recipe := recipe_of(study)) is None:
         return Plan(*usual)
@@ -46,7 +44,6 @@ def in_the_clear(study: Study) -> list[str]:
 
 
 def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
-    """Return what a model's info contains about secure aggregation and privacy."""
     info: TrainingInfo = {} if seeded else {"masked": study.is_secure}
     if info.get("masked"):
         info["clear"] = in_the_clear(study)
@@ -59,7 +56,6 @@ def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
 def finished(
     study: Study, start: WarmStart | None, topics: Topics, seeded: bool = False
 ) -> TopicModel:
-    """Return the model of the trained topics, with the info of its study."""
     model = TopicModel(**{field.name: getattr(topics, field.name) for field in fields(topics)})
     if start is not None and start.model is not None:
         model = _credited(model, start, start.model)
@@ -68,7 +64,6 @@ def finished(
 
 
 def _credited(model: TopicModel, start: WarmStart, earlier: Topics) -> TopicModel:
-    """Return the model with its origin, and with the names of clients and confirmed labels."""
     model = replace(model, info={**model.info, "continued": cast("Origin", start.origin)})
     called = earlier.client_names.items()
     model = model.with_client_names({n: name for n, name in called if n in model.documents})
@@ -97,7 +92,6 @@ def program_of(study: Study, start: WarmStart | None = None) -> Trainer:
 
 
 def client_of(study: Study, site: Site) -> TopicClient[Any]:
-    """Make a client of the method; StudyError if it cannot use growing documents."""
     recipe, method = recipe_of(study), study.registration
     if site.growing is not None and not method.takes_new_documents:
         raise StudyError(

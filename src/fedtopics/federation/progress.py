@@ -33,11 +33,7 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Show the progress of a run from its events, in a with statement.
-
-    Terminals show a bar unless `bar` is False; elsewhere `say` gets a line per minute and at the
-    end, by default on standard error.
-    """
+    """Show the progress of a run from its events: a `bar` on terminals, else lines by `say`."""
 
     def __init__(
         self, console: Console | None = None, say: Callable[[str], None] | None = None,
@@ -67,12 +63,10 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """Stop the bar and show the last state."""
         self._bar.stop()
         self._say_line()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Show an event."""
         kind = event["event"]
         if kind == "training":
             self._count("round", event["done"], event["rounds"], begins=True)

@@ -13,8 +13,6 @@ from fedtopics.protocol.roster import Key
 
 @dataclass(frozen=True)
 class Proposal:
-    """The members of a study, how it aggregates, and what it promises."""
-
     study: Study
     kind: str  # of aggregation
     members: int  # number in a sum
@@ -32,7 +30,6 @@ class Proposal:
 
     @property
     def lines(self) -> list[str]:
-        """Sentences about the members, aggregation and digest."""
         study = self.study
         members = [*study.clients, *(f"{name} (observes)" for name in study.observers)]
         plain = why_plain(study)

@@ -56,7 +56,6 @@ def _write_plan(study: Path) -> None:
 
 
 def relay_of(plan: ServerPlan, folder: Path) -> RelayService:
-    """Return the relay of a study, which resumes from its file."""
     make_folder(folder)
     path = folder / f"relay-{plan.fingerprint[:16]}"
     file = read_bytes(path) if path.exists() else b""

@@ -73,8 +73,6 @@ def has_run(folder: Path) -> bool:
 
 
 class StepCounts(Protocol):
-    """The progress of a member's program."""
-
     @property
     def step(self) -> int:
         """Steps that are done."""
@@ -85,10 +83,7 @@ class StepCounts(Protocol):
 
 
 class RunFolder:
-    """One run of a study; without a folder, nothing is written.
-
-    RunError if the folder already has a run, or has none of this study to resume.
-    """
+    """One run of a study; without a folder, nothing is written."""
 
     def __init__(
         self,
@@ -138,7 +133,6 @@ class RunFolder:
         show_use(self._events)
 
     def _check_study(self, events: Path) -> float:
-        """Refuse a run of another study; return its start time."""
         try:
             with open_file(events, "r", encoding="utf-8") as file:
                 line = json.loads(file.readline())
@@ -154,7 +148,6 @@ class RunFolder:
         return started
 
     def describe(self, study: Study, start: WarmStart | None) -> None:
-        """Record the study and the model that it starts from."""
         if self.folder is not None:
             write_durably(self.folder / "study.toml", study.to_toml().encode())
         self.event(Described(**study.described))
@@ -166,7 +159,6 @@ class RunFolder:
         self.publish(name, {**content, DIGEST: self._digest(content)})
 
     def publish(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write JSON for people and other programs."""
         if self.folder is not None:
             write_durably(self.folder / f"{name}.json", json.dumps(content).encode())
 
@@ -184,7 +176,6 @@ class RunFolder:
         raise RunError(f"{self.folder / name}.json is damaged; start a new run.")
 
     def rounds(self, done: int, last: int) -> Iterator[int]:
-        """Count the remaining rounds, with a pause between two."""
         self.open_events()
         self.event(TrainingStarted(done, last))
         self._last = self._saved = time.perf_counter()
@@ -272,7 +263,6 @@ class RunFolder:
         return model
 
     def event(self, event: Event) -> None:
-        """Record an event, with the time and the seconds since the last round."""
         now = time.perf_counter()
         times = {"event": event.kind, "time": time.time(), "seconds": now - self._last}
         plain = times | event.plain()
@@ -300,10 +290,7 @@ class RunFolder:
 
 
 class MemberRun(RunFolder):
-    """The run folder of a member: its checkpoints count steps and rounds.
-
-    Without a checkpoint, agreements are not read again: the steps are replayed.
-    """
+    """The run folder of a member; without a checkpoint, steps are replayed."""
 
     clients: StepCounts  # whose steps these are
     before_checkpoint: Callable[[], None] = staticmethod(lambda: None)
@@ -314,7 +301,6 @@ class MemberRun(RunFolder):
         return Path(self.folder or "")
 
     def position(self) -> tuple[int, int]:
-        """Return the numbers of steps and rounds in the newest checkpoint."""
         saved = super().restore()
         return (0, 0) if saved is None else (int(saved.numbers[STEP]), int(saved.numbers[TURN]))
 
@@ -327,7 +313,6 @@ class MemberRun(RunFolder):
         return dumps(plain | {"agreement": read_bytes(kept) if kept.exists() else b""})
 
     def install(self, content: bytes) -> None:
-        """Replace the own state by that of the server."""
         found = loads(content)
         if found["agreement"]:
             write_durably(self.place / "agreement.json", found["agreement"])

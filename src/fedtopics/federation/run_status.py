@@ -46,8 +46,6 @@ WHERE = {
 
 @dataclass
 class Standing:
-    """The status of a client of the study."""
-
     state: str = "not connected"
     here: bool = False
     rounds: int = 0  # in which its update was used
@@ -56,8 +54,6 @@ class Standing:
 
 @dataclass
 class RunStatus:
-    """The status of a run, updated by its events."""
-
     clients: dict[str, Standing] = field(default_factory=dict)
     name: str = ""  # of the study
     method: str = ""
@@ -76,7 +72,6 @@ class RunStatus:
 
     @property
     def pace(self) -> float | None:
-        """Seconds per round."""
         return self.seconds / self.counted if self.counted else None
 
     @property
@@ -87,7 +82,6 @@ class RunStatus:
         return self.pace * (self.rounds - self.round)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Update the status from an event."""
         kind = event["event"]
         self.updated = event.get("time", self.updated)
         if self.state == "finished" and kind in ("started", "resumed", "listening", "joined"):
@@ -126,7 +120,6 @@ class RunStatus:
             self.topics = [list(topic["words"]) for topic in event["topics"]]
 
     def _take_news(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Update the status from an event about clients or problems."""
         client, reason = event.get("client", ""), event.get("reason", "")
         if kind == "repeated":
             self.repeated += 1
@@ -159,7 +152,6 @@ class RunStatus:
                 self.trouble = self.trouble if self.awaited else ""
 
     def _set(self, client: str, here: bool, state: str) -> None:
-        """Set the state of a client that the study names."""
         if client in self.clients:
             self.clients[client].here, self.clients[client].state = here, state
 
@@ -173,7 +165,6 @@ class RunStatus:
         return plain | {"clients": {name: asdict(each) for name, each in self.clients.items()}}
 
     def lines(self, running: bool | None, now: float) -> list[str]:
-        """Describe the status in a few lines."""
         lines = [f"{self.name}: {WHERE[self.state]}" if self.name else WHERE[self.state]]
         if self.rounds:
             each = "" if self.pace is None else f", {self.pace:.2f} s per round"
@@ -217,8 +208,6 @@ _EVENT = TypeAdapter(_Event)
 
 @dataclass
 class RunReading:
-    """A run as its folder shows it, with its current topics."""
-
     status: RunStatus
     running: bool | None  # whether a process runs it; None if the system cannot tell
     topics: Sequence[Sequence[str]] = ()  # the first words of each
@@ -238,7 +227,6 @@ class RunReading:
 
 
 def read_run(folder: Path) -> RunReading:
-    """Read the status of a run from its folder; RunError if it cannot be read."""
     place = folder / "state" if (folder / "state").is_dir() else folder
     path = next((place / name for name in (EVENTS, BEFORE) if (place / name).is_file()), None)
     if path is None:
@@ -268,7 +256,6 @@ def read_run(folder: Path) -> RunReading:
 
 
 def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None) -> None:
-    """Add the topics of the model, the last round, or the newest checkpoint."""
     status = found.status
     if status.state == "finished" and model.is_file():
         rows: list[Mapping[str, Any]] = json.loads(read_bytes(model))

@@ -86,10 +86,6 @@ def train(
 
 
 def policies_of(study: Study, clients: Collection[str], policies: Any = None) -> dict[str, Policy]:
-    """Return each client's policy: the given one, that of the study, or the default.
-
-    StudyError if a policy belongs to no client, or the clients are not those of the study.
-    """
     if study.clients.keys() - set(clients):
         check_keys(dict.fromkeys(clients), study.clients, "client of the study")
     policies = study.policies() if policies is None else policies
@@ -101,8 +97,6 @@ def policies_of(study: Study, clients: Collection[str], policies: Any = None) ->
 
 @dataclass(frozen=True)
 class _Simulation:
-    """A study and all clients' documents in this process."""
-
     study: Study
     documents: Mapping[str, Corpus]
     policies: Mapping[str, Policy]
@@ -110,7 +104,6 @@ class _Simulation:
     at_once: bool
 
     def train(self, folder: Path | None, resume: bool, start: WarmStart | None) -> TopicModel:
-        """Do the rounds and write the run's folder."""
         study, method = self.study, self.study.method
         for name, corpus in self.documents.items():
             policy = self.policies[name]

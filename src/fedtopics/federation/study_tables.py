@@ -59,7 +59,6 @@ class About(BaseModel):
     contact: Line = Field("", max_length=200, description="contact for questions")
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the names and texts of the entries that are set."""
         for name in type(self).model_fields:
             value = getattr(self, name)
             if value:
@@ -105,7 +104,6 @@ class ClientData(BaseModel):
     policy: Path | None = Field(None, description="the client's policy, a TOML file")
 
     def read(self, name: str) -> Corpus:
-        """Read the documents of the client with this name."""
         if self.data is None:
             raise DataError(
                 f'The study names no documents of client {name!r}; add data = "FILE" to its table.'
@@ -120,13 +118,11 @@ class ClientData(BaseModel):
 
 
 def read_rules(path: Path) -> TextRules:
-    """Read a client's own text rules; StudyError if the file cannot be used."""
     with explained(f"The rules {path}", TextRules):
         return TextRules(**read_toml(path))
 
 
 def client_names(clients: Mapping[str, ClientData], present: Iterable[str]) -> dict[str, str]:
-    """Return the display names of the clients that are present and have one."""
     named = {client: clients[client].name for client in present if client in clients}
     return {client: name for client, name in named.items() if name}
 
@@ -144,7 +140,6 @@ def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> None:
-    """Make the paths in a table absolute, and read its certificate."""
     for key in {"data", "policy", "rules"} & table.keys():
         table[key] = folder / str(table[key])
     model = folder / str(table.get("embedding_model", ""))
@@ -160,8 +155,6 @@ def resolve_paths(table: dict[str, Any], folder: Path) -> None:
 
 
 class ServerData(BaseModel):
-    """The server of a study between machines."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     address: str | None = Field(None, description="HOST:PORT that all members can reach")
@@ -213,7 +206,6 @@ class FederationSettings(BaseModel):
 
 
 def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: Rule | None) -> None:
-    """Raise ValueError if a study cannot have differential privacy."""
     if why := why_not(method):
         name = method.method_name
         others = ", ".join(other for other in _able() if other != name)
@@ -241,7 +233,6 @@ def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: R
 
 
 def _able() -> Iterator[str]:
-    """Yield the names of the methods that support differential privacy."""
     for name in RECIPES.names:
         with suppress(FedTopicsError):  # its packages may not be installed
             RECIPES.find(name)
@@ -249,7 +240,6 @@ def _able() -> Iterator[str]:
 
 
 def with_privacy(study: Any) -> Any:
-    """Fill in the method's defaults for a study with privacy."""
     method = study.get("method") if isinstance(study, Mapping) else None
     if not isinstance(method, Mapping) or not study.get("privacy"):
         return study
@@ -259,10 +249,7 @@ def with_privacy(study: Any) -> Any:
 
 
 def explain(error: Exception, model: Any = None, content: Any = None) -> str:
-    """Return one line about an error of pydantic, tomllib or the file system.
-
-    `model` and `content` help to suggest a key that is near to an unknown one.
-    """
+    """Return one line about an error of pydantic, tomllib or the file system."""
     problem = str(error.strerror if isinstance(error, OSError) else error)
     problem = "there is no such file" if isinstance(error, FileNotFoundError) else problem
     if isinstance(error, ValidationError):
@@ -285,7 +272,6 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
 
 
 def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
-    """Return the keys that a table at a path in a file can have."""
     for part in path:
         if part in model.model_fields:  # otherwise it names a client
             kind = model.model_fields[part].annotation
@@ -310,10 +296,7 @@ def dotted(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 @contextmanager
 def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
-    """Turn errors in a user's file or values into a StudyError of one line.
-
-    The yielded dict takes the content, for suggestions.
-    """
+    """Turn errors in a user's file into a StudyError; the yielded dict takes its content."""
     content: dict[str, Any] = {}
     try:
         yield content
@@ -323,16 +306,12 @@ def explained(what: str, model: Any = None) -> Iterator[dict[str, Any]]:
 
 
 def fields_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    """Return the fields of a table; first those on which others depend."""
     first = ("name", "network", "preset")
     return sorted(model.model_fields.items(), key=lambda field: field[0] not in first)
 
 
 def as_toml(model: BaseModel, table: str = "", *, example: bool = False, own: Any = None) -> str:
-    """Return a model as TOML: plain values first, then its tables.
-
-    In an example, defaults are commented out (`own` has those of a group), and paths are relative.
-    """
+    """Return a model as TOML; in an example, defaults are commented out (`own`: of a group)."""
     lines, tables = [], []
     for key, info in fields_of(type(model)):
         value = getattr(model, key)

@@ -126,7 +126,6 @@ def _train_all(
     study: Study, documents: Mapping[str, Corpus], policies: Mapping[str, Policy] | None,
     tasks: Sequence[Task], out: Path, on_event: OnEvent,
 ) -> tuple[list[dict[str, Any]], Path]:  # fmt: skip
-    """Do the missing trainings; return all rows and the folder of this study's models."""
     policies, study = policies_of(study, documents, policies), study.with_clients(documents)
     clients = {
         name: [fingerprint(corpus), policies[name].model_dump(mode="json")]
@@ -192,7 +191,6 @@ def summarise(
 
 
 def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
-    """Return mean and deviation under their names, without missing scores."""
     scores = [value for value in values if value is not None]
     if not scores:
         return {name: None, f"{name}_deviation": 0.0}
@@ -231,21 +229,9 @@ def _sample(seed: int, client: str, documents: int) -> Any:
 
 
 def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -> float:
-    """Return the mean negative log-likelihood of a word, given half of its document's words.
+    """Return the mean negative log-likelihood (nats) of a word, given half of its document.
 
     Variational steps estimate theta from one half; a word of the other has probability theta beta.
-
-    Parameters
-    ----------
-    model : TopicModel
-    corpora : mapping of client name to Corpus
-    seed : int
-        For the split into halves.
-
-    Returns
-    -------
-    float
-        In nats per word; nan without words.
     """
     total = words = 0.0
     for name in sorted(corpora):
@@ -263,7 +249,6 @@ def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -
 
 
 def chart_of(summary: Sequence[Mapping[str, Any]]) -> str:
-    """Return an SVG with one panel per score, by the number of topics."""
     panels = []
     for criterion in SHOWN_CRITERIA:
         if all(row.get(criterion.name) is not None for row in summary):

@@ -33,16 +33,12 @@ from fedtopics.protocol.roster import fingerprint, has_signed, name_of
 
 
 class Check(NamedTuple):
-    """A check and its result."""
-
     what: str
     holds: bool | None  # None: nothing to check
     text: str
 
 
 class _Key(NamedTuple):
-    """A certificate whose key signs lines."""
-
     name: str
     certificate: bytes
     shown: str
@@ -56,10 +52,9 @@ class _Key(NamedTuple):
 
 
 def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Iterator[Check]:
-    """Check the ledgers in the folder of a member or a simulation, and the files that they name.
+    """Check ledgers and the files that they name.
 
-    With a `certificate` (a PEM file), only signatures of its key count. With a `head`, a digest of
-    the last line kept from earlier, the ledger must contain that line.
+    With a `certificate`, only its signatures count; a kept `head` must be the digest of a line.
     """
     study: Study | str  # or what is wrong with its file
     try:
@@ -92,7 +87,6 @@ def verify(folder: Path, certificate: Path | None = None, head: str = "") -> Ite
 
 
 def _places(folder: Path, study: Study | str) -> list[Path]:
-    """Return the paths where ledgers are or should be."""
     clients, own = folder / "clients", folder / "ledger.jsonl"
     there = own.exists() or head_path(own).exists() or (folder / "state").is_dir()
     if not clients.is_dir():
@@ -163,7 +157,6 @@ def _signature(path: Path, lines: Sequence[Line], trusted: _Key | None) -> Check
 
 
 def _study(path: Path, study: Study | str, lines: Sequence[Line]) -> Check:
-    """Check that the study file is of the same study as the ledger."""
     if isinstance(study, str):
         return Check("study", False, study)
     same = all(line.content.get("study") == study.fingerprint for line in lines)
