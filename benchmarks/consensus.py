@@ -3,8 +3,6 @@
 Embeddings are those of all-MiniLM-L6-v2; policies are the default ones, except in the last table.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from functools import cache

@@ -9,8 +9,6 @@ Three attackers, of growing knowledge, on one client's reply and on totals of se
 - The same attacker solves the sums as equations for all embeddings, by least squares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,10 +105,7 @@ def read_in_pairs(of: Sums) -> set[int]:
 
 
 def few(has: Whole, least: int = 10) -> dict[int, int]:
-    """Count combinations of so many words that leave 1 to `least` - 1 documents' lengths squared.
-
-    A document that is in it twice counts four times, which finds no more than there are.
-    """
+    """Count combinations of words that leave few, 1 to `least` - 1, lengths squared."""
     both = (has.T @ has).astype(np.int32)
     alone, n = both.diagonal(), len(both)
     apart = alone[:, None] + alone - 2 * both
@@ -142,10 +137,7 @@ def reduced(both: Whole, word: int, least: int) -> bool:
 
 
 def solved(of: Sums) -> tuple[set[int], float]:
-    """Return the documents whose points solve the sums, and the largest share of one in a solution.
-
-    The share is the leverage: 1 is a point that the sums determine, 1 / n a mean of n or more.
-    """
+    """Return documents whose points solve the sums, and the largest share of one in a solution."""
     has = of.has.astype(float)
     inverse = np.linalg.pinv(has.T @ has, hermitian=True)
     shares = np.einsum("ij,ij->i", has @ inverse, has)

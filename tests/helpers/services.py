@@ -58,10 +58,7 @@ def free_port() -> int:
 
 
 def assert_survives(server: Service, members: Sequence[Service], run: Path) -> None:
-    """See that all end well though the server is killed after a round, and started as before.
-
-    `run` is a member's folder.
-    """
+    """See that all end well though the server is killed after a round, and started as before."""
     log = run.with_suffix(".log")
     with ExitStack() as stack:
 

@@ -144,10 +144,7 @@ def test_the_sum_of_few_leaves_if_all_have_enough() -> None:
 
 @pytest.mark.parametrize(("others", "claimed"), [(9, 9), (0, 50)], ids=["it has nine", "it lies"])
 def test_what_one_of_the_others_can_read(others: int, claimed: int) -> None:
-    """Totals less its own are the embedding of who alone has another document of the cluster.
-
-    It has the others, or says that it has. What it is told is what `counts_of_all = false` ends.
-    """
+    """Totals less its own are the embedding of who alone has another document of the cluster."""
     centres = near(range(11), range(11, 30), range(30, 60))
     for policy, told in (POLICY, 1), (OWN, 0):
         victim, reader = kmeans_half(12, policy), kmeans_half(11 + others, first=12)

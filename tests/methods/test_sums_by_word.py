@@ -1,7 +1,5 @@
 """Words that tell embeddings: which are summed, what attacks read in sums, and the consensus."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
