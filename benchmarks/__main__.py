@@ -1,7 +1,5 @@
 """The benchmarks, as ``python -m benchmarks NAME [--quick] [--data DIR]``; ``list`` names them."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os
@@ -19,8 +17,7 @@ ROOT = HERE.parent
 BUILD = ROOT / "build" / "quick"
 AT_ONCE = 2
 LONGEST = 300.0  # seconds of a quick run: one that hangs has failed
-FIRST = ("same-bits", "cost", "faults", "federated", "secure-rounds")  # the longest
-ALONE = {"threads"}  # keeps all cores busy on purpose
+FIRST = ("same-bits", "faults", "secure-rounds")  # the longest
 COMMON = {"__init__", "__main__", "common", "worker"}
 IMPORTED = ["torch._dynamo", "sentence_transformers", "matplotlib.pyplot"]  # by many
 EXPERIMENTS = {
@@ -45,8 +42,7 @@ def benchmarks() -> dict[str, tuple[str, str]]:
 
 def commands() -> dict[str, list[str]]:
     """Return all quick runs by name, the longest first."""
-    every = [name for name in benchmarks() if name not in ALONE]
-    found = {name: ["-m", "benchmarks", name, "--quick"] for name in every}
+    found = {name: ["-m", "benchmarks", name, "--quick"] for name in benchmarks()}
     for name, options in EXPERIMENTS.items():
         out = [] if name == "flda-thresholds" else ["--out", str(BUILD / name)]
         words = ["-m", "experiments", name, *options, *out, "--quick"]

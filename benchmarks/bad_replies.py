@@ -4,8 +4,6 @@ Where nothing is wrong, a study ends with a model, all honest clients take part 
 event names the liar, and documents are as well divided as when the liar is away.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@ The second table has 44 subjects, 28 texts of each on average, as in the set Twe
 down to 7. A cluster needs ten documents, of one client, or with secure aggregation of all.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from itertools import product
@@ -43,7 +41,11 @@ EACH, CLIENTS = 28, 4  # texts of a subject, on average
 SMALL: dict[str, dict[str, Any]] = {
     "kmeans": {"name": "kmeans"},
     "discriminative": {"name": "discriminative"},
-    "discriminative, free sizes": {"name": "discriminative", "separation": {"sizes": "free"}},
+    "discriminative, free sizes": {
+        "name": "discriminative",
+        "separation": {"sizes": "free"},
+        "word_weight": 0,
+    },
 }
 CASES: dict[str, tuple[int, Policy, bool]] = {  # clients, their policies, secure aggregation
     "pooled, one document is enough": (1, OPEN_POLICY, False),

@@ -3,8 +3,6 @@
 Peers' environments import this module as well; they have no fedtopics and no pyarrow.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

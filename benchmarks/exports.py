@@ -5,8 +5,6 @@ environment, are handed the exports alone, and for coherence the documents. A li
 coherence is gensim's is a test.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

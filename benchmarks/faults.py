@@ -4,8 +4,6 @@ A server and three members, with secure and with plain aggregation. A killed pro
 again with the same command. Once, the server's port belongs to a stranger who accepts and resets.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,16 +1,9 @@
-"""Real studies with plain aggregation and five client processes: seconds, bytes, loss, by setting.
-
-First where a round's time goes with each way to normalise, then what several local steps a round
-save, then the same through a relay.
-"""
-
-from __future__ import annotations
+"""A server and client processes of a study on this machine, for benchmarks that measure them."""
 
 import asyncio
 import json
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,39 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import common
-from benchmarks.common import Worker, arguments, bag_of_words, measured, table, tokenised, write
+from benchmarks.common import Worker, tokenised
 from fedtopics.protocol.roster import Key
 
 NAMES = ["east", "middle", "north", "south", "west"]
-DOCUMENTS = 2_000  # of a client
-WORDS, TOPICS, HIDDEN = 5_000, 50, 100
 ONE_WAY = 0.025  # seconds
-STUDY = """name = "bench"
-checkpoint_every = 1000000
-aggregation = "plain"  # secure-rounds has secure aggregation
-[method]
-n_components = {topics}
-hidden = [{hidden}, {hidden}]
-batch_size = 64
-max_rounds = {rounds}
-validation_share = 0.1
-validate_every = {rounds}  # once, the model that the last round gives
-{method}
-[vocabulary]
-max_words = {words}
-min_document_frequency = 1
-max_document_share = 1.0
-"""
-AVERAGED = 'norm = "server"\noptimizer = "fedavg"\nlearning_rate = 1.0\nlocal_steps = '
-SETTINGS = {  # the method, and how many minibatches a round takes
-    "sync": ('norm = "sync"', 1),
-    "server": ('norm = "server"', 1),
-    "server, 5 local steps": (f"{AVERAGED}5", 5),
-    "server, 20 local steps": (f"{AVERAGED}20", 20),
-}
-STEPS, STEPS_DELAYED, STEPS_QUICK = 500, 100, 4  # minibatches in all
-HEAD = """setting | rounds | seconds | ms a round | sent, MB a client \
-| received, MB a client | loss, held back"""
 
 
 def prepare(folder: Path, bags: Mapping[str, Any]) -> None:
@@ -148,61 +113,3 @@ def relayed(port: int, one_way: float) -> Generator[Any, None, None]:
     sys.stdin.readline()
     yield traffic
     sys.stdin.read()
-
-
-def events_of(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
-
-
-def summarise(events: list[dict[str, Any]]) -> dict[str, Any]:
-    rounds = [event for event in events if event["event"] == "round"]
-    last = next(event for event in events if event["event"] == "validation")
-
-    def median(part: Any) -> float:
-        return float(statistics.median(part(event) for event in rounds[1:]))
-
-    return {
-        "rounds": len(rounds), "seconds": sum(event["seconds"] for event in rounds),
-        "round": median(lambda e: e["seconds"]),
-        "sent": median(lambda e: e["bytes_sent"]) / len(NAMES),
-        "received": median(lambda e: e["bytes_received"]) / len(NAMES), "loss": last["loss"],
-    }  # fmt: skip
-
-
-def cells_of(row: dict[str, Any]) -> list[str]:
-    numbers = [row["rounds"], f"{row['seconds']:.1f}", f"{row['round'] * 1e3:.0f}"]
-    sizes = [f"{row[part] / 1e6:.2f}" for part in ("sent", "received")]
-    return [row["setting"], *numbers, *sizes, f"{row['loss']:.2f}"]
-
-
-def main() -> None:
-    given = arguments(__doc__)
-    each = 100 if given.quick else DOCUMENTS
-    bag = bag_of_words(each * len(NAMES), 500 if given.quick else WORDS)
-    parts = {name: bag[i * each : (i + 1) * each] for i, name in enumerate(NAMES)}
-    tasks = [{"setting": name + also} for also in ("", ", delayed") for name in SETTINGS]
-    tasks = tasks[5:6] if given.quick else tasks  # one with a delay
-    names = NAMES[:2] if given.quick else NAMES
-
-    with tempfile.TemporaryDirectory() as folder:
-        prepare(Path(folder), parts)
-
-        def measure(task: dict[str, str]) -> dict[str, Any]:
-            name, delayed = task["setting"].removesuffix(", delayed"), "delayed" in task["setting"]
-            method, local_steps = SETTINGS[name]
-            steps = STEPS_QUICK if given.quick else STEPS_DELAYED if delayed else STEPS
-            sizes = {"topics": 4 if given.quick else TOPICS, "hidden": HIDDEN, "words": WORDS}
-            study = STUDY.format(method=method, rounds=steps // local_steps, **sizes)
-            return summarise(events_of(run(Path(folder), study, delayed, names)))
-
-        rows = measured(given, tasks, measure)
-    layers = WORDS * HIDDEN + HIDDEN + HIDDEN * HIDDEN + HIDDEN + HIDDEN * 2 * TOPICS
-    weights = 4 * (layers + TOPICS * WORDS + WORDS)
-    write(given, [
-        f"Five client processes and a server, mutual TLS on loopback, {WORDS:,} words, {TOPICS} "
-        f"topics, hidden layers of {HIDDEN}, 64 documents a round, seed 0, one thread a process, "
-        f"two cores; delayed: through a relay that hands bytes over {ONE_WAY * 1e3:g} ms later "
-        "each way. Command: `make bench NAME=federated`.", "",
-        *table(HEAD, map(cells_of, rows)),
-        "", f"All weights, dense, in float32: {weights / 1e6:.2f} MB.",
-    ])  # fmt: skip

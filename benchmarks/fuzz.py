@@ -3,8 +3,6 @@
 Whatever is not a FedTopicsError is a finding, and so is a message that takes over a second.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 import socket

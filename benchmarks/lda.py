@@ -4,8 +4,6 @@ Contestants take turns, each in a process of its own. A document counts each tim
 TSS says how far one look at each document brings the topics.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import tempfile

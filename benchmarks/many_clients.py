@@ -5,8 +5,6 @@ Dirichlet distribution: skewed). All clients train in each round, or twenty that
 study runs in a process of its own.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from functools import partial
@@ -21,9 +19,10 @@ CLIENTS, QUICK = (10, 100, 1000), (3,)
 DRAWN = 20
 N_TOPICS, N_WORDS, N_DOCUMENTS, LENGTH, DIMENSION = 10, 5000, 100, 60, 64
 METHODS: dict[str, dict[str, Any]] = {
-    "ProdLDA": {"max_rounds": 12},
+    "ProdLDA": {"name": "gfedntm", "max_rounds": 12},
     "ProdLDA, 5 local steps": {
-        "norm": "server", "optimizer": "fedadam", "local_steps": 5, "max_rounds": 5,
+        "name": "gfedntm", "norm": "server", "optimizer": "fedadam", "local_steps": 5,
+        "max_rounds": 5,
     },
     "LDA": {"name": "lda", "max_rounds": 12},
     "F-LDA": {

@@ -3,8 +3,6 @@
 A client alone is scored on all documents, as the others are; mean over the clients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ own. No peer encodes documents: the embeddings are in the file, as are each docu
 vocabulary. Settings are the library's own unless a comment says why.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

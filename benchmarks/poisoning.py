@@ -8,8 +8,6 @@ References
 Gonzalez and others, ByzFL: Research Framework for Robust Federated Learning, 2025.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -55,7 +53,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda", "batch_size": 400, "max_rounds": 40},
     "nmf": {"name": "nmf", "max_rounds": 20},
     "prodlda": {
-        "network": "prodlda", "batch_size": 400, "max_rounds": 100, "learning_rate": 0.01,
+        "name": "gfedntm", "batch_size": 400, "max_rounds": 100, "learning_rate": 0.01,
         "beta1": 0.9,
     },
     "discriminative": {"name": "discriminative", "start": {"tries": 4}, "max_rounds": 30},

@@ -5,8 +5,6 @@ so when all are there the noise is up to 1.5 times the variance (--clients 3). T
 public words, clustered by their vectors and weighted by how often they occur, with noise.
 """
 
-from __future__ import annotations
-
 import time
 from functools import cache
 from pathlib import Path

@@ -5,8 +5,6 @@ in a process of its own, those of other libraries in the peers' environment. A r
 not run again, so the benchmark can be done in pieces.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -132,7 +130,7 @@ def ours(
     corpus = corpus.with_embeddings(vectors.reshape(len(corpus), -1))
     parts = spread_over(corpus, table["node"].to_pylist(), clients, seed)
     method: dict[str, Any] = {"name" if name in NOT_NETWORKS else "network": name}
-    method |= {"n_components": topics, "coherence": within}
+    method = {"name": "gfedntm", "n_components": topics, "coherence": within} | method
     method |= {} if rounds is None else {"max_rounds": rounds}
     limits = {"min_document_frequency": 1, "max_words": 100_000, "max_document_share": 1}
     study = Study.make(seed=seed, method=method, vocabulary=limits)

@@ -1,7 +1,5 @@
 """Which words of topics are shown: the ten first, or the most coherent ten of the fifteen first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path

@@ -5,8 +5,6 @@ send vectors of 2 million words, which are drawn: a relay cannot tell them from 
 of five members with 2 MB is compared with a bare gRPC stream: bytes up, a barrier, bytes down.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import tempfile

@@ -5,8 +5,6 @@ Each picture shows one view side by side at 390, 768 and 1280 pixels, light and 
 the printed page, and one the beginning of the report.
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 import tempfile

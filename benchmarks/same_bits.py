@@ -9,8 +9,6 @@ torch may round otherwise. That engines give these bits as well is ``tests/feder
 The first run keeps the digests in build/same_bits.json; later ones are compared with these.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

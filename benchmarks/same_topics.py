@@ -4,8 +4,6 @@ Two models of disjoint documents share a third of the labels. A topic is of a la
 than half of the topic's weight; two topics are the same if they are of the same label.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ The largest experiment of the gFedNTM paper has as many documents. Each contesta
 of its own, whose peak memory is what the operating system says.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading
@@ -27,7 +25,7 @@ N_CLIENTS, N_WORDS, LENGTH, N_TOPICS, RAREST = 5, 20_000, 100, 25, 5
 MOST = 3.0  # GB
 GB = 1.024 / 1000  # of a megabyte of 1024 times 1024 bytes, as the system counts
 OURS: dict[str, dict[str, Any]] = {
-    "prodlda": {"batch_size": 64 * N_CLIENTS, "max_rounds": 100},
+    "prodlda": {"name": "gfedntm", "batch_size": 64 * N_CLIENTS, "max_rounds": 100},
     "lda": {"name": "lda", "max_rounds": 100},
     "nmf": {"name": "nmf", "max_rounds": 10},
 }

@@ -4,8 +4,6 @@ Five members and a server, each a process with one thread, in one run on one mac
 with a delay of 50 ms a call, through a relay of bytes, which counts them.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import tempfile
@@ -22,7 +20,7 @@ WORDS, TOPICS, EACH, ROUNDS = 5_000, 50, 2_000, 15
 METHODS = {
     "NMF": 'name = "nmf"',
     "LDA": 'name = "lda"\nbatch_size = 256',
-    "ProdLDA": 'norm = "server"\nhidden = [100, 100]\nbatch_size = 256',
+    "ProdLDA": 'name = "gfedntm"\nnorm = "server"\nhidden = [100, 100]\nbatch_size = 256',
 }
 STUDY = """name = "rounds"
 checkpoint_every = 1000000

@@ -4,8 +4,6 @@ The documentation of five Python packages, and a synthetic corpus in which each 
 of its own. Purity and mutual information are those of main topics with the client they come from.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -51,8 +49,8 @@ def fitted(scenario: str, corpora: Mapping[str, Corpus], seed: int, rounds: int)
     """Train on the pooled documents, or federated with one of the normalisations."""
     federated = scenario != "centralised"
     method = {
-        "n_components": N_TOPICS, "norm": scenario if federated else "sync", "batch_size": 320,
-        "learning_rate": 0.005, "max_rounds": rounds,
+        "name": "gfedntm", "n_components": N_TOPICS, "norm": scenario if federated else "sync",
+        "batch_size": 320, "learning_rate": 0.005, "max_rounds": rounds,
         # These two are stated so that the table outlives the defaults.
         "dropout_theta": 0.2, "encoder_input": "counts",
     }  # fmt: skip

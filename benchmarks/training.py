@@ -5,8 +5,6 @@ long-lived processes, so that a machine whose speed drifts drifts for all of the
 beside one process: "at once" computes sums over all minibatches, "ledgers" has a folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics
@@ -26,7 +24,7 @@ SIZES = tuple(product(WORDS, BATCHES))
 WAYS = ("one process", "at once", "each client", "ledgers")
 HIDDEN = 100
 MINIBATCHES = 20
-ROUNDS = {"max_rounds": 3 * MINIBATCHES, "coherence": "nothing"}
+ROUNDS = {"name": "gfedntm", "max_rounds": 3 * MINIBATCHES, "coherence": "nothing"}
 
 
 def federate(way: str, n_topics: int, n_words: int, batch: int, network: str = "prodlda") -> float:

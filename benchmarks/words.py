@@ -1,7 +1,5 @@
 """What rules of texts cost: seconds of one core to count all words of 20 newsgroups."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A function of a benchmark in a process of its own: what `common.Worker` starts."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Generator

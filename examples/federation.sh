@@ -22,6 +22,7 @@ recipients = ["readers of the report"]
 retention = "until the folder of the example is deleted"
 
 [method]
+name = "gfedntm"
 n_components = 10
 max_rounds = $ROUNDS
 batch_size = 192

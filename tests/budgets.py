@@ -9,8 +9,6 @@ to another, but the sum of a table may not rise above that of the commit before.
     python tests/budgets.py --lower  # write today's sizes where they are below the budget
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The order of the tests, and what they share."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Budgets stop a room from growing, and their sum from rising."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

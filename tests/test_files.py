@@ -1,7 +1,5 @@
 """Files that outlive a crash."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The table of promises: the page has it, and each row names tests that are there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

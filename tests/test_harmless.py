@@ -1,7 +1,5 @@
 """Others' text: what it does to none of the outputs that show it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Files, functions and classes stay short; how large rooms may get is in budgets.toml."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """A name that matches nothing is refused wherever people give one, with the nearest that does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What docs/how-to/extend.md registers from outside appears everywhere."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -188,7 +186,7 @@ def test_a_method_has_an_example(page: dict[str, Any]) -> None:
 
 
 def test_a_network_of_the_page_in_an_estimator(page: dict[str, Any]) -> None:
-    estimator = TopicEstimator(2, network="etm", max_rounds=3, batch_size=64)
+    estimator = TopicEstimator(2, method="gfedntm", network="etm", max_rounds=3, batch_size=64)
     estimator.fit_clients(page["corpora"])
     assert estimator.model_.inference.name == "etm"
 

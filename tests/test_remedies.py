@@ -1,7 +1,5 @@
 """What messages tell people to do can be done, and helps: each is provoked, then followed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

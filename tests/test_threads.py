@@ -1,7 +1,5 @@
 """How many threads compute: as few as a study needs, as many as the user says."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

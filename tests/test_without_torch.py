@@ -3,8 +3,6 @@
 Everything here runs in processes of its own, in which torch cannot be imported.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

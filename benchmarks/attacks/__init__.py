@@ -1,7 +1,5 @@
 """Attacks on what clients send in an honest study: figures of docs/concepts/threat-model.md."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from benchmarks.common import arguments
@@ -9,7 +7,7 @@ from benchmarks.common import arguments
 NAMES = {
     "solving": "solving.lines", "one_reply": "one_reply.lines", "blind": "blind.lines",
     "rare_words": "solving.rare_lines", "pairs_of_sums": "pairs_of_sums.lines",
-    "few_of_all": "pairs_of_sums.few_lines",
+    "few_of_all": "pairs_of_sums.few_lines", "sums_by_word": "sums_by_word.lines",
 }  # fmt: skip
 
 

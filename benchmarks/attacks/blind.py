@@ -14,8 +14,6 @@ Qu, Sun and Wright, Finding a Sparse Vector in a Subspace: Linear Sparsity Using
 Directions, NIPS 2014: the iteration.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

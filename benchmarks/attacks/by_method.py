@@ -1,7 +1,5 @@
 """Attacks on what clients add up, method by method: what the sums tell of words and documents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -5,8 +5,6 @@ their parts of the noise, which is enough. Masks and the network are left out: t
 guess is the best one there is, the likelihood ratio.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor

@@ -7,8 +7,6 @@ directions, the rows of all other words can be divided up.
 No secret helps against this. It ends where the adder sees no single reply: with masks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from itertools import product

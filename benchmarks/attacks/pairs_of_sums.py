@@ -10,8 +10,6 @@ when documents are counted, that it has ten more of each cluster and of each mov
 summed then. Against it, clients count their own documents (policy `counts_of_all = false`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path

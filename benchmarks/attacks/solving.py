@@ -5,8 +5,6 @@ in which minibatch has an equation a round: as many rounds as documents are enou
 replies say which words occur: a document has none of those that one of its minibatches has not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

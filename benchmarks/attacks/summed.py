@@ -1,7 +1,5 @@
 """A study played to be attacked by what it adds up, and what attacks on it are held against."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

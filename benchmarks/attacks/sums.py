@@ -1,7 +1,5 @@
 """What the adder learns from masked sums: those of 3, 5 and 10 clients, method by method."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
@@ -159,10 +157,7 @@ QUICK_CASES = [Case(PRODLDA, 3, 20, 12, 5)]
 
 
 def by_client(member: Numbers) -> NDArray[np.int64]:
-    """Return a number for each signal, the same for those of one client.
-
-    A client has equally many documents in each round, so its signals add up to a constant.
-    """
+    """Return a number for each signal, the same for those of one client."""
     _, size, right = np.linalg.svd(member - member.mean(0), full_matrices=False)
     constant = right[size < SAME * size[0]].T
     alike = np.abs(constant[:, None] - constant[None]).max(2, initial=0) < SAME

@@ -4,8 +4,6 @@ A federation in one process whose doors are tapped; and clients of the attacker'
 made-up documents what the victim did with its own.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,12 +90,7 @@ def membership(
     study: Study, name: str, calls: Sequence[tuple[str, tuple[Any, ...], Any]], n: int,
     function: str, **site: Any,
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Guess which of a client's n documents were in which minibatch, shape (n_calls, n).
-
-    The attacker runs the client's code under its name, with what anybody can know, calls it as it
-    was called, and reads from its replies which of his own documents took part: each is one word
-    that no other has. To judge an attack, the site has the client's secret.
-    """
+    """Guess which of a client's n documents were in which minibatch, shape (n_calls, n)."""
     words = vocabulary_of(calls)
     padding = [[words[-1]] * 2]  # a document of no word would not be usable
     own = Corpus.of([[words[i]] for i in range(n)] if n <= len(words) else padding * n)

@@ -13,8 +13,6 @@ Homer and others, Resolving Individuals Contributing Trace Amounts of DNA to Hig
 Using High-Density SNP Genotyping Microarrays, PLoS Genetics 2008: membership by what is in a sum.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -79,7 +79,7 @@ RANDOM = {
     "flda-2": Model("F-LDA, round 2", "federated", 2, STREAM),
     "flda-3": Model("F-LDA, round 3", "federated", 3, STREAM),
     "lda": Model("variational LDA", "federated", 3, OTHERS | {"name": "lda"}),
-    "prodlda": Model("ProdLDA", "federated", 3, OTHERS),
+    "prodlda": Model("ProdLDA", "federated", 3, OTHERS | {"name": "gfedntm"}),
 }
 SKEWED = {
     f"skewed-{name}": replace(model, dealt="by subject")

@@ -144,7 +144,7 @@ def _embedded(
     settings: Settings, corpora: Mapping[str, Corpus], on_event: OnEvent
 ) -> dict[str, Corpus]:
     """Return the clients' documents with embeddings, if the network sees them."""
-    study = Study.make(method={"network": settings.network})
+    study = Study.make(method={"name": "gfedntm", "network": settings.network})
 
     def told(client: str, done: int, documents: int) -> None:
         on_event({"event": "embedding", "client": client, "done": done, "documents": documents})
@@ -237,7 +237,7 @@ def _study(settings: Settings, data: DataSet, task: Task) -> Study:
         "max_rounds": min(rounds, QUICK_ROUNDS) if settings.quick else rounds,
     }
     limits = {"min_document_frequency": data.min_document_frequency}
-    study = Study.make(seed=task.seed, method=method, vocabulary=limits)
+    study = Study.make(seed=task.seed, method={"name": "gfedntm", **method}, vocabulary=limits)
     return study.with_clients(task.clients)
 
 

@@ -129,7 +129,7 @@ def study_of(recipe: Recipe, seed: int) -> Study:
     """Return the study of a recipe: every word counts, and no coherence is needed."""
     method = {"n_components": N_TOPICS, "coherence": "nothing", "relevance": 1.0, **recipe.method}
     limits = {"min_document_frequency": 1, "max_document_share": 1.0}
-    return Study.make(seed=seed, method=method, vocabulary=limits)
+    return Study.make(seed=seed, method={"name": "gfedntm", **method}, vocabulary=limits)
 
 
 def _readings(model: TopicModel, truth: SyntheticClients) -> Iterator[tuple[str, float]]:

@@ -1,7 +1,5 @@
 """Topics of one's own documents at the command line: by a column, by period."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

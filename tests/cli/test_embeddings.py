@@ -1,7 +1,5 @@
 """Networks that see embeddings, as a user types them: what fits, what is refused in a sentence."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from tests.helpers.command_line import Refused, Typed
 NAMES = ("north", "south")
 STUDY = """
 [method]
+name = "gfedntm"
 network = "zeroshottm"
 n_components = 3
 hidden = [8, 8]

@@ -1,7 +1,5 @@
 """Commands on terminals, and in pipes, that are not UTF-8: nothing fails, and JSON stays exact."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Scores of a model on documents, from Python and from the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a user types to federate, right and wrong: one sentence and the documented exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

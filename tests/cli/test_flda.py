@@ -1,7 +1,5 @@
 """The commands for F-LDA as a user types them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

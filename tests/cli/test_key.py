@@ -1,7 +1,5 @@
 """The commands for keys: which file goes to whom, and one line an error."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Machines that are too small, and people who interrupt: one sentence, and files that are whole."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Files that a user names to be written: nothing is lost, and the format follows the suffix."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Commands for data stewards: what would leave, what attacks find, what was spent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commands that read the records of a run, whoever wrote them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

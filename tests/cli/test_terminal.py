@@ -1,7 +1,5 @@
 """The terminal obeys no text that others wrote, in whatever way it is shown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from io import StringIO

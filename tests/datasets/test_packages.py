@@ -1,7 +1,5 @@
 """The documentation of installed packages as a corpus."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One corpus as several clients."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Any
 

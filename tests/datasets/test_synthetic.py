@@ -1,7 +1,5 @@
 """Documents of known topics, and the scores that compare models with them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

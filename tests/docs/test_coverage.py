@@ -1,7 +1,5 @@
 """experiments/coverage.md: its names exist, each row has a verdict, papers are complete."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

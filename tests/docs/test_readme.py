@@ -1,7 +1,5 @@
 """What the README shows runs."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Clusters of short texts in the manner of scikit-learn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +25,12 @@ def clustering(n_clusters: int | list[int] = CLUSTERS, **given: object) -> Short
 
 @pytest.mark.parametrize("method", ["discriminative", "kmeans"])
 def test_clusters_are_found_wherever_the_texts_are(method: str) -> None:
-    alone = clustering(method=method).fit(CORPUS)
+    given: dict[str, Any] = {"method": method, "min_document_frequency": 1}
+    alone = clustering(**given).fit(CORPUS)
     assert clustering_accuracy(TRUTH, alone.labels_) > 0.95
     clients = spread(CORPUS, 3)
     policies = dict.fromkeys(clients, OPEN_POLICY)
-    together = clustering(method=method).fit_clients(clients, policies=policies)
+    together = clustering(**given).fit_clients(clients, policies=policies)
     np.testing.assert_array_equal(together.predict(CORPUS), alone.labels_)
     for name, corpus in clients.items():
         np.testing.assert_array_equal(together.labels_[name], alone.predict(corpus))
@@ -70,7 +69,7 @@ def test_groups_of_settings_are_mappings() -> None:
     one = clustering([3, 4], separation={"sizes": "free"}, start={"tries": 2})
     found: Any = one._as_study(0).method
     assert (found.separation.candidates, found.separation.sizes) == ((3, 4), "free")
-    assert (found.start.tries, found.start.rounds) == (2, 60)
+    assert (found.start.tries, found.start.rounds) == (2, 40)
 
 
 @pytest.mark.parametrize(("given", "message"), [

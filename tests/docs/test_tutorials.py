@@ -1,7 +1,5 @@
 """The tutorials, typed from their first block to their last, in an empty folder each."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

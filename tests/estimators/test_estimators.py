@@ -1,7 +1,5 @@
 """ProdLDA in the manner of scikit-learn: alone, centralised, federated."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
@@ -105,13 +103,17 @@ def test_forms_of_documents(form: Any) -> None:
     np.testing.assert_array_equal(model.transform(form(ALL)), expected.transform(ALL))
 
 
+NEURAL = {"name": "gfedntm", "network": "neurallda"}
+COMBINED = {"name": "gfedntm", "network": "combinedtm"}
+
+
 def test_what_is_not_given_is_the_studys() -> None:
     """A preset is the whole preset, and no default is declared a second time."""
     estimators: list[tuple[TopicEstimator, dict[str, Any]]] = [
-        (ProdLDA(), {}),
-        (NeuralLDA(), {"network": "neurallda"}),
-        (NeuralLDA(preset="mixtures"), {"network": "neurallda", "preset": "mixtures"}),
-        (CombinedTM(preset="paper"), {"network": "combinedtm", "preset": "paper"}),
+        (ProdLDA(), {"name": "gfedntm"}),
+        (NeuralLDA(), NEURAL),
+        (NeuralLDA(preset="mixtures"), NEURAL | {"preset": "mixtures"}),
+        (CombinedTM(preset="paper"), COMBINED | {"preset": "paper"}),
         (LDA(), {"name": "lda"}),
         (MixtureTM(), {"name": "mixture"}),
         (FLDA(preset="paper-pairwise"), {"name": "flda", "preset": "paper-pairwise"}),
@@ -144,7 +146,7 @@ def test_every_setting_of_a_study_can_be_given(way: str) -> None:
     else:
         model = clone(CombinedTM(3, hidden=(9, 9))).set_params(embedding_model="m", **given)
     embedding = {"model": "m", "dimension": 8}
-    chosen = {"network": "combinedtm", "n_components": 3, "hidden": (50, 50)}
+    chosen = COMBINED | {"n_components": 3, "hidden": (50, 50)}
     method, limits = SETTINGS | chosen | {"embedding": embedding}, {"max_document_share": 0.9}
     expected = Study.make(method=method, text={"lowercase": False}, vocabulary=limits)
     for each in (model, clone(model), pickle.loads(pickle.dumps(model))):  # noqa: S301

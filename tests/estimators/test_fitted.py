@@ -1,7 +1,5 @@
 """What a fitted estimator says, by names that analysts know; folders, progress, a search."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Words that people give: they mean what texts say, however they are written."""
 
 # ruff: noqa: RUF001 - texts as people write them
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

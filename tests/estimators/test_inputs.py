@@ -1,7 +1,5 @@
 """Documents and clients in every form that an estimator takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """scikit-learn's own checks, as far as they can be asked of estimators of texts."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -16,11 +14,7 @@ from fedtopics.estimators.inputs import Inputs
 
 
 class OnNumbers(TopicEstimator):
-    """An estimator as scikit-learn's checks can feed it: each row of numbers becomes a document.
-
-    The checks know only tables of numbers, and some ask for one component. One wants the same theta
-    in whatever order documents come, to more digits than float32's sums have on every processor.
-    """
+    """An estimator as scikit-learn's checks can feed it: each row of numbers becomes a document."""
 
     def _alone(self, documents: Any, words: Any, text: str | None = None) -> Inputs:
         return super()._alone(_as_documents(documents), words, text)

@@ -1,7 +1,5 @@
 """What nobody can mean is refused in a sentence, and empty tables have their columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """The examples that write a run's events elsewhere, with stand-ins for the packages they need."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The notebook of five skewed clients: each cell runs, and says what its text promises."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The notebook of three languages: no stop word, tag or ending is among its words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

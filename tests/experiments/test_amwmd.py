@@ -1,7 +1,5 @@
 """The experiments: verdicts on hand-made scores, and a small run from files to pictures."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

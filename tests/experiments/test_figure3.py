@@ -1,7 +1,5 @@
 """The synthetic experiment: a tiny run from nothing to a figure, and verdicts on hand-made rows."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

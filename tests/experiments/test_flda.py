@@ -1,7 +1,5 @@
 """F-LDA's experiments: verdicts on hand-made rows, and a small run from files to a picture."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Similarities of topics, by hand, and how they are judged by pairs whose answer is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

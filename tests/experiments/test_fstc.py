@@ -1,7 +1,5 @@
 """FSTC's experiments: tables and verdicts on hand-made rows, and a small run to its figures."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Each number of a kept page, and of a marked table of a paper, follows from the kept rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from shutil import copytree

@@ -1,7 +1,5 @@
 """How experiments are run: folders, seeds, files, and the command that repeats them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

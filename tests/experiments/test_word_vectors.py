@@ -1,7 +1,5 @@
 """Word vectors, and the distances of topics that rest on them."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

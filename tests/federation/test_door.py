@@ -1,7 +1,5 @@
 """What leaves a client."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a study would show of one's documents is what it shows, to whom, in bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

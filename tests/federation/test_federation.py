@@ -1,7 +1,5 @@
 """Studies with a server and members: both kinds of aggregation, over loopback."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is written down of all that leaves a client."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A client's part in a study: where it keeps what came of it."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run's folder: checkpoints, events, and going on after an interruption."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """A run is followed by its folder, while another process works with it and afterwards."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

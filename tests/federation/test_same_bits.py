@@ -1,7 +1,5 @@
 """Every method with a server and three members, against the same in one process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

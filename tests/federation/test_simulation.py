@@ -1,7 +1,5 @@
 """A study with all its clients in this process: its folder, and trying again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The study: one typed TOML file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from fedtopics.federation.study import example_study, why_plain
 from fedtopics.files import digest
 from fedtopics.harmless import check_client_name, for_terminal
 from fedtopics.methods.gfedntm.client import GFedNTMClient
+from fedtopics.methods.gfedntm.settings import GFedNTMSettings
 from fedtopics.protocol.roster import Key
 from fedtopics.text.words import RULES
 from tests.helpers.studies import read
@@ -24,16 +23,16 @@ from tests.helpers.studies import read
     ("[method]\ntopics = 5", "there is no key 'method.topics'"),
     ("[clients.a]\ndata = 'a'\ncolumn = 'x'", "there is no key 'clients.a.column'"),
     ('seed = "one"', "'seed' is 'one': Input should be a valid integer"),
-    ("[method]\nhidden = [-1, 5]", "'method.hidden"),
+    ("[method]\nname = 'gfedntm'\nhidden = [-1, 5]", "'method.hidden"),
     ("[method.stop_when]\npatience = 0", "patience is a setting of the methods"),
     ("[method.stop_when]\nlos = 0.5", "no stop rule 'los'; did you mean 'loss'"),
-    ("[method]\nlearning_rate = inf", "'method.learning_rate' is inf"),
+    ("[method]\nname = 'gfedntm'\nlearning_rate = inf", "'method.learning_rate' is inf"),
     ("[method]\nn_components = 1", "'method.n_components' is 1: .* greater than or equal to 2"),
-    ("[method]\npreset = 'best'", "'method.preset' is 'best': .* 'paper', 'avitm' or 'mixtures'"),
-    ("[method]\npreset = ['paper']", "'method.preset': Input should"),
+    ("[method]\nname = 'gfedntm'\npreset = 'best'", "is 'best': .*'paper', 'avitm' or 'mixtures'"),
+    ("[method]\nname = 'gfedntm'\npreset = ['paper']", "'method.preset': Input should"),
     ("[text]\nstop_words = 'klingon'", "no stop words for 'klingon'; choose .* arabic, .*german"),
     ("[text]\nversion = 1", "text.version = 1, but this fedtopics has version 2"),
-    ("[method]\nnetwork = 'lda2vec'", "There is no network 'lda2vec'; choose from: prodlda"),
+    ("[method]\nname = 'gfedntm'\nnetwork = 'lda2vec'", "no network 'lda2vec'; choose from"),
     ("[method]\nname = 'ldaa'", "no method 'ldaa'; did you mean 'lda'"),
     ("method = 'lda'", "'method' is 'lda': a method is a table with name"),
     ("[method]\nname = 'lda'\nnetwork = 'prodlda'", "there is no key 'method.network'"),
@@ -83,7 +82,7 @@ def test_fingerprint_is_of_what_is_agreed_on() -> None:
         {"clients": {"a": {"data": "a.csv"}}},
         {"clients": clients, "seed": 1},
         {"clients": clients, "method": {"n_components": 21}},
-        {"clients": clients, "method": {"network": "combinedtm"}},
+        {"clients": clients, "method": {"name": "gfedntm"}},
         {"clients": clients, "method": {"embedding": {"model": "all-mpnet-base-v2"}}},
         {"clients": clients, "method": {"coherence": "nothing"}},
         {"clients": clients, "text": {"lowercase": False}},
@@ -103,16 +102,16 @@ def test_the_clients_of_a_run_are_part_of_the_fingerprint() -> None:
 
 
 def test_the_papers_preset() -> None:
-    paper = Study.make(method={"preset": "paper"}).method
+    paper = Study.make(method={"name": "gfedntm", "preset": "paper"}).method
     assert (paper.learn_prior, paper.word_bias, paper.relevance) == (True, False, 1.0)
     assert (paper.dropout, paper.alpha) == (0.2, 1.0)
     assert (paper.norm, paper.optimizer, paper.batch_split) == ("local", "sgd", "fixed")
-    assert Study().method.relevance is None
+    assert GFedNTMSettings().relevance is None
 
 
 def test_the_first_prodldas_preset() -> None:
     """The paper's network, trained as by default: what was preset "paper" at first."""
-    avitm, paper = (Study.make(method={"preset": name}).method for name in ("avitm", "paper"))
+    avitm, paper = (GFedNTMSettings(preset=name) for name in ("avitm", "paper"))
     assert (avitm.norm, avitm.optimizer, avitm.learning_rate) == ("sync", "adam", 0.002)
     differing = {key for key, value in avitm if value != getattr(paper, key)}
     assert differing == {"preset", "norm", "optimizer", "learning_rate", "batch_split"}
@@ -120,7 +119,7 @@ def test_the_first_prodldas_preset() -> None:
 
 def test_networks_that_see_an_embedding() -> None:
     seeing = {
-        name: Study.make(method={"network": name}).method.needed_embedding is not None
+        name: GFedNTMSettings(network=name).needed_embedding is not None
         for name in ("prodlda", "neurallda", "combinedtm", "zeroshottm")
     }
     assert seeing == {"prodlda": False, "neurallda": False, "combinedtm": True, "zeroshottm": True}
@@ -128,7 +127,7 @@ def test_networks_that_see_an_embedding() -> None:
 
 def test_how_often_which_function_is_called() -> None:
     def schedule(**method: Any) -> dict[str, str]:
-        return GFedNTMClient.schedule(Study.make(method=method).method)
+        return GFedNTMClient.schedule(GFedNTMSettings(**method))
 
     assert schedule() == {
         "size": "once instead of vocabulary, if a model keeps its own words",
@@ -274,17 +273,17 @@ def test_certificates_that_a_study_lacks(
     {"name": 'Ärzte "und" \\ Anwälte \U0001f333', "seed": 3},
     {"text": {"own_stop_words": ["".join(map(chr, range(1, 160)))]}, "seed": 2**63 - 1},
     {"text": {"own_stop_words": ["\u202e\u2028\U000e0041\uffff"]}},
-    {"method": {"n_components": 7, "hidden": [5, 6], "max_rounds": 9, "preset": "paper"}},
-    {"method": {"preset": "paper", "relevance": 0.25, "learning_rate": 1e-5, "tolerance": 1e-9}},
-    {"method": {"optimizer": "fedadam", "local_steps": 3, "norm": "server"}},
-    {"method": {"preset": "paper", "relevance": None}},
-    {"method": {"network": "combinedtm", "embedding": {"model": "a/b", "dimension": 5}}},
-    {"method": {"network": "neurallda", "coherence": "documents", "relevance": 0.0}},
+    {"method": {"name": "gfedntm", "hidden": [5, 6], "preset": "paper", "relevance": 0.25}},
+    {"method": {"name": "gfedntm", "preset": "paper", "learning_rate": 1e-5, "tolerance": 1e-9}},
+    {"method": {"name": "gfedntm", "optimizer": "fedadam", "local_steps": 3, "norm": "server"}},
+    {"method": {"name": "gfedntm", "n_components": 7, "preset": "paper", "relevance": None}},
+    {"method": {"name": "gfedntm", "network": "combinedtm", "max_rounds": 9, "relevance": 0.0}},
+    {"method": {"name": "gfedntm", "network": "neurallda", "coherence": "documents"}},
     {"method": {"name": "fstc", "preset": "paper", "network": {"hidden": 8, "deletion": 0.5}}},
     {"method": {"name": "discriminative", "separation": {"candidates": [2, 3]}}},
     {
         "text": {"stop_words": "none", "own_stop_words": ["é", 'q"'], "ngrams": [1, 2]},
-        "method": {"coherence": "documents"},
+        "method": {"coherence": "documents", "embedding": {"model": "a/b", "dimension": 5}},
     },
     {"text": {"token_pattern": r"(?u)\b\w+'\"\b"}},
     {"vocabulary": {"min_clients_per_word": 2, "max_document_share": 0.125}},

@@ -1,7 +1,5 @@
 """How many topics: scores side by side, and what is done is not done again."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

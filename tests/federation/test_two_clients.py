@@ -1,7 +1,5 @@
 """Secure aggregation of two clients: each can compute the other's update, so both owners decide."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is changed in a run's records is found; what is not found is here as well."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Waiting for what happens in other threads."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Clients in this process that reply what they like, behind their doors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Needs playwright and Chromium, and is skipped where one is missing, unless FEDTO
 "required".
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

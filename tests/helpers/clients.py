@@ -1,7 +1,5 @@
 """Two clients with documents of one subject each."""
 
-from __future__ import annotations
-
 import numpy as np
 
 TREES = ["oak", "beech", "fir", "ash", "elm", "yew", "larch", "pine"]

@@ -1,7 +1,5 @@
 """Small corpora with embeddings that lie in clusters, and studies of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

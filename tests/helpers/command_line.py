@@ -1,7 +1,5 @@
 """Commands, typed in this process."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 
@@ -12,6 +10,7 @@ from fedtopics import cli
 
 STUDY = """
 [method]
+name = "gfedntm"
 n_components = 3
 max_rounds = 12
 [clients.north]

@@ -1,7 +1,5 @@
 """Damage to messages."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Documents in files and tables, for tests of what reads them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A door of a client that replies what a test wants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A service that remembers what its members send, in this process or in one of its own."""
 
-from __future__ import annotations
-
 import errno
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Encoders of texts that need no model."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small corpora and federations for the tests."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,7 +51,7 @@ def study(**method: object) -> Study:
         "n_components": 6, "hidden": [16, 12], "dropout": 0.2, "learning_rate": 0.002,
         "batch_size": 64, "max_rounds": 50, "embedding": {"dimension": DIMENSION},
     }  # fmt: skip
-    method = {**small, **method}
+    method = {"name": "gfedntm", **small, **method}
     return Study.make(
         method=method, vocabulary={"min_document_frequency": 1}, checkpoint_every=10,
         aggregation="plain", federation={"outliers": "none"},

@@ -1,7 +1,5 @@
 """Whole studies in this process: a server and its members, each in a thread."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -132,11 +130,7 @@ def federated(
     policies: Mapping[str, Policy] | None = None, starts: Mapping[str, Any] | None = None,
     seeded: bool = True, start: Any = None, keys: Mapping[str, Key] | None = None,
 ) -> Outcome:  # fmt: skip
-    """Run a study with a server and all its members, over loopback.
-
-    `starts` are the models that members begin with, by default all with `start`; `policies` are
-    those of members that have another one. With secure aggregation the model is the first member's.
-    """
+    """Run a study with a server and all its members, over loopback."""
     from fedtopics.federation.participant import start_of
 
     keys = keys or keys_of(folder / "keys", *corpora, "server")

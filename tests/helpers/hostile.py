@@ -1,7 +1,5 @@
 """What others may write who mean no good: words that pass as such, and text that is none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Keys of members, each made once."""
 
-from __future__ import annotations
-
 import tempfile
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run whose topics are paired, and pairs with labels."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

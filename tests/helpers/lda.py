@@ -1,7 +1,5 @@
 """LDA as it stands in the paper, to hold the package against."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln

@@ -1,7 +1,5 @@
 """Letters to five offices of a city over two years: made up, skewed, dated, for reports to show."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every method in small, with rounds of some of six clients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fedtopics import Study

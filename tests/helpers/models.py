@@ -1,7 +1,5 @@
 """A model whose numbers are round."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Notebooks of examples/, run cell by cell."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What functions were given and returned while a test ran."""
 
-from __future__ import annotations
-
 from functools import wraps
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Networks as one writes them for one process, to hold federated rounds against."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

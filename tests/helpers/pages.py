@@ -1,7 +1,5 @@
 """Pages of the documentation as their readers use them: block by block."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import tempfile
@@ -59,10 +57,7 @@ def blocks(page: Path, *kinds: str) -> list[Block]:
 
 @cache
 def run(page: Path) -> dict[str, Any]:
-    """Run a page's Python, one block after the other, in an empty folder; return its names.
-
-    What the page registers is forgotten: other tests go through all methods, say.
-    """
+    """Run a page's Python, one block after the other, in an empty folder; return its names."""
     names: dict[str, Any] = {"__name__": page.stem}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), restored():
         for block in blocks(page, "python"):

@@ -1,7 +1,5 @@
 """Self-signed certificates, as members make them."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import dataclass
 from functools import cache

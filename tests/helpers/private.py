@@ -1,7 +1,5 @@
 """Who could read what a run left on disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 OTHERS = 0o077

@@ -1,7 +1,5 @@
 """Clients of a tiny method, whose functions are the test's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents of themes, whose words and embeddings an encoder of few lines has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A client's records of a small run, as a participant writes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

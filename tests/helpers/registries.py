@@ -1,7 +1,5 @@
 """What tests register, for as long as they need it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

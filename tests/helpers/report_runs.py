@@ -1,7 +1,5 @@
 """Small runs, each trained once a session, and their reports: what to look at in a page."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import json
@@ -50,7 +48,7 @@ def like_the_demo() -> tuple[Study, Corpora]:
         corpora[name] = Corpus.of(texts)
     method = {"n_components": 5, "max_rounds": 40, "batch_size": 90, "learning_rate": 0.02}
     limits = {"min_document_frequency": 2}
-    return Study.make(name="demo", method=method, vocabulary=limits), corpora
+    return Study.make(name="demo", method={"name": "gfedntm"} | method, vocabulary=limits), corpora
 
 
 def synthetic() -> tuple[Study, Corpora]:

@@ -1,7 +1,5 @@
 """Services as operators have them: processes in folders, and a server that dies and comes back."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -60,10 +58,7 @@ def free_port() -> int:
 
 
 def assert_survives(server: Service, members: Sequence[Service], run: Path) -> None:
-    """See that all end well though the server is killed after a round, and started as before.
-
-    `run` is a member's folder.
-    """
+    """See that all end well though the server is killed after a round, and started as before."""
     log = run.with_suffix(".log")
     with ExitStack() as stack:
 

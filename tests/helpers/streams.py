@@ -1,7 +1,5 @@
 """Documents that come round by round, of themes whose words tell them apart."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

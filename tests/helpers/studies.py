@@ -1,7 +1,5 @@
 """Studies in files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fedtopics import Study

@@ -1,7 +1,5 @@
 """Sums of replies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

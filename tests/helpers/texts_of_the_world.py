@@ -1,7 +1,5 @@
 """Documents in several languages, as web pages and letters have them; all written for tests."""
 
-from __future__ import annotations
-
 GERMAN = [
     "<p>Die <b>Bäume</b> im Wald wurden gefällt, und der Förster hat neue Bäume gepflanzt.</p>",
     "Im Wald wachsen Eichen &amp; Buchen; der Förster pflegt die alten Eichen.",

@@ -1,7 +1,5 @@
 """How clusters are found among new documents, by hand; and models of them, saved and read again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,8 @@ from fedtopics.inference.clusters import (
     Centres,
     ClusterInference,
     ClusterShape,
+    Consensus,
+    ConsensusShape,
     Discriminants,
     centred,
 )
@@ -111,10 +111,13 @@ def test_the_words_of_clusters() -> None:
     assert inference.beta(found, {}) is found["beta"]
 
 
+SINGLE = {"word_weight": 0, "separation": {"sizes": "even"}}
 METHODS: list[Any] = [
     pytest.param("kmeans", {}, Centres, id="kmeans"),
     pytest.param("kmeans", {"preset": "ftfidf"}, Centres, id="ftfidf"),
-    pytest.param("discriminative", {}, Discriminants, id="discriminative"),
+    pytest.param("discriminative", {}, Consensus, id="discriminative"),
+    pytest.param("discriminative", {"word_weight": 0}, Consensus, id="without words"),
+    pytest.param("discriminative", SINGLE, Discriminants, id="one clustering"),
     pytest.param("fstc", {"max_rounds": 1}, Adapted, id="fstc"),
 ]
 
@@ -147,6 +150,10 @@ def test_a_model_says_of_documents_what_their_client_says(
     client, _ = half(plan, corpus)
     client.adopt(list(model.vocabulary.words), len(corpus), 3.0)
     own = {name: weight for name, weight in model.weights.items() if name != "beta"}
+    if known := {
+        name: own[name] for name in ("word_origin", "word_means", "rarity") if name in own
+    }:
+        client.function("learn_words")(client._fingerprint, **known)
     ((rows, theta),) = client.thetas(weights=own)
     assert rows.tolist() == list(range(80))
     np.testing.assert_allclose(model.transform(corpus), theta, rtol=1e-5, atol=1e-7)
@@ -168,3 +175,37 @@ def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
         assert len({word.rstrip("0123456789") for word in words} - {"everywhere"}) == 1
         assert words[0] != "everywhere"
     assert all("everywhere" in words for words in model.topics(1, lambda_=1.0))
+
+
+def test_words_move_embeddings_by_how_many_are_known() -> None:
+    bag = sparse.csr_array(np.array([[0, 0, 3, 0], [1, 0, 1, 2], [0, 1, 0, 0]], np.float32))
+    weights = {
+        "word_means": np.array([[0.0, 2.0], [9.0, 9.0], [0.0, 1.0], [-2.0, 0.0]], np.float32),
+        "rarity": np.array([1.0, 0.0, 2.0, 2.0]), "word_origin": np.array([1.0, 3.0]),
+    }  # fmt: skip
+    inference = Consensus(4, ConsensusShape(**shape(word_weight=0.6)))
+    found = inference.mixed(np.tile([5.0, 3.0], (3, 1)), bag, weights)
+    first = np.array([1 - 0.6 / 3, 0.6 / 3])  # one known word: a third of the weight
+    words = np.array([-4.0, 2 + 2.0]) / np.sqrt(32)  # three: three fifths, whatever their counts
+    second = np.array([1 - 0.6 * 3 / 5, 0]) + 0.6 * 3 / 5 * words
+    expected = [first / np.linalg.norm(first), second / np.linalg.norm(second), [1, 0]]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_memberships_by_a_consensus() -> None:
+    rng = np.random.default_rng(0)
+    settings = ConsensusShape(**shape(n_components=2, n_clusterings=2, word_weight=0))
+    inference = Consensus(3, settings)
+    weights = {name: rng.normal(size=size) for name, size in inference.shapes().items()}
+    points = rng.normal(size=(4, 2))
+    members = []
+    for one in range(2):
+        projected = points @ weights["projection"][one]
+        projected /= np.linalg.norm(projected, axis=1, keepdims=True)
+        scores = projected @ weights["directions"][one].T / 0.5 + weights["bias"][one]
+        members.append(softmax_of(scores))
+    scores = np.hstack(members) @ weights["votes"].T + weights["sizes"]
+    np.testing.assert_allclose(shares_of(inference, weights, points), softmax_of(scores))
+    assert "word_means" not in inference.layout()
+    with_words = Consensus(7, settings.model_copy(update={"word_weight": 0.5})).layout()
+    assert with_words["word_means"] == ((7, 2), "float32")

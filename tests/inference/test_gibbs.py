@@ -1,7 +1,5 @@
 """One client's LDA: where guidance leads, what is counted, and that a seed decides all."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any

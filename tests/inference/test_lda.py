@@ -1,7 +1,5 @@
 """The topics of a document: the posterior of LDA, and theta refined and read out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

@@ -1,7 +1,5 @@
 """How a mixture finds the topic of new documents, by hand; and a model of it, saved and read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numerics of clusters on arrays small enough to compute by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -105,10 +105,7 @@ def study_text(
 
 
 def expected(plan: Study, documents: Path, out: Path) -> tuple[TopicModel, Path]:
-    """The same study without Flower: its model, and the folder of its clients' folders.
-
-    The folder of a member's documents has its key.
-    """
+    """The same study without Flower: its model, and the folder of its clients' folders."""
     if plan.is_secure:
         corpora = {name: ClientData(**columns(documents, name)).read(name) for name in NAMES}
         keys = {name: Key.load(documents / name) for name in NAMES}

@@ -1,7 +1,5 @@
 """Sums that do not depend on the order of arrival, and the server's optimisers."""
 
-from __future__ import annotations
-
 from functools import reduce
 from itertools import permutations
 from operator import add

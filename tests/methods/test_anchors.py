@@ -1,7 +1,5 @@
 """First topics from anchors: sums of clients, hand-made and drawn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Replies of one client of four that cannot be, in each method: it is named, the rest go on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

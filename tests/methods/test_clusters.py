@@ -1,7 +1,5 @@
 """What all methods that find topics or clusters by embeddings promise, whatever they compute."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +46,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fbow": {"name": "kmeans", "preset": "fbow"},
     "ftfidf": {"name": "kmeans", "preset": "ftfidf"},
     "discriminative": {"name": "discriminative", "max_rounds": 20, **TWICE},
-    "discriminative, free": {"name": "discriminative", "separation": {"sizes": "free"}, **TWICE},
+    "discriminative, free": {
+        "name": "discriminative", "separation": {"sizes": "free"}, "word_weight": 0, **TWICE,
+    },
     "mixture": {"name": "mixture", "max_rounds": 5, **TWICE},
     "fstc": {"name": "fstc", "max_rounds": 2},
     "fstc, paper": {"name": "fstc", "preset": "paper", "average_every": 1, "max_rounds": 2},
@@ -79,7 +79,9 @@ def test_permuted_clients_change_no_bit(case: str) -> None:
     [
         ("lloyd", 1, {}),
         ("lloyd", 12, {"max_rounds": 15}),
+        ("discriminative", 4, {"max_rounds": 8}),
         ("discriminative", 24, {"max_rounds": 26}),
+        ("discriminative, free", 6, {"max_rounds": 9}),
         ("mixture", 4, {"max_rounds": 6, "tolerance": 0}),
         ("fstc", 3, {"max_rounds": 4, "average_every": 2, "mixture_from": 0.3}),
         ("fsccl", 2, {"max_rounds": 3}),
@@ -305,9 +307,9 @@ def test_a_topic_that_nothing_is_sent_of_stays() -> None:
 def test_networks_begin_with_it(network: str) -> None:
     corpus = blobs(400, spread=1.0)
     still = {
-        "network": network, "n_components": CLUSTERS, "hidden": (12, 12), "max_rounds": 1,
-        "embedding": {"dimension": DIMENSION}, "initialisation": "mixture", "batch_size": 100,
-        "coherence": "nothing", "learning_rate": 1e-12, "optimizer": "sgd",
+        "name": "gfedntm", "network": network, "n_components": CLUSTERS, "hidden": (12, 12),
+        "max_rounds": 1, "embedding": {"dimension": DIMENSION}, "initialisation": "mixture",
+        "batch_size": 100, "coherence": "nothing", "learning_rate": 1e-12, "optimizer": "sgd",
     }  # fmt: skip
     plan = Study.make(method=still, vocabulary={"min_document_frequency": 1})
     model = trained(plan, spread(corpus, 3))

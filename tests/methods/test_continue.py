@@ -1,7 +1,5 @@
 """A model that training begins with: its own words kept, or words agreed on anew."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

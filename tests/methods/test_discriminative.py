@@ -1,7 +1,5 @@
 """Discriminative clustering: the same wherever documents are, and only sums leave."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,14 @@ from fedtopics.errors import StudyError
 from fedtopics.inference.points import Moments
 from fedtopics.methods.core.final import ALL
 from fedtopics.methods.discriminative import method as discriminative
-from fedtopics.methods.discriminative.separation import RAREST, Separation, Split, complete
+from fedtopics.methods.discriminative.separation import (
+    LEAST_COUNT,
+    RAREST,
+    Separation,
+    Split,
+    complete,
+)
+from fedtopics.methods.kmeans.lloyd import Partition
 from fedtopics.metrics import clustering_accuracy
 from tests.helpers.background import Notes
 from tests.helpers.clusters import (
@@ -60,7 +65,8 @@ def pooled(points: Any, sums: Any, weights: Any, plan: Study, rounds: int) -> An
 
 def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     called = noted(monkeypatch, discriminative, "start_separation")
-    plan = planned("discriminative", max_rounds=6, separation={"tolerance": 0, "finalists": 1})
+    single = {"tolerance": 0, "finalists": 1, "sizes": "even"}
+    plan = planned("discriminative", max_rounds=6, word_weight=0, separation=single)
     corpus, events = blobs(300, spread=2.0), Notes()
     model = trained(plan, spread(corpus, 3), on_event=events.append)
     ((_, start),) = called
@@ -74,27 +80,32 @@ def test_it_is_the_algorithm_on_pooled_documents(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(losses, -np.array(apart[:6]), rtol=1e-9)
 
 
-def split(*weights: list[float]) -> Split:
+def split(*weights: list[float], even: tuple[bool, ...]) -> Split:
     rng = np.random.default_rng(0)
     shape = len(weights), len(weights[0])
     sums = rng.normal(size=(*shape, 3)) * np.array(weights)[..., None]
-    return Split(sums, np.array(weights), np.full(shape, 0.5), np.zeros(len(weights)))
+    nothing = np.zeros(len(weights))
+    return Split(sums, np.array(weights), np.full(shape, 0.5), nothing, np.array(even))
 
 
 def test_a_bias_brings_clusters_to_one_size() -> None:
     moments = Moments(100, np.zeros(3), 10 * np.eye(3))
-    state = split([75.0, 25.0], [0.0, 100.0])
+    state = split([75.0, 25.0], [0.0, 100.0], [75.0, 25.0], even=(True, True, False))
+    settings = planned("discriminative").method
+    found = Separation(settings, np.zeros(3), moments).direct(state)
+    expected = 0.5 - np.log([[1.5, 0.5], [RAREST, 2], [1, 1]])
+    np.testing.assert_allclose(found.bias, expected)
 
-    def directed(**how: Any) -> Any:
-        settings = planned("discriminative", separation=how).method
-        return Separation(settings, np.zeros(3), moments).direct(state)
 
-    even = directed()
-    expected = 0.5 - np.log([[1.5, 0.5], [RAREST, 2]])
-    np.testing.assert_allclose(even.bias, expected)
-    free = directed(sizes="free")
-    np.testing.assert_array_equal(free.bias, state.bias)
-    np.testing.assert_array_equal(free.projection, even.projection)
+def test_clusters_of_k_means_begin_even_and_free() -> None:
+    clusters = Partition.first(np.arange(12.0).reshape(2, 3, 2))
+    both = Split.of(clusters, "both")
+    assert both.even.tolist() == [True, True, False, False]
+    np.testing.assert_array_equal(both.sums[:2], both.sums[2:])
+    np.testing.assert_allclose(both.sums[:2], LEAST_COUNT * clusters.centres)
+    assert [Split.of(clusters, sizes).even.tolist() for sizes in ("even", "free")] == [
+        [True, True], [False, False],
+    ]  # fmt: skip
 
 
 def sums_of(client: Any, vocabulary: str, bias: list[float]) -> dict[str, Any]:
@@ -123,18 +134,20 @@ def test_what_is_told_of_a_cluster_stands_for_the_rest_of_it() -> None:
     before = Split(
         sums=np.array([[[2.0, 4.0], [9.0, 0.0], [0.0, 0.0]]]),
         weights=np.array([[2.0, 3.0, 0.0]]),
-        bias=np.zeros((1, 3)), apart=np.zeros(1),
+        bias=np.zeros((1, 3)), apart=np.zeros(1), even=np.ones(1, bool),
     )  # fmt: skip
     found = {
         "sums": np.array([[[30.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]),
         "sent": np.array([[10.0, 0.0, 0.0]]),
         "weights": np.array([[12.0, 5.0, 1.0]]),
     }
-    sums, weights = complete(found, before)
+    sums, weights = complete(found, before.sums, before.weights)
     np.testing.assert_allclose(sums, [[[36, 0], [15, 0], [0, 0]]])
     np.testing.assert_array_equal(weights, found["weights"])
     all_sent = found | {"sent": found["weights"]}
-    np.testing.assert_allclose(complete(all_sent, before)[0][:, :1], found["sums"][:, :1])
+    np.testing.assert_allclose(
+        complete(all_sent, before.sums, before.weights)[0][:, :1], found["sums"][:, :1]
+    )
 
 
 def test_the_number_of_clusters_is_chosen() -> None:

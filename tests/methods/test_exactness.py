@@ -1,7 +1,5 @@
 """Federated training with synchronised normalisation is the training of one process."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from pathlib import Path

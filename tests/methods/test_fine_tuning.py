@@ -1,7 +1,5 @@
 """FSTC that trains its encoder as well, on an encoder small enough to be made here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

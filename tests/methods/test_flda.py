@@ -1,7 +1,5 @@
 """F-LDA: rounds of new documents, what is new and what is gone, and what never leaves a client."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """F-LDA between machines, whose files grow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """FSCCL: views are alike, documents are sure of a cluster, networks are averaged."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """FSTC: its training by hand, what travels, and clients that are killed and come back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The method's halves: options, minibatches, stopping, small clients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

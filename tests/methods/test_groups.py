@@ -1,7 +1,5 @@
 """Small groups: where masks hide replies, they are those of all clients' documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,9 @@ CORPUS = blobs(300, 12, spread=1.5)
 COUNT = {"least": LEAST}
 STUDIES: dict[str, dict[str, Any]] = {
     "kmeans": {"name": "kmeans", "n_components": 12},
-    "discriminative": {"name": "discriminative", "n_components": 12, "temperature": 0.02},
+    "discriminative": {  # which words are known depends on who has them
+        "name": "discriminative", "n_components": 12, "temperature": 0.02, "word_weight": 0,
+    },
     "mixture": {"name": "mixture", "n_components": 12, "start": {"tries": 2}, "max_rounds": 15},
     # Of 12 groups none stands out, so the last bits of sums decide on some of the first topics.
     "nmf": {"name": "nmf", "n_components": 7, "max_rounds": 15},
@@ -62,7 +62,7 @@ def test_with_masks_the_result_is_that_of_pooled_documents(name: str) -> None:
     """Of pooled documents with the same threshold; where each client counts its own it is not."""
     method = STUDIES[name]
     pooled = model_of(False, method, 1)
-    assert apart(model_of(True, method, 4), pooled) < 1e-6
+    assert apart(model_of(True, method, 4), pooled) < 1e-5
     assert apart(model_of(False, method, 4), pooled) > 1e-3
     assert apart(model_of(True, method, 4, OWN), model_of(False, method, 4)) < 1e-9
 
@@ -144,10 +144,7 @@ def test_the_sum_of_few_leaves_if_all_have_enough() -> None:
 
 @pytest.mark.parametrize(("others", "claimed"), [(9, 9), (0, 50)], ids=["it has nine", "it lies"])
 def test_what_one_of_the_others_can_read(others: int, claimed: int) -> None:
-    """Totals less its own are the embedding of who alone has another document of the cluster.
-
-    It has the others, or says that it has. What it is told is what `counts_of_all = false` ends.
-    """
+    """Totals less its own are the embedding of who alone has another document of the cluster."""
     centres = near(range(11), range(11, 30), range(30, 60))
     for policy, told in (POLICY, 1), (OWN, 0):
         victim, reader = kmeans_half(12, policy), kmeans_half(11 + others, first=12)

@@ -1,7 +1,5 @@
 """Federated k-means is k-means on pooled documents; k-FED; and what clusters tell of documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

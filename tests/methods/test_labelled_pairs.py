@@ -1,7 +1,5 @@
 """Pairs of topics: which are drawn, how they are kept, and the threshold that labels give."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """Federated LDA is the LDA of the pooled documents, and finds the topics."""
 
-from __future__ import annotations
-
 from functools import wraps
 from typing import Any
 

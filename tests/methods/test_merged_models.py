@@ -1,7 +1,5 @@
 """Models that were trained apart, merged by how similar their topics are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Federated NMF is the factorisation of the pooled documents, and finds the topics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

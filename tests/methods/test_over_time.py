@@ -1,7 +1,5 @@
 """Topics by period of a federation: sums that are those of pooled documents, or are left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from pathlib import Path

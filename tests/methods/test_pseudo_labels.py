@@ -1,7 +1,5 @@
 """Pseudo-labels: transport against POT, a mixture against densities and planted mistakes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -200,10 +198,7 @@ def test_planted_mistakes_are_found(n_clusters: int, missed: float, n_wrong: int
 
 @pytest.mark.parametrize("n_clusters", [4, 20, 200])
 def test_wrong_labels_are_found(n_clusters: int) -> None:
-    """Residuals as they occur: one-hot targets, every fifth of another cluster, less softmax.
-
-    Their tails are heavier than a Gaussian's, so that some right ones are lost as well.
-    """
+    """Residuals as they occur: one-hot targets, every fifth of another cluster, less softmax."""
     rng = np.random.default_rng(0)
     scores = normal(1000, n_clusters)
     clusters = torch.from_numpy(rng.integers(n_clusters, size=1000))

@@ -1,7 +1,5 @@
 """What a client can move a sum by, and the median over clients."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Mapping
 from typing import Any

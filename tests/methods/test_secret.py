@@ -1,7 +1,5 @@
 """What a client draws, it draws from the client's secret."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import hmac
@@ -126,7 +124,7 @@ def test_another_attempt_has_draws_of_its_own(case: str, monkeypatch: pytest.Mon
         "flda": {"name": "flda", "n_components": 3, "max_rounds": 1, "min_new_documents": 10},
         "k-fed": CLUSTERS | {"name": "kmeans", "algorithm": "k-fed"},
     }
-    method = METHODS.get(case) or more[case]
+    method = {"name": "gfedntm"} | (METHODS.get(case) or more[case])
     small = {"network": {"batch_size": 30}} if case == "fstc" else {"batch_size": 30}
     method = filled(method, small) if case in ANEW - {"fsccl"} else method
     plan = Study.make(method=method, vocabulary={"min_document_frequency": 1})

@@ -1,7 +1,5 @@
 """Topics as lists of words: how they travel, how alike they are, how they are merged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What people call clients is wherever clients are shown, and is kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

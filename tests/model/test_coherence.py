@@ -1,7 +1,5 @@
 """Federated coherence and word sums are those of the pooled documents."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two models beside each other: which topics are the same, what is new, what is gone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

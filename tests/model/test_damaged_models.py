@@ -1,7 +1,5 @@
 """Models whose files were cut off, changed, or ask for more than they have: one clear sentence."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tracemalloc

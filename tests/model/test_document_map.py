@@ -1,7 +1,5 @@
 """A map of documents: where each lies, what it says of itself, and nothing that others wrote."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """Models in the forms of other libraries, as tables, and as a card, which says what was kept."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

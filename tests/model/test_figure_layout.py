@@ -1,7 +1,5 @@
 """Where things stand in the report's figures."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

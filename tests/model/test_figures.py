@@ -1,7 +1,5 @@
 """Figures draw a model's numbers, need no host, and are no markup of others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

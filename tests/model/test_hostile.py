@@ -1,7 +1,5 @@
 """Models whose words, names and labels others wrote to do harm: what is read, and what is shown."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

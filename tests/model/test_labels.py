@@ -1,7 +1,5 @@
 """What people call topics, in a file beside the model."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

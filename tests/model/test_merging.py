@@ -1,7 +1,5 @@
 """Topics put together: theta, topics, words and folders are those of the topics in them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

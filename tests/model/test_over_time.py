@@ -1,7 +1,5 @@
 """Topics by period and class: means of theta, of clients that have enough documents there."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from time import perf_counter

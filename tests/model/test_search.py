@@ -1,7 +1,5 @@
 """Topics of a word, by where its occurrences are, and documents that stand for a topic."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which words are shown of a topic, and which way of reading them is chosen."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

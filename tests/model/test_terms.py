@@ -1,7 +1,5 @@
 """Topics beside the terms of an ontology: the nearest, by words and by what they mean."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

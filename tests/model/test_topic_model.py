@@ -1,7 +1,5 @@
 """The result of a study, read, saved and loaded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ def trained(out: Path | None = None, **method: Any) -> TopicModel:
     corpora = {"trees": documents(TREES, 0), "boats": documents(BOATS, 1)}
     corpora["trees"][17] += f" {CANARY}"
     small = {"n_components": 3, "hidden": [8, 8], "max_rounds": 6, "embedding": {"dimension": 5}}
-    study = Study.make(method=small | method, checkpoint_every=2)
+    study = Study.make(method={"name": "gfedntm"} | small | method, checkpoint_every=2)
     return train(study, {name: seen(texts) for name, texts in corpora.items()}, out=out)
 
 

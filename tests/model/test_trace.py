@@ -1,7 +1,5 @@
 """The way of a document from its file to theta is short enough to be read."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import FrameType

@@ -1,7 +1,5 @@
 """The register of networks, and networks written from the base class."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

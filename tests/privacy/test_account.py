@@ -1,7 +1,5 @@
 """A client's account: what all studies may say of its documents together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

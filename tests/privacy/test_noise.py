@@ -1,7 +1,5 @@
 """A client's part of the noise: enough without a third, each time the same, in whole steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LDA, NMF, k-means and discriminative clustering with differential privacy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sums with noise: what each document adds, and what is estimated from them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

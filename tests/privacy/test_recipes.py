@@ -1,7 +1,5 @@
 """What a study with privacy says: which settings it can have, how its budget is shared out."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +35,8 @@ YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
         ({"name": "kmeans", "algorithm": "k-fed"}, 'set algorithm = "lloyd"'),
         ({"name": "kmeans", "representation": "bow"}, "leave out representation"),
         ({"name": "discriminative", "separation": {"candidates": [2, 3]}}, "leave out candidates"),
+        ({"name": "discriminative", "word_weight": 0.5}, "leave out word_weight"),
+        ({"name": "discriminative", "separation": {"sizes": "both"}}, 'and sizes = "both"'),
         ({"name": "discriminative", "max_rounds": 3}, "set max_rounds between 4 and 50; 3"),
         ({"name": "flda"}, r"Gibbs sampling .* does \(lda, nmf, kmeans, discriminative"),
         ({"name": "mixture"}, "nothing limits what a document adds to its sums"),

@@ -1,7 +1,5 @@
 """A client that starts again in a private study: the same noise, on the same documents alone."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

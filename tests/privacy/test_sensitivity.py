@@ -1,7 +1,5 @@
 """What a document more or less changes, for any documents, at any place and for any question."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -10,8 +10,6 @@ g: a transcript depends on the key.
 h: a vector is masked only with keys that the members drew themselves.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import ExitStack
 from typing import Any, TypeAlias

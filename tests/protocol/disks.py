@@ -1,7 +1,5 @@
 """A member's disk in a simulated world: what `record.Folder` writes, in the same order."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The kinds of runs of the simulated world, how each has to end, and many of them."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -3,8 +3,6 @@
 python -m tests.protocol.second > docs/vectors/three-members.json
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -5,8 +5,6 @@ for two vectors: after a restored disk (kinds `older`, `disk`, `evil 1 disk`), b
 (`clone`, `clone rng`, `operator`), after a power cut (`powers`).
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import random

@@ -1,7 +1,5 @@
 """Messages that are cut or changed at any byte are refused in a sentence, and change nothing."""
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Callable, Iterator

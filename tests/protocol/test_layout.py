@@ -1,7 +1,5 @@
 """Updates as vectors of whole numbers, and back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

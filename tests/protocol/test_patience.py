@@ -1,7 +1,5 @@
 """How a member waits for a server that is away."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import Mock
 

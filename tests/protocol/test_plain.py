@@ -1,7 +1,5 @@
 """Plain aggregation over a loopback: totals, absent clients, kills, refusals."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

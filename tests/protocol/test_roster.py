@@ -1,7 +1,5 @@
 """Keys and rosters: what is written, what a signature is, and each way in which one is wrong."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable

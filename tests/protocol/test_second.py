@@ -1,7 +1,5 @@
 """A second implementation and the vectors of docs/vectors: all have the same bytes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The way of a masked update through the code is short enough to be read."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

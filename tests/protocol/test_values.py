@@ -1,7 +1,5 @@
 """Plain data to bytes and back; damaged bodies."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Words agreed on under secure aggregation are those of a plain sum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

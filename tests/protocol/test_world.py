@@ -1,7 +1,5 @@
 """Many simulated runs, each with its faults; and mutants, which they must find."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -5,8 +5,6 @@
 A seed decides everything that happens. After every event the checks of `checks` must hold.
 """
 
-from __future__ import annotations
-
 import copy
 import heapq
 import hmac

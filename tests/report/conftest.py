@@ -1,7 +1,5 @@
 """Pages in a browser; where there is none, tests that ask for it are skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The report in a real browser: nothing is asked of a host, and it can be used by everybody."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

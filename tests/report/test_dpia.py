@@ -1,7 +1,5 @@
 """The form of an impact assessment: what it says is in the records, the rest is marked."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What a report says first: sentences of what was found, and the answers of its header."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """How the report looks in a browser: at each width, light and dark, nothing is cut or crooked."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -225,7 +223,7 @@ def test_names_are_edited(letters: Reported, opening: Open, typed: Typed, tmp_pa
     assert typed("report", tmp_path / "model", "--labels", names)[0] == 0
     again = TopicModel.from_pretrained(tmp_path / "model")
     assert {**dict.fromkeys(range(again.n_topics), ""), **again.labels} == labels
-    page = (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Häfen &amp; &lt;b&gt;" in page
 
 

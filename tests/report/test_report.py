@@ -1,7 +1,5 @@
 """What a report says: numbers of the model and its run, and nothing that it must not say."""
 
-from __future__ import annotations
-
 import html as markup
 import json
 import re

@@ -1,7 +1,5 @@
 """Files made to break who reads them: one clear sentence, in bounded time and memory."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from pathlib import Path

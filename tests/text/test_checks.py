@@ -1,7 +1,5 @@
 """What participants are told of texts before the first round, and what studies make of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Columns of any kind: what is not needed does no harm; an error names column and row."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import uuid

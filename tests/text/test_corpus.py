@@ -1,7 +1,5 @@
 """Documents from wherever they are: rows in = rows out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

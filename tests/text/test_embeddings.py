@@ -1,7 +1,5 @@
 """Embeddings stay at the client: computed once, kept for their owner only."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Languages of texts, what is missing for them, and scripts without spaces."""
 
 # ruff: noqa: RUF001 - texts as people write them
-from __future__ import annotations
-
 import importlib.util
 import warnings
 

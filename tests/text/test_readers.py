@@ -1,7 +1,5 @@
 """Files as people have them: every row is a document, or one error names the row."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

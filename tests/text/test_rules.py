@@ -1,7 +1,5 @@
 """How texts of several languages become words."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

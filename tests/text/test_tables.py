@@ -1,7 +1,5 @@
 """Files of documents and their columns: rows in = rows out; errors name a file, and quote none."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

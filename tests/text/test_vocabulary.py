@@ -1,7 +1,5 @@
 """From local word counts to one agreed vocabulary."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from itertools import permutations

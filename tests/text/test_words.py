@@ -1,8 +1,6 @@
 """What a word is, whoever writes it, and that one word is not written in two ways."""
 
 # ruff: noqa: RUF001 - texts as people write them
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,7 +1,5 @@
 """Servers that are killed, frozen, reset, silent or away: every call ends by its deadline."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

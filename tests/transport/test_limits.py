@@ -1,7 +1,5 @@
 """One member cannot keep the others out: slow, many, large, incomplete and foreign calls."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

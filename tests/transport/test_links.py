@@ -1,7 +1,5 @@
 """What any link does: the three calls, over gRPC and within one process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

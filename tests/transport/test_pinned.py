@@ -1,7 +1,5 @@
 """Who can speak with whom: pinned certificates, and nobody who vouches for others."""
 
-from __future__ import annotations
-
 import pytest
 
 from fedtopics.errors import FederationError

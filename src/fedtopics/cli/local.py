@@ -71,7 +71,7 @@ def demo(
 
     has_torch = find_spec("torch") is not None
     method = method or ("neurallda" if has_torch else "nmf")
-    settings = DEMONSTRATED[method] | {"n_components": topics}
+    settings = {"name": "gfedntm"} | DEMONSTRATED[method] | {"n_components": topics}
     settings |= {"batch_size": 64 * clients} if "network" in settings else {}
     settings |= {"max_rounds": rounds} if rounds else {}
     study = Study.make(name="demo", about=DEMO, method=settings)

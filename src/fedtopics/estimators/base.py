@@ -60,7 +60,7 @@ class TopicEstimator(
     n_components : int, optional
         Number of topics.
     method : str, optional
-        The method's name in a study, such as "gfedntm" (default) or "lda".
+        The method's name in a study, such as "lda"; by default "auto", chosen by the documents.
     preset : str, optional
         A set of defaults of the method, such as "paper".
     max_rounds : int, optional

@@ -19,7 +19,7 @@ from fedtopics.errors import DataError, InputError, StudyError, check_keys
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
 from fedtopics.harmless import CLIENT_NAME
-from fedtopics.methods.registry import METHODS, find_method
+from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, find_method
 from fedtopics.text.corpus import Corpus
 from fedtopics.text.embeddings import EmbeddingSettings
 from fedtopics.text.readers import read_table
@@ -219,7 +219,7 @@ OURS = {
 
 def check_settings(settings: Mapping[str, Any], method: str | None, parameters: list[str]) -> None:
     """Raise StudyError for a setting that neither estimator, method nor study has."""
-    method = method or "gfedntm"
+    method = method or DEFAULT_METHOD
     if method in METHODS.names:  # else the study refuses it
         tables = find_method(method).settings, TextRules, VocabularyLimits
         known = [*chain.from_iterable(table.model_fields for table in tables), *parameters]

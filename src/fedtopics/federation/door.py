@@ -35,7 +35,7 @@ class Door:
         return self._ledger.last.position.turn
 
     def call(self, call: Call) -> dict[str, Any]:
-        """Call a function; check, record and return its reply. Only the last call can repeat."""
+        """Call a function; check, record and return its reply; only the last call can repeat."""
         self._admit(call)
         reply = self.repeat(call)
         self._let_out(call, reply)

@@ -170,7 +170,7 @@ class Participation:
             self.notify(Languages(self.name, *found))
 
     def _check_earlier(self, study: Study, corpus: Corpus, begins: bool = False) -> None:
-        """Refuse documents of a study with other members, as totals could be subtracted."""
+        """Refuse documents that were in a study with other members: totals can be subtracted."""
         path, roster = self.key.folder / ROSTERS, study.roster
         if roster is None or not self.key.folder.is_dir():
             return

@@ -127,7 +127,7 @@ class Policy(BaseModel):
             )
 
     def in_study(self, is_secure: bool) -> Policy:
-        """Return the policy between machines, where secure sums need three clients by default."""
+        """Return the policy for a study between machines, where secure sums need three."""
         if not is_secure or "min_clients_in_sum" in self.model_fields_set:
             return self
         return self.model_copy(update={"min_clients_in_sum": FEWEST_CLIENTS})

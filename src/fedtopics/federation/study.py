@@ -40,7 +40,7 @@ from fedtopics.files import digest, read_toml
 from fedtopics.harmless import check_client_name
 from fedtopics.methods.core.plan import WarmStart
 from fedtopics.methods.core.settings import TopicSettings
-from fedtopics.methods.registry import METHODS, Method, find_method
+from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, Method, find_method
 from fedtopics.privacy import PrivacySettings
 from fedtopics.protocol.roster import Roster
 from fedtopics.text.corpus import Corpus
@@ -54,7 +54,7 @@ def _settings_of(value: Any) -> Any:
     """Make a method's settings from a study's table, for the method that it names."""
     if isinstance(value, TopicSettings):
         return value
-    name = value.get("name", "gfedntm") if isinstance(value, Mapping) else None
+    name = value.get("name", DEFAULT_METHOD) if isinstance(value, Mapping) else None
     if name is None:
         raise ValueError(f"a method is a table with name = one of {', '.join(METHODS.names)}")
     try:
@@ -73,8 +73,8 @@ class Study(BaseModel):
     Examples
     --------
     >>> study = Study(method={"n_components": 5}, seed=1)
-    >>> study.method.n_components, study.method.norm
-    (5, 'sync')
+    >>> study.method.n_components, study.method.name
+    (5, 'auto')
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -332,7 +332,7 @@ def _hindrance(study: Study) -> str:
     return ""
 
 
-def example_study(method: str = "gfedntm") -> str:
+def example_study(method: str = DEFAULT_METHOD) -> str:
     """Return a commented study of a method with all keys and their defaults."""
     clients = {name: {"data": f"{name}.csv", "text": "text"} for name in ("north", "south")}
     study = Study.make(name="example", clients=clients, method={"name": method})

@@ -18,7 +18,7 @@ from fedtopics.files import read_bytes, read_toml
 from fedtopics.harmless import is_flooded, visible
 from fedtopics.methods.core.outliers import Rule
 from fedtopics.methods.core.settings import TopicSettings, filled
-from fedtopics.methods.registry import find_method
+from fedtopics.methods.registry import DEFAULT_METHOD, find_method
 from fedtopics.privacy import MOST_CLIENTS
 from fedtopics.privacy.recipe import RECIPES, why_not
 from fedtopics.text.corpus import Corpus
@@ -278,7 +278,7 @@ def _keys(model: Any, content: Any, path: Sequence[Any]) -> Collection[str]:
             kinds = [each for each in (kind, *get_args(kind)) if hasattr(each, "model_fields")]
             model = kinds[0]
         if model is TopicSettings:
-            model = find_method(content[part].get("name", "gfedntm")).settings
+            model = find_method(content[part].get("name", DEFAULT_METHOD)).settings
     return [*model.model_fields]
 
 

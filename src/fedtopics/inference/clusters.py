@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,12 +21,14 @@ from fedtopics.inference.points import (
     closeness,
     of_unit_length,
     softmax,
+    unit_rows,
 )
 from fedtopics.text.embeddings import EmbeddingSettings, Vectors
 
 Representation = Literal["embedding", "bow", "tfidf"]
-SMOOTHING = 0.01  # occurrences added to each word in each cluster, so that none is impossible
-SAME = 1e-6  # embeddings of one text from different computers differ by less
+SMOOTHING = 0.01  # occurrences of each word in each cluster, so that none is impossible
+FULLY = 2  # known words with which words have half of their weight
+SAME = 1e-6  # embeddings of one text differ by less, whichever computer they are from
 
 
 class ClusterShape(BaseModel):
@@ -153,3 +156,70 @@ class Discriminants(ClusterInference):
     def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
         parts = weights["projection"], weights["directions"], weights["bias"]
         return Discriminant(*parts, self.settings.temperature).scores(points)
+
+
+class ConsensusShape(ClusterShape):
+    """How many clusterings agree, and what words say."""
+
+    word_weight: float = Field(0.5, ge=0, lt=1, description="how far words move an embedding")
+    n_clusterings: int = Field(8, ge=1, description="clusterings whose consensus clusters are")
+
+
+class Consensus(ClusterInference):
+    """Clusters by the memberships in several discriminative clusterings of one document.
+
+    Embeddings are moved towards the mean embeddings of their words first. `votes` are logarithms of
+    how often documents of a cluster are in each cluster of each clustering.
+    """
+
+    name = "consensus"
+    settings_type: ClassVar[type[BaseModel]] = ConsensusShape
+    prototypes = "votes"
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        n, k, r = self.n_dimensions, self.settings.n_components, self.settings.n_clusterings
+        d = min(k - 1, n)
+        shapes = {"origin": (n,), "projection": (r, n, d), "directions": (r, k, d), "bias": (r, k)}
+        shapes |= {"votes": (k, r * k), "sizes": (k,)}
+        if self.settings.word_weight:
+            shapes |= {"word_origin": (n,), "word_means": (self.n_words, n)}
+            shapes["rarity"] = (self.n_words,)
+        return shapes
+
+    def layout(self) -> Layout:
+        found = super().layout()
+        return found | {n: (found[n][0], "float32") for n in found.keys() & {"word_means"}}
+
+    def infer(
+        self, weights: Weights, shared: Shared, counts: sparse.csr_array, embeddings: Vectors | None
+    ) -> NDArray[np.float64]:
+        if self.settings.word_weight:
+            assert embeddings is not None  # noqa: S101 - for mypy, as above
+            embeddings = self.mixed(embeddings, counts, weights)
+        return super().infer(weights, shared, counts, embeddings)
+
+    def mixed(
+        self, embeddings: NDArray[Any], counts: sparse.csr_array, weights: Mapping[str, Any]
+    ) -> NDArray[np.float32]:
+        """Return points about `word_origin`, moved towards the means of their words' points.
+
+        Of n known words, the mean by rarity gets the share `word_weight` * n / (n + 2).
+        """
+        points, rarity = centred(embeddings, weights["word_origin"]), weights["rarity"]
+        for rows, block in blocks(points):
+            bag = counts[rows]
+            by_rarity = sparse.csr_array((rarity[bag.indices], bag.indices, bag.indptr), bag.shape)
+            known = (by_rarity > 0).sum(1)[:, None]
+            share = self.settings.word_weight * known / (known + FULLY)
+            by_words = unit_rows(by_rarity @ weights["word_means"])
+            points[rows] = unit_rows((1 - share) * block + share * by_words)
+        return points
+
+    def members(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        """Return the memberships of all clusterings side by side."""
+        arrays: Any = (weights[name] for name in ("projection", "directions", "bias"))
+        each = map(partial(Discriminant, temperature=self.settings.temperature), *arrays)
+        return np.concatenate([softmax(of.scores(points)) for of in each], axis=1)
+
+    def scores(self, weights: Mapping[str, Any], points: Any) -> Numbers:
+        return np.asarray(self.members(weights, points) @ weights["votes"].T + weights["sizes"])

@@ -52,6 +52,7 @@ def exchanges_of(client: type[TopicClient[Any]], settings: TopicSettings) -> lis
     ]
 
 
+DEFAULT_METHOD = "auto"  # of a study that names none
 OURS = (
     "auto", "gfedntm", "lda", "nmf", "flda", "mixture", "kmeans", "discriminative", "fstc", "fsccl",
 )  # fmt: skip

@@ -78,7 +78,8 @@ def class_sums(releases: Releases, agreement: Agreement, state: Arrays) -> Array
     there, nothing = reply["classes"] @ directions, np.zeros(directions.shape[1])
     moments = Moments(agreement.documents, nothing, state["scatter"])
     bias = state.get("bias", np.zeros(k))
-    split = Split(there[None], sizes[None], bias[None], np.zeros(1))
+    even = np.array([releases.settings.separation.sizes == "even"])
+    split = Split(there[None], sizes[None], bias[None], np.zeros(1), even)
     found = Separation(releases.settings, state["origin"], moments).direct(split).weights()
     narrow = min(k - 1, releases.dimension) - found["projection"].shape[1]
     wider = [(0, 0), (0, narrow)]  # to the width of a model, with empty directions
@@ -100,12 +101,15 @@ def apart(state: Arrays) -> dict[str, Numbers]:
 
 
 def hindrance(settings: DiscriminativeSettings) -> str:
-    """Return why these settings have no sums with noise; see `Recipe`."""
+    """Return which settings have no sums with noise, as of `Recipe`."""
+    if settings.inference is not Discriminants:
+        return 'sums by word have no noise: leave out word_weight, and sizes = "both"'
     pairs = "the number of clusters is chosen by pairs of documents: leave out candidates"
     return pairs if settings.separation.candidates else ""
 
 
 RECIPE = clustering(
     NoisyDiscriminativeClient, class_sums, "class_words", apart, Discriminants,
-    {"classes": 0.18, "sizes": 0.02}, hindrance, separation={"tolerance": 0.0},
+    {"classes": 0.18, "sizes": 0.02}, hindrance, word_weight=0.0, temperature=0.15,
+    separation={"tolerance": 0.0, "sizes": "even", "shrinkage": 0.3},
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 
 from fedtopics.errors import DataError
 from fedtopics.files import make_folder, read_bytes, write_durably
-from fedtopics.inference.clusters import ClusterInference, Discriminants, centred
+from fedtopics.inference.clusters import ClusterInference, centred
 from fedtopics.inference.points import (
     Discriminant,
     Numbers,
@@ -82,12 +82,16 @@ class PointSums(Exchanges):
     def __init__(self, client: TopicClient[Any]) -> None:
         super().__init__(client)
         self._points: tuple[bytes, Points] = (b"", np.zeros((0, 0)))
+        self.moved_embeddings: NDArray[np.float32] | None = None  # by what words say
         protect = client.guard.of_all or client.min_documents > 1
         self.released = ReleasedLabels(client.site.folder if protect else None)
 
     @property
     def embeddings(self) -> NDArray[np.float32]:
-        embeddings: NDArray[np.float32] | None = self.client.corpus.embeddings
+        """The documents' embeddings; DataError if they have none."""
+        embeddings = self.client.corpus.embeddings
+        if self.moved_embeddings is not None:
+            return self.moved_embeddings
         if embeddings is None:
             raise DataError(
                 "the documents have no embeddings, which the method needs to distinguish them."
@@ -231,11 +235,27 @@ class ClusterSums(PointSums):
         points = self.points(origin)[self.rows(part)]
         temperature = self.client.settings.temperature
 
-        def compute() -> Grouped:
+        def compute() -> tuple[Numbers, Numbers]:
             sums, weights = np.zeros((*bias.shape, points.shape[1])), np.zeros(bias.shape)
             for i, arrays in enumerate(zip(projection, directions, bias, strict=True)):
                 members = Discriminant(*arrays, temperature).memberships(points)
                 sums[i], weights[i] = weighted_sums(points, members, bias.shape[1])
+            return sums, weights
+
+        request = {
+            "sums": "classes", "origin": origin, "projection": projection,
+            "directions": directions, "bias": bias, "part": part,
+        }  # fmt: skip
+        return self.by_group(groups, request, compute) | {"documents": len(points)}
+
+    def by_group(
+        self, groups: Groups, request: dict[str, Any],
+        compute: Callable[[], tuple[Numbers, Numbers]],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return the computed sums of groups with enough weight, and the weights of all."""
+
+        def grouped() -> Grouped:
+            sums, weights = compute()
 
             def summed(enough: Enough) -> dict[str, Any]:
                 of, sent = of_enough(enough, sums, weights)
@@ -243,12 +263,7 @@ class ClusterSums(PointSums):
 
             return {"counts": weights}, summed
 
-        request = {
-            "sums": "classes", "origin": origin, "projection": projection,
-            "directions": directions, "bias": bias, "part": part,
-        }  # fmt: skip
-        reply = self.client.guard.sums(groups, request, as_many, compute)
-        return reply | {"documents": len(points)}
+        return self.client.guard.sums(groups, request, as_many, grouped)
 
     @leaves(
         "The number of pairs of its documents that are in one cluster of both clusterings, of the "
@@ -258,13 +273,12 @@ class ClusterSums(PointSums):
         self, vocabulary: str, origin: Numbers, first: dict[str, NDArray[Any]],
         second: dict[str, NDArray[Any]],
     ) -> dict[str, Any]:  # fmt: skip
-        """Count the pairs of documents that two clusterings, by `Discriminants`, put together."""
+        """Count the pairs of documents that two `Discriminant`s have together."""
         self.client.check(vocabulary)
         labels = []
         for clusters in (first, second):
-            weights = {"origin": origin, **clusters}
-            inference = Discriminants(self.client.bag.shape[1], self.client.settings)
-            parts = (s.argmax(1) for _, s in inference.memberships(weights, self.points(origin)))
+            of = Discriminant(**clusters, temperature=self.client.settings.temperature)
+            parts = (s.argmax(1) for _, s in of.memberships(self.points(origin)))
             labels.append(np.concatenate([np.zeros(0, np.int64), *parts]))
         table = np.zeros((labels[0].max(initial=0) + 1, labels[1].max(initial=0) + 1))
         np.add.at(table, tuple(labels), 1)
@@ -283,7 +297,7 @@ class ClusterSums(PointSums):
 
 class ClusterClient(TopicClient[AnyClusterSettings]):
     inference: ClassVar[type[ClusterInference]]
-    exchanges = (ClusterSums,)
+    exchanges: ClassVar[tuple[type[Exchanges], ...]] = (ClusterSums,)
 
     @staticmethod
     def end(settings: TopicSettings) -> dict[str, str]:

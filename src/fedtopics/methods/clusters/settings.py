@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from fedtopics.inference.clusters import ClusterShape
+from fedtopics.inference.clusters import ClusterShape, Consensus, Discriminants
 from fedtopics.methods.core.settings import TopicSettings
 from fedtopics.model.shown_words import CLASS_BASED, Reading
 from fedtopics.text.embeddings import EmbeddingSettings
@@ -78,10 +78,11 @@ class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
         description="multiple of the variance of all points that is added to the "
         "variance within clusters",
     )
-    sizes: Literal["even", "free"] = Field(
+    sizes: Literal["even", "free", "both"] = Field(
         "even",
-        description='whether all clusters are brought to the same size ("even") or may have any '
-        'size ("free")',
+        description='whether all clusters together are brought to one size ("even") or are as '
+        'large as they come ("free"); "both": each finalist once so and once so, until their '
+        "consensus",
     )
     tolerance: float = Field(
         1e-3,
@@ -102,10 +103,26 @@ class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
 
 class DiscriminativeSettings(ClusterSettings):
     name: Literal["discriminative"] = Field("discriminative", description="the method")
-    max_rounds: int = Field(100, ge=1, description="maximum number of rounds")
-    separation: SeparationSettings = Field(
-        SeparationSettings(), description="how clusters are separated"
+    max_rounds: int = Field(30, ge=1, description="most rounds before the consensus")
+    start: StartSettings = Field(StartSettings(rounds=40), description="how k-means begins")
+    temperature: float = Field(0.1, gt=0, description="of the memberships: the lower, the surer")
+    word_weight: float = Field(
+        0.5, ge=0, lt=1, description="how far words move a document's embedding; 0: not at all"
     )
+    separation: SeparationSettings = Field(
+        SeparationSettings(sizes="both", shrinkage=1.0), description="how clusters are moved apart"
+    )
+
+    @property
+    def inference(self) -> type[Consensus] | type[Discriminants]:
+        """What infers clusters: one clustering of embeddings alone, or a consensus."""
+        one = self.separation.sizes != "both" and not self.word_weight
+        return Discriminants if one else Consensus
+
+    def shape(self, kind: type[BaseModel], **more: Any) -> Any:
+        finalists = min(self.separation.finalists, self.start.tries)
+        n_clusterings = 2 * finalists if self.separation.sizes == "both" else 1
+        return super().shape(kind, **{"n_clusterings": n_clusterings, **more})
 
     @property
     def stops(self) -> dict[str, float]:

@@ -1,36 +1,155 @@
-"""The client side of discriminative clustering."""
+"""Discriminative clustering at each client: sums of its points by words and by clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from fedtopics.inference.clusters import Discriminants
-from fedtopics.methods.clusters.client import ClusterClient
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fedtopics.inference.clusters import Consensus, Discriminants, centred
+from fedtopics.inference.points import Numbers, blocks, softmax
+from fedtopics.methods.clusters.client import ClusterClient, ClusterSums
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
-from fedtopics.methods.discriminative.separation import MOST_ROUNDS
+from fedtopics.methods.core.final import document_frequency
+from fedtopics.methods.core.groups import SEEN, Groups
+from fedtopics.methods.core.interfaces import Exchanges, leaves
+from fedtopics.methods.discriminative.separation import CONSENSUS_ROUNDS, MOST_ROUNDS
 from fedtopics.methods.kmeans.lloyd import calls_of_start
+
+COLUMNS = 256  # words that are compared with all others at a time
+EACH = 3  # documents for each word, at least
+
+
+class ConsensusSums(Exchanges):
+    """Sums of points by words, and of memberships in several clusterings."""
+
+    client: DiscriminativeClient
+
+    def forget(self) -> None:
+        self.client.part(ClusterSums).moved_embeddings = None
+
+    @leaves(
+        "For each word that enough of the documents have, and that no more frequent one is nearly "
+        "always with: the sum of the documents' embeddings, less a common origin and of length 1. "
+        "The number of documents with such a word, and of all. Where sums are masked, how many "
+        "have each word is also asked before that."
+    )
+    def point_sums(self, vocabulary: str, origin: Numbers, groups: Groups = SEEN) -> dict[str, Any]:
+        """Sum the points of the documents with each word; see `distinct_words`."""
+        self.client.check(vocabulary)
+        client, rows = self.client, self.client.usable
+
+        def compute() -> tuple[Numbers, Numbers]:
+            has = (client.bag[rows] > 0).astype(np.float64)
+            has.data *= distinct_words(has, client.guard.least)[has.indices]
+            embeddings: Any = client.corpus.embeddings
+            return has.T @ centred(embeddings[rows], origin), has.sum(0)
+
+        request = {"sums": "by word", "origin": origin}
+        reply = client.part(ClusterSums).by_group(groups, request, compute)
+        return reply | {"documents": len(rows)}
+
+    def learn_words(self, vocabulary: str, **words: NDArray[Any]) -> None:
+        """Move the embeddings by what is known of words; there is no reply."""
+        self.client.check(vocabulary)
+        embeddings: Any = self.client.corpus.embeddings
+        inference: Any = self.client.inference_of()
+        moved = inference.mixed(embeddings, self.client.bag, words)
+        moved[~embeddings.any(1)] = 0  # which have none
+        self.client.part(ClusterSums).moved_embeddings = moved
+
+    @leaves(
+        "With how much weight the documents are members of each cluster of a consensus; of each "
+        "with enough weight, the sum of their memberships in all clusterings. The number of "
+        "documents. Where sums are masked, the weights are also asked before that."
+    )
+    def member_sums(
+        self, vocabulary: str, clusters: dict[str, NDArray[Any]], groups: Groups = SEEN
+    ) -> dict[str, Any]:
+        """Sum memberships by cluster of the consensus: at first that of the first clustering."""
+        self.client.check(vocabulary)
+
+        points, bias = self.client.part(ClusterSums).points(clusters["origin"]), clusters["bias"]
+        inference: Any = self.client.inference_of()
+
+        def compute() -> tuple[Numbers, Numbers]:
+            sums, weights = np.zeros((bias.shape[1], bias.size)), np.zeros(bias.shape[1])
+            for _, block in blocks(points):
+                members = shares = inference.members(clusters, block)
+                if "votes" in clusters:
+                    shares = softmax(members @ clusters["votes"].T + clusters["sizes"])
+                shares = shares[:, : len(weights)]
+                sums += shares.T @ members
+                weights += shares.sum(0)
+            return sums, weights
+
+        request = {"sums": "of members", **clusters}
+        reply = self.client.part(ClusterSums).by_group(groups, request, compute)
+        return reply | {"documents": len(self.client.usable)}
 
 
 class DiscriminativeClient(ClusterClient[DiscriminativeSettings]):
-    inference = Discriminants
+    """Sums of points by words and by clusters, and of memberships."""
+
+    exchanges = (ClusterSums, ConsensusSums)
+
+    @property
+    def inference(self) -> type[Consensus] | type[Discriminants]:  # type: ignore[override]
+        return self.settings.inference
 
     @staticmethod
     def rounds(settings: DiscriminativeSettings) -> dict[str, str]:
-        return with_call(calls_before_separation(settings), "class_sums", "each round")
+        calls = with_call(calls_before_separation(settings), "class_sums", "each round")
+        if settings.word_weight:
+            calls = with_call(calls, "means", "once after words are known")
+            calls["point_sums"] = "once, before the first round"
+        if settings.inference is Consensus:
+            calls["member_sums"] = f"at most {CONSENSUS_ROUNDS} times, at the end"
+        return calls
+
+
+def distinct_words(bag: sparse.csr_array, least: int) -> NDArray[np.bool_]:
+    """Return which words can be summed: any two of them differ in at least so many documents.
+
+    Of two words that differ in fewer, having one and not the other, the rarer is left out: the
+    difference of their sums would be these documents. Two words without a common document differ
+    enough as each has at least half as many. Sums over clients then differ by enough as well: of a
+    client that sums both words by its own, of clients that sum one of them by all with it.
+
+    For each word there are at least three documents: the sums are equations for embeddings, and who
+    knew which words documents have could solve them.
+    """
+    counts = document_frequency(bag)
+    kept = 2 * counts >= least
+    if least == 1:
+        return kept
+    rank = np.argsort(np.argsort(-counts, kind="stable"))
+    there = sparse.csr_array((np.ones(bag.nnz, np.int32), bag.indices, bag.indptr), bag.shape)
+    transposed, alike = there.T.tocsr(), set[tuple[int, int]]()
+    for start in range(0, len(counts), COLUMNS):
+        both = (transposed[start : start + COLUMNS] @ there).tocoo()
+        first, second = both.coords[0] + start, both.coords[1]
+        few = counts[first] + counts[second] - 2 * both.data < least
+        few &= kept[first] & kept[second] & (rank[first] > rank[second])
+        alike |= set(zip(rank[first[few]].tolist(), second[few].tolist(), strict=True))
+    by_rank = np.argsort(rank)
+    for rarer, other in sorted(alike):  # the more frequent ones are decided before
+        kept[by_rank[rarer]] &= not kept[other]
+    kept[by_rank[kept[by_rank].cumsum() > bag.shape[0] / EACH]] = False
+    return kept
 
 
 def calls_before_separation(settings: DiscriminativeSettings) -> dict[str, str]:
     calls, n = calls_of_start(settings.start), len(settings.separation.candidates)
-    if not n:
-        return calls
-    return {
-        "means": calls["means"],
-        "moments": "three times, before the first round",
-        "cluster_sums": f"{calls['cluster_sums']}, and {2 * n} times as often to choose the "
-        "number of clusters",
-        "class_sums": f"at most {2 * n * MOST_ROUNDS} times, before the first round",
-        "agreeing_pairs": f"{n} times, before the first round",
-    }
+    if n:
+        calls = with_call(calls, "moments", "once for each half")
+        calls = with_call(calls, "cluster_sums", f"{2 * n} times as often to choose the number")
+        calls["class_sums"] = f"at most {2 * n * MOST_ROUNDS} times, before the first round"
+        calls["agreeing_pairs"] = f"{n} times, before the first round"
+    return calls
 
 
 def with_call(calls: Mapping[str, str], function: str, often: str) -> dict[str, str]:

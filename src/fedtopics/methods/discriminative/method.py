@@ -8,21 +8,27 @@ like one column scaling of Sinkhorn's algorithm, keeps sizes even. Both steps ne
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fedtopics.inference.clusters import Discriminants
+from fedtopics.inference.clusters import Consensus, Discriminants
 from fedtopics.inference.points import Moments
-from fedtopics.methods.clusters.program import ClusterProgram, find_moments
+from fedtopics.methods.clusters.program import ClusterProgram, find_moments, find_origin
 from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Event
 from fedtopics.methods.core.interfaces import Run
 from fedtopics.methods.core.training import Arrays, RoundResult, with_prefix, without_prefix
 from fedtopics.methods.discriminative.client import DiscriminativeClient
-from fedtopics.methods.discriminative.separation import TRIAL, Separation, Split, with_number
+from fedtopics.methods.discriminative.separation import (
+    Separation,
+    Split,
+    agree_on_clusters,
+    sum_by_group,
+    with_number,
+)
 from fedtopics.methods.kmeans.lloyd import arrays_of, start_with_kmeans
 from fedtopics.methods.registry import Method
 
@@ -31,21 +37,49 @@ from fedtopics.methods.registry import Method
 class DiscriminativeState:
     separation: Separation
     split: Split
+    words: Arrays = field(default_factory=dict)  # what tells embeddings, if it is used
 
 
 def start_separation(
     agreement: Agreement, settings: DiscriminativeSettings, seed: int,
     notify: Callable[[Event], None],
 ) -> DiscriminativeState:  # fmt: skip
+    """Compute the points' moments, choose the number of clusters, and start from k-means."""
+    words = find_words(agreement, settings) if settings.word_weight else {}
     origin, moments = find_moments(agreement, settings.embedding.dimension)
     settings = with_number(agreement, settings, origin, seed, notify)
     start, k, finalists = settings.start, settings.n_components, settings.separation.finalists
     clusters = start_with_kmeans(agreement, start, k, origin, moments, seed, finalists)
-    return DiscriminativeState(Separation(settings, origin, moments), Split.of(clusters))
+    split = Split.of(clusters, settings.separation.sizes)
+    return DiscriminativeState(Separation(settings, origin, moments), split, words)
+
+
+def find_words(agreement: Agreement, settings: DiscriminativeSettings) -> Arrays:
+    """Let clients learn the words' mean points and rarity, zeros where no sums were sent."""
+    shape = len(agreement.vocabulary), settings.embedding.dimension
+    origin = find_origin(agreement, shape[1])
+    reply = sum_by_group(agreement, "point_sums", shape, origin=origin)
+    counts, documents = reply["sent"], max(reply["documents"], 1)
+    means = reply["sums"] / np.maximum(counts, 1)[:, None]
+    rarity = np.log(documents / np.where(counts > 0, counts, documents))
+    words = {"word_origin": origin, "word_means": means.astype(np.float32), "rarity": rarity}
+    learn_words(agreement, words)
+    return words
+
+
+def learn_words(agreement: Agreement, words: Arrays) -> None:
+    """Let clients move their embeddings by what is known of words, if anything is."""
+    if words:
+        vocabulary = agreement.vocabulary.fingerprint
+        agreement.clients.tell("learn_words", vocabulary=vocabulary, **words)
 
 
 class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]):
-    inference = Discriminants
+    """The method's program."""
+
+    @property
+    def inference(self) -> type[Consensus] | type[Discriminants]:  # type: ignore[override]
+        return self.settings.inference
 
     def first_state(self, agreement: Agreement, run: Run) -> DiscriminativeState:
         return start_separation(agreement, self.settings, self.plan.seed, run.event)
@@ -57,31 +91,33 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
         self, agreement: Agreement, state: DiscriminativeState, reply: Any, round_: int
     ) -> RoundResult[DiscriminativeState]:
         step = state.separation.step(agreement, state.split, reply, round_)
-        return RoundResult(
-            DiscriminativeState(state.separation, step.state), step.facts, step.change
-        )
+        return RoundResult(replace(state, split=step.state), step.facts, step.change)
 
-    def save(self, state: DiscriminativeState) -> Arrays | None:
-        """Return the arrays; while several starts remain, a run cannot be resumed."""
-        if len(state.split.bias) > 1:
-            return None
+    def save(self, state: DiscriminativeState) -> Arrays:
         moments = state.separation.moments
         arrays = {"origin": state.separation.origin, "count": np.array(moments.count)}
         arrays |= {"mean": moments.mean, "scatter": moments.scatter}
+        arrays |= {"rounds": np.array(state.split.rounds), **with_prefix("words", state.words)}
         return arrays | with_prefix("split", arrays_of(state.split))
 
     def load(self, agreement: Agreement, arrays: Arrays) -> DiscriminativeState:
         moments = Moments(int(arrays["count"]), arrays["mean"], arrays["scatter"])
         separation = Separation(self.settings, arrays["origin"], moments)
-        split = Split(**without_prefix("split", arrays), rounds=TRIAL)
-        return DiscriminativeState(separation, split)
+        split = Split(**without_prefix("split", arrays), rounds=int(arrays["rounds"]))
+        words = without_prefix("words", arrays)
+        learn_words(agreement, words)  # clients may have been restarted
+        return DiscriminativeState(separation, split, words)
 
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
+        """Return those of the consensus; of one clustering, of the clusters furthest apart."""
+        if self.inference is Consensus:
+            found = agree_on_clusters(agreement, state.separation, state.split)
+            return found | state.words
         directed = state.separation.direct(state.split.best())
         return {"origin": state.separation.origin, **directed.weights()}
 
 
 METHOD = Method(
     "discriminative", "discriminative clustering", DiscriminativeSettings, Discriminative,
-    DiscriminativeClient, version=3, shows="clusters", inferences=(Discriminants,),
+    DiscriminativeClient, version=4, shows="clusters", inferences=(Discriminants, Consensus),
 )  # fmt: skip

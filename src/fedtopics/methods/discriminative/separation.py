@@ -1,4 +1,6 @@
-"""Rounds of discriminative clustering by sums over documents, and the choice of n_components.
+"""Rounds of discriminative clustering by sums, a consensus, and how many clusters there are.
+
+The method `discriminative` and the start of FSTC use it.
 
 References
 ----------
@@ -9,7 +11,7 @@ Cluster Validation by Prediction Strength, 2005.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -23,7 +25,7 @@ from fedtopics.methods.clusters.settings import DiscriminativeSettings
 from fedtopics.methods.core.agreement import Agreement
 from fedtopics.methods.core.events import Candidate, Event
 from fedtopics.methods.core.final import ALL
-from fedtopics.methods.core.replies import AgreeingPairs, Field, Template, sums
+from fedtopics.methods.core.replies import AgreeingPairs, Field, sums
 from fedtopics.methods.core.training import Arrays, RoundResult, iterate
 from fedtopics.methods.kmeans.lloyd import Partition, chosen, start_with_kmeans
 
@@ -38,18 +40,25 @@ class Split:
 
     sums: Numbers  # of points by their memberships, shape (n_starts, n_clusters, n_dimensions)
     weights: Numbers  # summed memberships, shape (n_starts, n_clusters)
-    bias: Numbers  # of the same shape
-    apart: Numbers  # trace of S_W^-1 S_B of each clustering, a measure of separation
+    bias: Numbers  # of that shape
+    apart: Numbers  # trace of S_W^-1 S_B of each clustering: its clusters' distance for their width
+    even: NDArray[np.bool_]  # which clusterings have clusters of one size
     rounds: int = 0
 
     @classmethod
-    def of(cls, clusters: Partition) -> Split:
-        """Return the clusters of k-means; a tiny weight keeps two empty ones from being equal."""
+    def of(cls, clusters: Partition, sizes: str) -> Split:
+        """Return the clusters of k-means, with no bias; with both sizes twice.
+
+        An empty cluster gets a tiny part of a document at its centre: two of them would be, and
+        stay, the same otherwise.
+        """
         no_bias = np.zeros_like(clusters.counts)
         counts = np.where(clusters.counts > 0, clusters.counts, LEAST_COUNT)
         empty = clusters.counts[..., None] == 0
         sums = np.where(empty, LEAST_COUNT * clusters.centres, clusters.sums)
-        return cls(sums, counts, no_bias, np.zeros(len(no_bias)))
+        even = np.repeat([True, False] if sizes == "both" else [sizes == "even"], len(counts))
+        found = cls(sums, counts, no_bias, np.zeros(len(counts)), even[: len(counts)])
+        return replace(chosen(found, np.arange(len(even)) % len(counts)), even=even)
 
     def best(self) -> Split:
         return chosen(self, ranked(-self.apart)[:1])
@@ -68,18 +77,9 @@ class Separation:
         self, agreement: Agreement, state: Split, round_: int
     ) -> tuple[Directed, dict[str, Any]]:
         directed = self.direct(state)
-        shape = directed.bias.shape
-        n_dimensions = len(self.origin)
-        template: Template = {  # points have unit length
-            "sums": Field((*shape, n_dimensions), each=1), "weights": sums(*shape, each=1),
-            "sent": sums(*shape, each=1),
-        }  # fmt: skip
-        payload = {name: getattr(directed, name) for name in ("projection", "directions", "bias")}
-        payload |= {"origin": self.origin, "part": self.part}
-        counted: Template = {"counts": template["weights"]}
-        return directed, agreement.sum_groups(
-            "class_sums", template, counted, round=round_, **payload
-        )
+        shape = *directed.bias.shape, len(self.origin)
+        payload = {"round": round_, "origin": self.origin, "part": self.part, **directed.arrays}
+        return directed, sum_by_group(agreement, "class_sums", shape, **payload)
 
     def step(
         self, agreement: Agreement, state: Split, reply: tuple[Directed, dict[str, Any]],
@@ -88,12 +88,12 @@ class Separation:
         directed, new = reply
         check_enough(new["sent"])
         kept = agreement.share_kept(round_)
-        sums, weights = complete(new, state)
+        sums, weights = complete(new, state.sums, state.weights)
         sums, weights = sums + kept * state.sums, weights + kept * state.weights
         change = np.linalg.norm(sums - state.sums) / (np.linalg.norm(state.sums) + TINY)
-        after = Split(sums, weights, directed.bias, directed.apart, state.rounds + 1)
+        after = Split(sums, weights, directed.bias, directed.apart, state.even, state.rounds + 1)
         loss, documents = -float(after.apart.max()), int(self.moments.count)
-        if after.rounds == TRIAL:
+        if after.rounds == TRIAL and len(set(state.even.tolist())) == 1:
             after = after.best()
         return RoundResult(after, {"loss": loss, "documents": documents}, float(change))
 
@@ -109,17 +109,32 @@ class Separation:
             for sums, weights in zip(state.sums, state.weights, strict=True)
         ]
         projections, directions, apart = (np.stack(arrays) for arrays in zip(*results, strict=True))
-        bias = state.bias
-        if self.settings.separation.sizes == "even":
-            even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
-            bias = bias - np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
+        even = state.weights.sum(1, keepdims=True) / state.weights.shape[1]
+        larger = np.log(np.maximum(state.weights / np.maximum(even, TINY), RAREST))
+        bias = state.bias - larger * state.even[:, None]
         return Directed(projections, directions, bias, apart)
 
 
-def complete(reply: Mapping[str, Numbers], before: Split) -> tuple[Numbers, Numbers]:
-    """Return sums and weights over all documents; the mean of those sent represents the rest."""
+def sum_by_group(
+    agreement: Agreement, function: str, shape: tuple[int, ...], **payload: Any
+) -> dict[str, Any]:
+    """Sum vectors of length 1 at most, of documents by their weight in groups; `complete` them."""
+    weights = sums(*shape[:-1], each=1)
+    template = {"sums": Field(shape, each=1), "weights": weights, "sent": weights}
+    return agreement.sum_groups(function, template, {"counts": weights}, **payload)
+
+
+def complete(
+    reply: Mapping[str, Numbers], sums: Numbers, weights: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Return the clusters' sums over all documents and their weights, of the sums before.
+
+    Clients send sums of enough documents alone. Their mean stands for the rest of a cluster; if
+    nothing is sent, its last mean does, which a cluster that nothing is left of keeps as well: two
+    of them would be, and stay, the same otherwise.
+    """
     sent = reply["sent"][..., None]
-    mean_before = before.sums / np.maximum(before.weights, TINY)[..., None]
+    mean_before = sums / np.maximum(weights, TINY)[..., None]
     means = np.where(sent > 0, reply["sums"] / np.maximum(sent, TINY), mean_before)
     weights = np.maximum(reply["weights"], LEAST_COUNT)
     return means * weights[..., None], weights
@@ -134,9 +149,71 @@ class Directed:
     bias: Numbers
     apart: Numbers
 
-    def weights(self) -> dict[str, NDArray[Any]]:
-        names = ("projection", "directions", "bias")
-        return {name: getattr(self, name)[0] for name in names}
+    @property
+    def arrays(self) -> Arrays:
+        """Those that memberships follow from, by name."""
+        return {name: array for name, array in vars(self).items() if name != "apart"}
+
+    def weights(self) -> Arrays:
+        """Return those of the first clustering, by name."""
+        return {name: array[0] for name, array in self.arrays.items()}
+
+
+CONSENSUS_ROUNDS, TOLERANCE = (
+    30,
+    1e-3,
+)  # at most so many; until fewer documents than this share move
+UNSEEN = 0.01  # documents of each cluster in each of a clustering, so that none is impossible
+Members = tuple[Numbers, Numbers]
+"""By cluster of the consensus: sums of memberships, (n_clusters, n_memberships), and weights."""
+
+
+@dataclass(frozen=True)
+class ConsensusRounds:
+    """Rounds of a consensus of clusterings; in the first, clusters are those of the first one.
+
+    A cluster is a distribution over the clusters of each clustering, found by
+    expectation-maximisation from sums of memberships.
+    """
+
+    arrays: Arrays  # of `Discriminant`s, and the origin of points
+    documents: int
+
+    def exchange(self, agreement: Agreement, state: Members, round_: int) -> dict[str, Any]:
+        """Ask for the memberships, summed by cluster of the consensus."""
+        clusters = self.arrays | (votes_of(*state) if state[1].any() else {})
+        return sum_by_group(agreement, "member_sums", state[0].shape, clusters=clusters)
+
+    def step(
+        self, agreement: Agreement, state: Members, reply: dict[str, Any], round_: int
+    ) -> RoundResult[Members]:
+        """Replace the sums; a cluster of too few documents keeps its mean."""
+        check_enough(reply["sent"])
+        after = complete(reply, *state)
+        return RoundResult(after, {}, float(np.abs(after[1] - state[1]).sum() / self.documents))
+
+
+def votes_of(sums: Numbers, weights: Numbers) -> Arrays:
+    """Return how probable each membership is of each cluster, and each cluster, as logarithms."""
+    k, n = sums.shape
+    seen, sizes = (sums + UNSEEN).reshape(k, n // k, k), weights + UNSEEN
+    votes = np.log(seen / seen.sum(2, keepdims=True)).reshape(k, n)
+    return {"votes": votes, "sizes": np.log(sizes / sizes.sum())}
+
+
+def agree_on_clusters(agreement: Agreement, separation: Separation, split: Split) -> Arrays:
+    """Find the consensus of clusterings; return the weights that infer it, less those of words.
+
+    It begins with the clustering of even sizes whose clusters are furthest apart.
+    """
+    directed = separation.direct(split)
+    order = ranked(-np.where(split.even | ~split.even.any(), directed.apart, 0))
+    arrays = {"origin": separation.origin, **chosen(directed, order).arrays}
+    n_starts, k = split.weights.shape
+    rounds = ConsensusRounds(arrays, int(separation.moments.count))
+    first = np.zeros((k, n_starts * k)), np.zeros(k)
+    stops = {"tolerance": TOLERANCE}
+    return arrays | votes_of(*iterate(agreement, rounds, first, repeat(0, CONSENSUS_ROUNDS), stops))
 
 
 MOST_ROUNDS = 40  # of a clustering that only serves to choose the number of clusters
@@ -160,7 +237,8 @@ def with_number(
             first = start_with_kmeans(
                 agreement, settings.start, number, origin, moments, seed, how.finalists, part
             )
-            split = separation.iterate(agreement, Split.of(first), MOST_ROUNDS)
+            sizes = "free" if how.sizes == "free" else "even"
+            split = separation.iterate(agreement, Split.of(first, sizes), MOST_ROUNDS)
             clusterings.append(separation.direct(split).weights())
         scores[number] = _agreement(agreement, origin, *clusterings)
         notify(Candidate(number, scores[number]))

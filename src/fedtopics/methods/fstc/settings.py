@@ -103,7 +103,7 @@ class FSTCSettings(ClusterSettings):
     @property
     def first_clusters(self) -> DiscriminativeSettings:
         names = {"n_components", "embedding", "start", "separation"}
-        return DiscriminativeSettings(**self.model_dump(include=names))
+        return DiscriminativeSettings(**self.model_dump(include=names), word_weight=0)
 
     @property
     def total_steps(self) -> int:

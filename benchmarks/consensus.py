@@ -1,0 +1,147 @@
+"""Clusters of short texts: a consensus, beside one clustering, and wherever texts are.
+
+Embeddings are those of all-MiniLM-L6-v2; policies are the default ones, except in the last table.
+"""
+
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from benchmarks.common import (
+    arguments,
+    each_group,
+    grid,
+    kept_rows,
+    measured,
+    parquet,
+    table,
+    versions,
+    write,
+)
+from experiments.made_up import write as write_made_up
+from fedtopics import Columns, Corpus, Policy, Study, TopicModel, train
+from fedtopics.datasets import split_clients
+from fedtopics.errors import FedTopicsError
+from fedtopics.federation.policy import OPEN_POLICY
+from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
+
+SETS = "agnews", "stackoverflow", "biomedical", "m10", "s2_tiny"
+CLIENTS = 4
+ONE: dict[str, Any] = {"word_weight": 0, "temperature": 0.15, "max_rounds": 100}
+ONE |= {"start": {"rounds": 60}, "separation": {"sizes": "even", "shrinkage": 0.3}}
+RECIPES: dict[str, dict[str, Any]] = {
+    "one clustering": ONE, "consensus without words": {"word_weight": 0}, "consensus": {},
+}  # fmt: skip
+SPREAD = (4, None), (4, 0.5), (20, None), (20, 0.5)  # clients; alpha of Dirichlet, None is even
+EXACT = "m10"  # whose words are all known, however texts are spread
+INTRODUCTION = """\
+ACC / NMI in %, mean of seeds of the study, in brackets the lowest ACC; four clients with as many \
+texts each, secure aggregation; seconds of training without embeddings, one thread, simulated. \
+Command: `make bench NAME=consensus DATA=folder`."""
+BELOW = """\
+The consensus of one seed, by where texts are. Other labels: documents in another cluster than \
+with all texts at one client, where policies let everything leave. A dash: a client has too few \
+texts."""
+
+
+@cache
+def documents(data: Path, name: str) -> Corpus:
+    file = pq.read_table(parquet(data, name), columns=["text", "label"])
+    corpus = Corpus.of(file, Columns(text="text", label="label"))
+    return Study.make(method={"name": "discriminative"}).embedded(corpus)
+
+
+def labels_of(corpus: Corpus) -> list[str]:
+    known: Any = corpus.labels
+    return [str(label) for label in known.to_pylist()]
+
+
+def found(
+    data: Path, task: dict[str, Any], policy: Policy, **more: Any
+) -> tuple[TopicModel, NDArray[np.int64]]:
+    corpus, alpha = documents(data, task["data"]), task["alpha"]
+    how = {"by": "even"} if alpha is None else {"by": "dirichlet", "alpha": alpha}
+    n = task["clients"]
+    clients = split_clients(corpus, n_clients=n, **how, seed=1) if n > 1 else {"all": corpus}
+    method = RECIPES[task["recipe"]] | {"n_components": len(set(labels_of(corpus)))}
+    method |= {"name": "discriminative", "coherence": "nothing"}
+    study = Study.make(method=method, seed=task["seed"], aggregation=task["sums"], **more)
+    model = train(study, clients, policies=dict.fromkeys(clients, policy))
+    return model, model.main_topics(corpus)
+
+
+@cache
+def pooled(data: Path, name: str) -> NDArray[np.int64]:
+    """Return the labels with all texts at one client, where all of it may leave."""
+    at_one = {"data": name, "recipe": "consensus", "clients": 1, "alpha": None, "sums": "plain"}
+    limits = {"min_document_frequency": 1}
+    return found(data, at_one | {"seed": 0}, OPEN_POLICY, vocabulary=limits)[1]
+
+
+def run(data: Path, task: dict[str, Any]) -> dict[str, Any]:
+    corpus, begun = documents(data, task["data"]), time.perf_counter()
+    try:
+        model, labels = found(data, task, Policy())
+    except FedTopicsError as error:
+        return {"refused": str(error)}
+    seconds, truth = time.perf_counter() - begun, labels_of(corpus)
+    row = {
+        "acc": 100 * clustering_accuracy(truth, labels),
+        "nmi": 100 * normalised_mutual_information(truth, labels),
+        "seconds": seconds, "rounds": model.info["rounds"],
+        "versions": versions("fedtopics", "numpy", "scipy"),
+    }  # fmt: skip
+    if task["recipe"] == "consensus" and task["data"] == EXACT and task["seed"] == 0:
+        _, open_ = found(data, task, OPEN_POLICY, vocabulary={"min_document_frequency": 1})
+        row["other"] = int((open_ != pooled(data, EXACT)).sum())
+    return row
+
+
+def cell(rows: list[dict[str, Any]]) -> str:
+    acc, nmi, seconds = (np.array([row[key] for row in rows]) for key in ("acc", "nmi", "seconds"))
+    return f"{acc.mean():.1f} / {nmi.mean():.1f} ({acc.min():.1f}), {seconds.mean():.0f} s"
+
+
+def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield from (INTRODUCTION, "")
+    usual = [row for row in rows if row["clients"] == CLIENTS and row["alpha"] is None]
+    of = dict(each_group((row for row in usual if row["sums"] == "secure"), "recipe", "data"))
+    sets = [name for name in SETS if any(name == data for _, data in of)]
+    lines = [[name, *(cell(of[name, data]) if (name, data) in of else "" for data in sets)]
+             for name in RECIPES]  # fmt: skip
+    yield from table(f"recipe | {' | '.join(sets)}", lines)
+    yield from ("", BELOW, "")
+    places: list[tuple[Any, ...]] = []
+    for row in rows:
+        if row["recipe"] == "consensus" and row["seed"] == 0:
+            alpha = "even" if row["alpha"] is None else f"Dirichlet {row['alpha']}"
+            scores = "-" if "refused" in row else f"{row['acc']:.1f} / {row['nmi']:.1f}"
+            who = row["data"], f"{row['clients']}, {alpha}", row["sums"]
+            places.append((*who, scores, row.get("other", "")))
+    yield from table("set | clients | aggregation | ACC / NMI | other labels", places, left=3)
+
+
+def main() -> None:
+    files = ", ".join(f"{name}.parquet" for name in SETS)
+    given = arguments(__doc__, files, seeds=3, only=SETS)
+    data, sets = given.data, given.only
+    if given.quick:
+        data, sets = write_made_up(given.folder, ("m10",), 240), ("m10",)
+    where: dict[str, Any] = {"clients": [CLIENTS], "alpha": [None], "sums": ["secure"]}
+    seeds = range(1 if given.quick else given.seeds)
+    tasks = list(grid(data=sets, recipe=RECIPES, seed=seeds, **where))
+    spread = [] if given.quick else SPREAD
+    tasks += [
+        {"data": name, "recipe": "consensus", "seed": 0, "clients": n, "alpha": alpha, "sums": sums}
+        for name in sets if name in (EXACT, SETS[0])
+        for n, alpha in spread for sums in ("plain", "secure")
+        if (n, alpha, sums) != (CLIENTS, None, "secure")
+    ]  # fmt: skip
+    measured(given, tasks, lambda task: run(data, task))
+    write(given, tables(kept_rows(given)))

@@ -1,0 +1,215 @@
+"""Words that tell embeddings: which are summed, what attacks read in sums, and the consensus."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from benchmarks.attacks import sums_by_word as attack
+from fedtopics import Policy
+from fedtopics.datasets import split_clients
+from fedtopics.inference.clusters import Consensus, centred
+from fedtopics.methods.discriminative import client as clients
+from fedtopics.methods.discriminative.client import distinct_words
+from fedtopics.methods.discriminative.separation import UNSEEN, votes_of
+from tests.helpers.clusters import (
+    CLUSTERS,
+    DIMENSION,
+    accuracy,
+    blobs,
+    corpus_of,
+    half,
+    planned,
+    spread,
+    trained,
+)
+
+
+def bag_of(*words: range | list[int], n: int = 200) -> sparse.csr_array:
+    bag = np.zeros((n, len(words)))
+    for column, rows in enumerate(words):
+        bag[list(rows), column] = 2
+    return sparse.csr_array(bag)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ([range(30), range(9, 30), range(50, 60)], [True, False, True]),  # nine documents apart
+        ([range(30), range(10, 30), range(50, 60)], [True, True, True]),  # ten
+        ([range(9, 30), range(30)], [False, True]),  # the rarer one is left out
+        ([range(20), range(20)], [True, False]),  # over clients, they may be apart by few
+        ([range(5), range(5, 10), range(10, 14)], [True, True, False]),  # nothing in common
+        ([range(30), range(5, 30), range(10, 30)], [True, False, True]),  # of those that are kept
+    ],
+)
+def test_sums_of_two_words_differ_in_enough_documents(words: Any, kept: list[bool]) -> None:
+    assert distinct_words(bag_of(*words), 10).tolist() == kept
+    assert distinct_words(bag_of(*words), 1).all(), "where one document is enough"
+
+
+def test_there_are_three_documents_for_each_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    bag = bag_of(*(range(i, i + 20 + i) for i in range(0, 100, 20)))
+    assert distinct_words(bag, 10).all()
+    monkeypatch.setattr(clients, "EACH", 60)  # 200 documents are for three words: the first ones
+    mixed = sparse.csr_array(bag.toarray()[:, [0, 3, 1, 4, 2]])
+    assert distinct_words(mixed, 10).tolist() == [False, True, False, True, True]
+
+
+def test_so_do_sums_over_clients() -> None:
+    """Of words that clients leave out by their own documents alone, whatever others have."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        usual = rng.random((60, 8)) < 0.3
+        alike = usual ^ (rng.random(usual.shape) < 0.04)
+        clients = np.split(np.hstack([usual, alike]), 3)
+        kept = [distinct_words(sparse.csr_array(has.astype(float)), 4) for has in clients]
+        total = np.vstack([has & own for has, own in zip(clients, kept, strict=True)])
+        total = total[:, total.sum(0) >= 4]
+        apart = (total[:, :, None] ^ total[:, None]).sum(0)
+        np.fill_diagonal(apart, 4)
+        assert apart.min() >= 4
+        assert total.shape[1] >= 6
+
+
+@cache
+def sums(guarded: bool) -> list[attack.Sums]:
+    corpora = split_clients(attack.texts(None, ""), by="even", n_clients=3)
+    return attack.played(list(corpora.values()), guarded=guarded)
+
+
+@pytest.mark.parametrize("whose", [0, -1], ids=["one client", "total"])
+def test_attacks_find_documents_without_the_guard_alone(whose: int) -> None:
+    open_, closed = sums(False)[whose], sums(True)[whose]
+    read, (solved, share) = attack.read_in_pairs(open_), attack.solved(open_)
+    assert len(read) >= 3
+    assert solved >= read
+    assert share == pytest.approx(1)
+    found = attack.few(open_.has)
+    assert found[2] > 20
+    assert found[attack.STEPS] > 20
+    assert not attack.read_in_pairs(closed)
+    assert attack.few(closed.has) == {2: 0, 3: 0, attack.STEPS: 0}
+    nothing, largest = attack.solved(closed)
+    assert not nothing
+    assert largest < 0.6
+
+
+def test_more_words_than_documents_solve_no_embedding() -> None:
+    rng = np.random.default_rng(1)
+    texts = [[f"w{w}" for w in np.flatnonzero(rng.random(150) < 0.3)] for _ in range(80)]
+    corpus = corpus_of(rng.normal(size=(80, 40)), texts=texts)
+    open_, closed = (attack.played([corpus], guarded=guarded)[0] for guarded in (False, True))
+    assert len(attack.solved(open_)[0]) == 80
+    assert closed.has.shape[1] == 26
+    read, share = attack.solved(closed)
+    assert not read
+    assert share < 0.8
+
+
+def test_combinations_of_three_words_are_looked_for() -> None:
+    """A word that documents of two others have, who have nothing in common, and three more."""
+    has = bag_of(range(20, 80), range(20, 50), range(53, 80), n=100).toarray() > 0
+    assert attack.few(has.astype(np.int64)) == {2: 0, 3: 1, attack.STEPS: 1}
+
+
+def test_a_client_sums_the_points_of_each_word() -> None:
+    rng = np.random.default_rng(0)
+    embeddings = rng.normal(size=(40, DIMENSION))
+    embeddings[3] = 0  # without one
+    texts = [["many"] * 3 if i < 20 else ["few"] if i < 29 else ["ten"] for i in range(40)]
+    texts[30] = ["ten", "many"]
+    plan = planned("discriminative")
+    client, vocabulary = half(plan, corpus_of(embeddings, texts=texts), Policy(min_documents=10))
+    origin = rng.normal(size=DIMENSION)
+    reply = client.function("point_sums")(vocabulary, origin)
+    points = centred(np.asarray(client.corpus.embeddings), origin).astype(float)
+    many = [i for i in range(20) if i != 3] + [30]
+    expected = np.array([np.zeros(DIMENSION), points[many].sum(0), points[29:].sum(0)])
+    np.testing.assert_allclose(reply["sums"], expected, atol=1e-12)
+    np.testing.assert_array_equal(reply["sent"], [0, 20, 11])
+    assert reply["documents"] == 39
+
+
+def test_with_masks_enough_documents_of_all_have_a_word() -> None:
+    texts = [["six"] if i < 6 else ["three"] if i < 9 else ["many"] for i in range(40)]
+    plan = planned("discriminative")
+    corpus = corpus_of(np.random.default_rng(0).normal(size=(40, DIMENSION)), texts=texts)
+    client, vocabulary = half(plan, corpus, Policy(min_documents=10))
+    client.guard.of_all = True
+    ask = client.function("point_sums")
+    counted = ask(vocabulary, np.zeros(DIMENSION), {"least": 10})
+    np.testing.assert_array_equal(counted["counts"], [31, 6, 0])  # in alphabetical order
+    assert "sums" not in counted
+    for total, sent in ((12, [31, 6, 0]), (9, [31, 0, 0])):
+        groups = {"least": 10, "counted": {"counts": np.array([50, total, 20])}}
+        reply = ask(vocabulary, np.zeros(DIMENSION), groups)
+        np.testing.assert_array_equal(reply["sent"], sent)
+        np.testing.assert_array_equal(reply["sums"].any(1), np.array(sent) > 0)
+
+
+CORPUS = blobs(300, spread=2.5)
+
+
+def test_votes_are_how_often_memberships_go_together() -> None:
+    found = votes_of(np.array([[8.0, 2.0, 5.0, 5.0], [0, 0, 0, 0]]), np.array([10.0, 0]))
+    first = np.log([(8 + UNSEEN) / (10 + 2 * UNSEEN), (2 + UNSEEN) / (10 + 2 * UNSEEN), 0.5, 0.5])
+    np.testing.assert_allclose(found["votes"], [first, np.log([0.5] * 4)])
+    sizes = np.log([(10 + UNSEEN) / (10 + 2 * UNSEEN), UNSEEN / (10 + 2 * UNSEEN)])
+    np.testing.assert_allclose(found["sizes"], sizes)
+
+
+def pooled(members: Any, k: int) -> Any:
+    """The consensus in a few lines: from the first clustering on, until documents stay."""
+    shares, before, moved = members[:, :k], np.zeros(k), len(members)
+    while moved >= 1e-3 * len(members):
+        sizes = shares.sum(0) + 0.01
+        moved, before = np.abs(shares.sum(0) - before).sum(), shares.sum(0)
+        blocks = np.split(shares.T @ members + 0.01, 8, axis=1)
+        votes = np.log(np.hstack([block / block.sum(1, keepdims=True) for block in blocks]))
+        scores = np.exp(members @ votes.T) * sizes
+        shares = scores / scores.sum(1, keepdims=True)
+    return votes, shares
+
+
+def test_it_is_the_consensus_of_pooled_documents() -> None:
+    plan = planned("discriminative", max_rounds=8)
+    model = trained(plan, spread(CORPUS, 3))
+    weights, embedded = model.weights, np.asarray(plan.embedded(CORPUS).embeddings)
+    np.testing.assert_allclose(weights["word_origin"], embedded.mean(0, dtype=float), atol=1e-7)
+    points = centred(embedded, weights["word_origin"])
+    bag = model.count(CORPUS)
+    has = (bag > 0).astype(float)
+    means = (has.T @ points) / has.sum(0)[:, None]
+    np.testing.assert_allclose(weights["word_means"], means, atol=1e-6)
+    np.testing.assert_allclose(weights["rarity"], np.log(300 / has.sum(0)))
+    assert isinstance(model.inference, Consensus)
+    mixed = model.inference.mixed(embedded, bag, weights)
+    np.testing.assert_allclose(weights["origin"], mixed.mean(0, dtype=float), atol=1e-6)
+    members = model.inference.members(weights, centred(mixed, weights["origin"]).astype(float))
+    assert members.shape == (300, 8 * CLUSTERS)
+    votes, shares = pooled(members, CLUSTERS)
+    np.testing.assert_allclose(weights["votes"], votes, atol=1e-5)
+    np.testing.assert_allclose(model.transform(CORPUS), shares, atol=1e-5)
+    bias = weights["bias"].any(1)
+    assert bias.tolist() == [True] * 4 + [False] * 4, "even ones first"
+
+
+def test_words_separate_what_embeddings_do_not() -> None:
+    """Two groups of one direction, each with words that also go with a direction of their own."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(600) % 3
+    centres = 2 * rng.normal(size=(3, DIMENSION))
+    known = rng.random(600) < 0.5  # of the others, embeddings are noise
+    embeddings = centres[labels] * known[:, None] + rng.normal(size=(600, DIMENSION))
+    texts = [[f"{'abc'[k]}{w}" for w in rng.choice(12, 4, replace=False)] for k in labels]
+    corpora = spread(corpus_of(embeddings, labels, texts), 3)
+    plain, told = (
+        trained(planned("discriminative", n_components=3, word_weight=weight), corpora)
+        for weight in (0, 0.8)
+    )
+
+    assert accuracy(plain, corpora) < 0.75
+    assert accuracy(told, corpora) > 0.97
