@@ -229,9 +229,21 @@ def _sample(seed: int, client: str, documents: int) -> Any:
 
 
 def held_out_loss(model: TopicModel, corpora: Mapping[str, Corpus], seed: int) -> float:
-    """Return the mean negative log-likelihood (nats) of a word, given half of its document.
+    """Return the mean negative log-likelihood of a word, given half of its document's words.
 
     Variational steps estimate theta from one half; a word of the other has probability theta beta.
+
+    Parameters
+    ----------
+    model : TopicModel
+    corpora : mapping of client name to Corpus
+    seed : int
+        For the split into halves.
+
+    Returns
+    -------
+    float
+        In nats per word; nan without words.
     """
     total = words = 0.0
     for name in sorted(corpora):
