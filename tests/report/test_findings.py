@@ -134,7 +134,7 @@ def test_a_clients_report_has_the_studys_name_its_date_and_its_policy(
     found = answers(page.summary)
     assert found["When"]["value"] == answers(demo.summary)["When"]["value"]
     assert found["Was its policy met?"]["good"] is True
-    assert "policy a reply sums over at least 10 documents" in page.html
+    assert "policy, a reply sums over at least 10 documents" in page.html
     assert ">Data that we sent</h2>" in page.html
     assert ">Data sent by each client</h2>" not in page.html
 
