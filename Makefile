@@ -28,13 +28,14 @@ else
 	  $(if $(QUICK),-m quick) $(wildcard tests/integrations/test_$(SUITE)*.py)
 endif
 
-# Style, types, the direction of imports, and the sizes of folders.
+# Style, types, the direction of imports, the sizes of folders, and the prose.
 check: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tests/budgets.py
+	$(BIN)/python docs/_site/lint.py
 
 # The documentation as a site, in build/site. A broken link or an unreadable docstring is an error.
 docs: .venv/ready
