@@ -41,10 +41,7 @@ class Registry(Generic[Item]):
         return tuple(dict.fromkeys([*self._ours, *self._items, *installed]))
 
     def register(self, name: str, item: Item) -> Item:
-        """Register an item; StudyError if another one has the name.
-
-        An item with the same module and name replaces the old one, as after a reload.
-        """
+        """Register an item; StudyError if another one has the name."""
         if name in self._ours:
             self.find(name)
         taken, new = self._full_name(self._items.get(name, item)), self._full_name(item)

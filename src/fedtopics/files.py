@@ -198,10 +198,7 @@ def copy_folder(source: Path, folder: Path) -> None:
 
 
 def hold(folder: Path) -> IO[str]:
-    """Lock a folder until the returned file is closed; RunError if another process has it.
-
-    Windows has no such locks, so nothing is locked there.
-    """
+    """Lock a folder until the returned file is closed; RunError if another process has it."""
     make_folder(folder)
     file: IO[str] = open_private(folder / "lock", "a", encoding="utf-8")
     if fcntl is not None:

@@ -316,10 +316,7 @@ def why_plain(study: Study) -> str:
 
 
 def _hindrance(study: Study) -> str:
-    """Return why aggregation cannot be secure, or "".
-
-    If a study with fewer than three clients sets it to secure, each client's policy decides.
-    """
+    """Return why aggregation cannot be secure, or ""."""
     outliers, drawn = study.federation.outliers, study.method.clients_per_round
     clients = min(len(study.clients), drawn or len(study.clients))
     is_open = study.aggregation == "secure" and (study.privacy is None or not study.clients)

@@ -86,11 +86,7 @@ class CombinedTM(ProdLDA):
 
 
 class ZeroShotTM(ProdLDA):
-    """ProdLDA whose encoder uses only an embedding of the document, of any supported language.
-
-    See Bianchi, Terragni, Hovy, Nozza and Fersini, Cross-lingual Contextualized Topic Models with
-    Zero-shot Learning, EACL 2021.
-    """
+    """ProdLDA whose encoder uses only an embedding of the document, of any supported language."""
 
     name = "zeroshottm"
     sees_words = False

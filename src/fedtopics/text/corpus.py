@@ -137,10 +137,7 @@ class Corpus:
 
     @classmethod
     def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
-        """Concatenate corpora, for the centralised scenario in which texts may be pooled.
-
-        Columns and embeddings are kept if every corpus has them.
-        """
+        """Concatenate corpora, for the centralised scenario in which texts may be pooled."""
         corpora = list(corpora)
         kinds = {"labels": "strings", "rounds": "numbers or to dates", "times": "dates"}
         columns: dict[str, Any] = {}

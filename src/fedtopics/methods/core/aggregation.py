@@ -79,10 +79,7 @@ def describe(value: Any) -> tuple[memoryview, list[int], str]:
 
 
 class RunningSum:
-    """The sum of the clients' replies, in float64 and in the order of their names.
-
-    The total is rounded once, to the precision of the replies. Memory holds two replies at most.
-    """
+    """The sum of the clients' replies, in float64 and in the order of their names."""
 
     def __init__(self) -> None:
         self._total: dict[str, Any] | None = None

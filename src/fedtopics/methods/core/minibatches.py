@@ -45,10 +45,7 @@ class Minibatches:
         return cls(client.usable, client.secret, wanted, validation_share, client.min_documents)
 
     def draw(self, number: int, attempt: int = 1) -> Documents:
-        """Return minibatch 1, 2, ...; a repeated attempt uses other documents.
-
-        Otherwise two sums that differ by a client would be over the same documents.
-        """
+        """Return minibatch 1, 2, ...; a repeated attempt uses other documents."""
         if attempt > 1:
             rng = self._secret.rng("minibatch", number, attempt)
             return rng.choice(self.training, self.size, replace=False)
