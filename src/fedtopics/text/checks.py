@@ -31,7 +31,7 @@ HAS = 0.5  # least share of a text's letters in a script without spaces
 
 def check_texts(corpus: Corpus, rules: TextRules) -> tuple[dict[str, float], str]:
     """Return the share of documents per language, and advice if the rules do not fit."""
-    # Nothing leaves the client.
+    # The client sends nothing of this.
     check_installed(rules.languages, rules.lemmas)
     clean = cleaner(rules.html, rules.addresses)
     check_spaces(corpus, rules.languages, clean)
