@@ -211,7 +211,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert model.transform(corpora["a"]).shape == (4000, 3)
     assert {len({word[:6] for word in topic}) for topic in model.topics(5)} == {1}
     told = replace(model, info={**model.info, **privacy_summary(plan)})
-    assert "for each author of a client, of whose documents at most 3 count: eps" in promise(told)
+    assert "for each author of a client (at most 3 documents of each count): eps" in promise(told)
     assert "- Authors, counted with noise: " in card(told)
 
 

@@ -53,7 +53,7 @@ def promise(model: Topics) -> str:
             "because it hides nothing from anybody who knows the seed"
         )
     most = bound.get("most_documents")
-    whose = f" of a client, of whose documents at most {most:,} count" if most else ""
+    whose = f" of a client (at most {most:,} documents of each count)" if most else ""
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for all "
         "that the study released. Settings, words and encoder are public; the control in "

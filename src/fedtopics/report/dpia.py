@@ -18,6 +18,7 @@ from fedtopics.report.dpia_document import PROGRAM, Document, Gap, Part, Section
 from fedtopics.report.dpia_records import CONTROLLER, EACH, Parts, Records, answer_or_gap
 from fedtopics.report.run import LedgerFacts
 
+MASKED, PLAIN = "in secure sums", "without secure aggregation"
 FROM = {
     "study": "a study's file, before any run",
     "client": "the folder of a client's part in a run",
@@ -194,7 +195,7 @@ def _functions(records: Records) -> Parts:
         ["preparation", "collection, use", "each participant reads its own documents"],
         ["training", "use, sharing", "the next table lists data sent; totals are returned"],
         ["result", "storage", "the model, and at each participant its documents' topics"],
-        ["afterwards", "storage, deletion", "files stay until somebody deletes them: 2.2.a"],
+        ["afterwards", "storage, deletion", "files stay until they are deleted: 2.2.a"],
     ]
     software = [
         Statement(f"Software at {facts.client}: fedtopics {facts.version}.", facts.began)
@@ -242,9 +243,7 @@ def _flows(records: Records, facts: LedgerFacts) -> list[Part]:
 
 def _clear(facts: LedgerFacts) -> Statement:
     """Describe what others saw of one client."""
-    clear = [
-        row["function"] for row in facts.rows if row["replies"] and _how(row) == "in the clear"
-    ]
+    clear = [row["function"] for row in facts.rows if row["replies"] and not row["masked"]]
     if not any(row["masked"] for row in facts.rows):
         return Statement(f"The server saw everything that left {facts.client}.", facts.name)
     seen = f"{', '.join(clear)}; all else was sent in secure sums" if clear else "nothing"
@@ -252,17 +251,17 @@ def _clear(facts: LedgerFacts) -> Statement:
 
 
 def _how(row: Mapping[str, Any]) -> str:
-    return "in secure sums" if row["masked"] else "in the clear"
+    return MASKED if row["masked"] else PLAIN
 
 
 def _schedule(records: Records) -> Table:
-    masked = "in secure sums" if records.masked else "in the clear"
+    masked = MASKED if records.masked else PLAIN
     rows = [
-        [each.function, each.often, each.leaves, "in the clear" if each.seen_by_all else masked]
+        [each.function, each.often, each.leaves, PLAIN if each.seen_by_all else masked]
         for each in exchanges(records.study)
     ]
     head = ["function", "how often", "data sent", "how"]
-    return Table(head, rows, f"{records.cited}; {PROGRAM}; there is no ledger of a run here")
+    return Table(head, rows, f"{records.cited}; {PROGRAM}; no ledger of a run was found")
 
 
 DESCRIPTION = _parties, _overview, _purposes, _nature, _functions

@@ -44,7 +44,7 @@ MASKED = (
     "totals over all clients, the words that enough documents have, and what this report shows "
     "about each client."
 )
-SEEN_BY_ALL = "Seen by all members for each client, in the clear: {}."
+SEEN_BY_ALL = "Seen by all members for each client, without secure aggregation: {}."
 FACTS = "round", "loss", "documents", "bytes", "seconds"  # of a round
 PACKAGES = ("numpy", "torch", "scikit-learn", "grpcio")
 

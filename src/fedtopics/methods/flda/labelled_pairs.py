@@ -3,7 +3,7 @@
 References
 ----------
 The F-LDA paper (federated topic modelling with guided LDA), before Algorithm 1, and figure 6. The
-paper labels a random sample, almost all of whose pairs are unlike; ours has all degrees of
+paper labels a random sample, in which almost all pairs are unlike; ours has all degrees of
 similarity, which does not bias a regression of labels given the cosine. Its threshold is read off
 where the probability declines; ours is where it falls below one half.
 """
