@@ -140,7 +140,7 @@ class Scene:
     """A server and clients, each in a thread, that are started again when they are killed."""
 
     def __init__(self, folder: Path, rules: Rules) -> None:
-        self.folder, self.rules, self.timeout, self.stays = folder, rules, 60.0, 0.2
+        self.folder, self.rules, self.timeout, self.stays = folder, rules, 60.0, 5.0
         self.service: PlainServer | None = None
         self.is_over = False
         self.events: list[Any] = []
