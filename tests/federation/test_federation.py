@@ -29,6 +29,7 @@ from fedtopics.transport.loopback import LoopbackLink
 from tests.helpers.background import Background, KilledError, Notes, until
 from tests.helpers.federation import assert_same_bits, study, subjects
 from tests.helpers.grpc_federation import Outcome, Partner, federated, keys_of, part_of, signed
+from tests.helpers.private import open_to_others
 
 SIZES = {"north": 40, "east": 30, "south": 50}
 USUAL = Policy(min_documents=10, min_document_frequency=2, min_clients_in_sum=2)
@@ -98,8 +99,7 @@ def test_the_model_is_that_of_one_process(finished: tuple[str, Path, Outcome]) -
 def test_a_finished_member_needs_no_server(finished: tuple[str, Path, Outcome]) -> None:
     _, folder, outcome = finished
     part, events = part_of(Key.load(folder / "keys/north"), None, folder / "north")
-    model = join(part, Study.read(folder / "north/study.toml"), link=cast(Any, None))
-    assert model is not None
+    model: Any = join(part, Study.read(folder / "north/study.toml"), link=cast(Any, None))
     assert_same_bits(model, outcome.model)
     assert [event["event"] for event in events] == ["already finished"]
 
@@ -110,8 +110,9 @@ def test_a_refusal_is_shown_to_others_at_once() -> None:
     waiting = Background(lambda: service.ask("b", encode(Ask(b"", 0, "part", b""))))
     until(lambda: "b" in service.present())
     refuse(LoopbackLink(service, "a"), "its policy refuses (max_rounds)")
-    answer = decode(waiting.result(), Answer)
-    assert answer.waiting == {"a": "refused: its policy refuses (max_rounds)"}
+    assert decode(waiting.result(), Answer).waiting == {
+        "a": "refused: its policy refuses (max_rounds)"
+    }
 
 
 def test_the_ledgers_have_every_update(finished: tuple[str, Path, Outcome]) -> None:
@@ -155,6 +156,7 @@ def test_the_relay_has_no_word_and_no_number(tmp_path: Path) -> None:
         patch.setattr(LoopbackLink, "say", overheard)
         federated(planned("secure", max_rounds=1), with_canaries(), tmp_path, USUAL)
     assert len(heard) > 500_000
+    assert open_to_others(tmp_path / "server") == []
     everything = bytes(heard) + content(tmp_path / "server")
     for word in ("common1", "north1", "east1", "south1", *CANARIES):
         assert word.encode() not in everything

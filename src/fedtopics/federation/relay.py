@@ -17,7 +17,7 @@ import msgspec
 from fedtopics import errors
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.server_plan import ServerPlan
-from fedtopics.files import hold, make_folder, open_file, read_bytes, write_durably
+from fedtopics.files import hold, make_folder, open_private, read_bytes, write_durably
 from fedtopics.methods.core.events import Event, Finished, Listening, StatusChange
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import Service
@@ -107,7 +107,7 @@ def _logged(path: Path, notify: Notify) -> Notify:
 
     def both(event: Event) -> None:
         plain = {"event": event.kind, "time": time.time()} | event.plain()
-        with suppress(OSError), open_file(path, "ab") as file:
+        with suppress(OSError), open_private(path, "ab") as file:
             file.write(json.dumps(plain).encode() + b"\n")
         notify(event)
 
