@@ -99,8 +99,8 @@ def test_the_model_is_that_of_one_process(finished: tuple[str, Path, Outcome]) -
 def test_a_finished_member_needs_no_server(finished: tuple[str, Path, Outcome]) -> None:
     _, folder, outcome = finished
     part, events = part_of(Key.load(folder / "keys/north"), None, folder / "north")
-    model: Any = join(part, Study.read(folder / "north/study.toml"), link=cast(Any, None))
-    assert_same_bits(model, outcome.model)
+    plan, nowhere = Study.read(folder / "north/study.toml"), cast(Any, None)
+    assert_same_bits(cast(Any, join(part, plan, link=nowhere)), outcome.model)
     assert [event["event"] for event in events] == ["already finished"]
 
 
@@ -181,7 +181,6 @@ def test_an_observer_has_the_model_and_contributes_nothing(tmp_path: Path) -> No
     assert_same_bits(models["desk"], models["north"])
     assert models["desk"].documents == SIZES
     assert not (tmp_path / "desk/ledger.jsonl").exists()
-    # The others' total is that of a study without an observer.
     quiet = federated(planned("secure"), corpora, tmp_path / "quiet", USUAL).model
     np.testing.assert_allclose(models["desk"].beta, quiet.beta, rtol=1e-4, atol=1e-7)
 
@@ -261,7 +260,6 @@ def test_a_member_killed_in_every_step_has_the_same_model(kind: str, tmp_path: P
     scene = Scene(plan, tmp_path)
     server = scene.serve()
     others = [scene.join(name) for name in SIZES if name != "north"]
-    # With plain aggregation a process begins at its checkpoint and needs the totals since then.
     most = {"plain": 40, "secure": 6}[kind]
     deaths, calls = 0, 2.5
     while (error := scene.join("north", calls).error()) is not None:
