@@ -123,10 +123,7 @@ def needs_torch(what: str) -> Iterator[None]:
 
 
 def require(what: str, install: str, *packages: tuple[str, str]) -> None:
-    """Raise FedTopicsError if a package is missing; `packages` are pairs of module and package.
-
-    `what` begins the sentence, as in "The experiments need"; `install` follows "pip install".
-    """
+    """Raise FedTopicsError if a package is missing; `packages` are pairs of module and package."""
     for module, package in packages:
         if find_spec(module) is None:
             raise FedTopicsError(

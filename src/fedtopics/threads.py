@@ -25,10 +25,7 @@ def available() -> int:
 
 
 def wait_asleep() -> None:
-    """Let waiting threads sleep; call this before numpy or torch are loaded.
-
-    By default they wait in a busy loop, which is a hundred times slower on a shared machine.
-    """
+    """Let waiting threads sleep; call this before numpy or torch are loaded."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 

@@ -117,7 +117,8 @@ def expose(
     if corpus is not None and study.method.method_name == "auto":
         study, chosen = _as_chosen(study, corpus)
     if corpus is not None:
-        sample = study.embedded(_some(corpus, REHEARSED), embedding_model, on_progress)
+        most = max(REHEARSED, policy.min_documents)
+        sample = study.embedded(_some(corpus, most), embedding_model, on_progress)
         _rehearse(study, sample, once, rounds, policy.in_study(study.is_secure))
         if study.is_secure:
             once.update({DOCUMENTS: WORD, MODEL: LENGTH})
@@ -216,7 +217,7 @@ def _rehearse(
 
 def rehearse_noise(study: Study, corpus: Corpus) -> None:
     """Train a private study on few documents for all members; StudyError if noise hides them."""
-    if study.privacy is None or len(corpus) > REHEARSED:
+    if study.privacy is None or len(corpus) > REHEARSED or len(study.clients) > MOST_CLIENTS:
         return
     names = sorted(study.clients)[:MOST_CLIENTS]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -29,7 +30,7 @@ from fedtopics.protocol.clients import SecureClients
 from fedtopics.protocol.exchange import Exchange, Patience, refuse
 from fedtopics.protocol.link import Link
 from fedtopics.protocol.member import Member
-from fedtopics.protocol.messages import encode
+from fedtopics.protocol.messages import Ask, encode
 from fedtopics.protocol.plain import PlainAsk, PlainClients
 from fedtopics.protocol.plain_client import Remote, StateError
 from fedtopics.protocol.record import Folder
@@ -48,7 +49,10 @@ def join(
     """Train a study as its member until all have the model; a `dry_run` only checks the policy."""
     key = part.key
     check_key(study, key)
-    if not dry_run and (model := part.finished(study)) is not None:
+    if not (dry_run or host) and (model := part.finished(study)) is not None:
+        with suppress(FedTopicsError):  # a relay that was restarted does not know it
+            if study.is_secure:
+                (link or study.server_plan.link(key)).ask(encode(Ask(b"", 0, "done", b"")))
         return model
     try:
         part.review(study)
@@ -72,7 +76,7 @@ def join(
 
 def _refuse(study: Study, key: Key, error: PolicyError) -> None:
     """Tell the others that this member's policy refuses; send only the name of its setting."""
-    named = [name for name in Policy.model_fields if name in str(error)]
+    named = [name for name in Policy.model_fields if re.search(rf"\b{name}\b", str(error))]
     reason = f"{REFUSED} ({named[0]})" if named else REFUSED
     with suppress(FedTopicsError):  # without a server, only this member's own error is shown
         link = study.server_plan.link(key)

@@ -25,10 +25,7 @@ class _BadError(Exception):
 
 
 class LocalClients:
-    """Call the clients' doors, one after the other.
-
-    `at_once` returns the sum of clients' replies, or None if each client must compute its own.
-    """
+    """Call the clients' doors, one after the other."""
 
     def __init__(
         self, doors: Mapping[str, Door], turns: int = 0, at_once: AtOnce | None = None,

@@ -134,7 +134,7 @@ class RunStatus:
             self.trouble = f"waits for {', '.join(event['clients'])}"
             for name in self.clients:
                 away = event["clients"].get(name, "")
-                self._set(name, not away, away or "connected")
+                self._set(name, away in ("", "connected"), away or "connected")
         elif kind == "stopped":
             self.trouble = f"stopped after round {event['round']}: {reason}"
             self.rounds = event["round"]

@@ -48,10 +48,7 @@ class Carrier(Protocol):
         """Send a message, which gets at most one answer."""
 
     def receive(self, seconds: float) -> list[tuple[str, bytes | None]]:
-        """Return answers, after so many seconds at most; None means that the client failed.
-
-        FederationError if no answer can come any more.
-        """
+        """Return answers, after so many seconds at most; None means that the client failed."""
 
 
 class Call(msgspec.Struct, array_like=True):

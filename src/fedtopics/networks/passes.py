@@ -33,10 +33,7 @@ def gradients(
 
 
 class ClientPass:
-    """A client's part of one minibatch's pass, paused at each cut; without ``finish_weights``.
-
-    Call `forward` for each stage in order, then `loss`, then `backward` for each stage in reverse.
-    """
+    """A client's part of one minibatch's pass, paused at each cut; without ``finish_weights``."""
 
     def __init__(self, network: NeuralTopicModel, weights: Tensors, batch: Batch) -> None:
         self.network = network

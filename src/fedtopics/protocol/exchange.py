@@ -43,7 +43,8 @@ class Patience:
         passed = time.monotonic() - since
         left = None if server_ends or math.isinf(self._seconds) else self._seconds - passed
         refused = {name: state for name, state in waiting.items() if state.startswith("refused")}
-        if left is not None and left < 0:
+        absent = any(state != "connected" for state in waiting.values())
+        if left is not None and left < 0 and absent:
             raise FederationError(
                 f"{', '.join(waiting) or 'The server'} did not answer for {self._seconds:,.0f} "
                 "seconds; start the same command again to resume the run."

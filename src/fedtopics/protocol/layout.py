@@ -67,10 +67,7 @@ class Layout:
         return digest(*(f"{p.name} {p.shape} {p.field.dtype} {p.fraction}" for p in parts))
 
     def encode(self, update: Mapping[str, Any]) -> tuple[Whole, float]:
-        """Return an update as a vector, and the smallest factor by which a field was scaled.
-
-        Only unbounded fields are scaled. FederationError if a field does not fit its template.
-        """
+        """Return an update as a vector, and the smallest factor by which a field was scaled."""
         vector, smallest = np.zeros(self.size, np.int64), 1.0
         for part, value in _pairs(self._parts, update):
             smallest = min(smallest, part.write(value, vector[part.start : part.end]))

@@ -25,6 +25,7 @@ from fedtopics.protocol.messages import (
 
 SMALL = 4096  # bytes of a message other than a body: all members get a copy
 HOLD = 20.0  # seconds until an `Ask` is answered, even without news
+LONGEST_REASON = 100  # characters
 AWAY_AFTER = 30.0  # seconds without a call
 
 
@@ -57,7 +58,8 @@ class Relay:
         if self._list:
             return [name for name in self.names if name not in self._bodies]
         at = max(self.step, 0 if self.last is None else self.last.step + 1)
-        return [n for n in self.names if n not in self._parts or self._parts[n][0].step < at]
+        late = [n for n in self.names if n not in self._parts or self._parts[n][0].step < at]
+        return [name for name in late if name not in self.done]
 
     def say(self, name: str, content: bytes) -> None:
         """Take a message; FederationError if it is damaged or differs from an earlier one."""
@@ -124,7 +126,7 @@ class Relay:
     def ask(self, name: str, ask: Ask) -> Answer | None:
         """Return a member's next action; None if there is none yet."""
         if ask.phase == "refused":
-            self.refused[name] = ask.reason
+            self.refused[name] = ask.reason[:LONGEST_REASON]
             return Answer()
         self.refused.pop(name, None)
         self.asks[name] = ask

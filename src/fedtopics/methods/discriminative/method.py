@@ -111,7 +111,9 @@ class Discriminative(ClusterProgram[DiscriminativeSettings, DiscriminativeState]
     def weights(self, agreement: Agreement, state: DiscriminativeState, rounds: int) -> Arrays:
         """Return those of the consensus; of one clustering, of the clusters furthest apart."""
         if self.inference is Consensus:
-            found = agree_on_clusters(agreement, state.separation, state.split)
+            both = self.settings.separation.sizes == "both"
+            split = state.split if both else state.split.best()  # rounds may end before a trial
+            found = agree_on_clusters(agreement, state.separation, split)
             return found | state.words
         directed = state.separation.direct(state.split.best())
         return {"origin": state.separation.origin, **directed.weights()}

@@ -154,10 +154,7 @@ def link_rounds(
     merged: Sequence[tuple[dict[str, float], list[Place]]], threshold: float,
     settings: FLDASettings,
 ) -> tuple[list[GlobalTopic], int]:  # fmt: skip
-    """Return the topics after a round, seeds first, then the largest first; and the next id.
-
-    A previous topic without a similar one is dropped, unless a client that had it did not reply.
-    """
+    """Return the topics after a round, seeds first, then the largest first; and the next id."""
     new = []
     for words, group in merged:
         occurrences = sum(local[name].occurrences[number] for name, number in group)
