@@ -11,8 +11,9 @@ import json
 import math
 import os
 import stat
+import threading
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -250,6 +251,37 @@ def digest(content: str) -> str:
 def shortened(fingerprint: str) -> str:
     """Return the part of a fingerprint that is shown to people; programs compare all of it."""
     return fingerprint[:FINGERPRINT_LENGTH]
+
+
+class LineFile:
+    """A private file of JSON lines from any thread; `is_used` shows it until it is closed."""
+
+    def __init__(self, path: Path, mode: str = "ab") -> None:
+        if mode == "ab" and path.exists():
+            cut_torn_line(path)
+        self._file = open_private(path, mode, buffering=0)
+        self._unwritten = b""
+        self._lock = threading.Lock()
+        show_use(self._file)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._unwritten += json.dumps(row, allow_nan=False).encode() + b"\n"
+            self._flush()
+
+    def _flush(self) -> None:
+        # On a full disk, lines wait for the next write; a buffered file would lose some.
+        with suppress(OSError):
+            while self._unwritten:
+                self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
+
+    def fileno(self) -> int:
+        return int(self._file.fileno())
+
+    def close(self) -> None:
+        with self._lock:
+            self._flush()
+            self._file.close()
 
 
 class RowFile:

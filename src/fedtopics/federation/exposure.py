@@ -219,9 +219,8 @@ def rehearse_noise(study: Study, corpus: Corpus) -> None:
     """Train a private study on few documents for all members; StudyError if noise hides them."""
     if study.privacy is None or len(corpus) > REHEARSED or len(study.clients) > MOST_CLIENTS:
         return
-    names = sorted(study.clients)[:MOST_CLIENTS]
     try:
-        train(study.with_clients(names), dict.fromkeys(names, corpus), policies={})
+        train(study, dict.fromkeys(study.clients, corpus), policies={})
     except StudyError as error:
         raise StudyError(f"With such documents at all members, the study fails: {error}") from None
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import msgspec
 from fedtopics import errors
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.server_plan import ServerPlan
-from fedtopics.files import hold, make_folder, open_private, read_bytes, write_durably
+from fedtopics.files import LineFile, hold, make_folder, read_bytes, write_durably
 from fedtopics.methods.core.events import Event, Finished, Listening, StatusChange
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import Service
@@ -86,8 +85,14 @@ def lead_relay(
     opened: Callable[[RelayService], None] = lambda service: None,
 ) -> None:  # fmt: skip
     """Serve a study as its relay until all members have the model; `opened` gets the relay."""
-    service, notify = relay_of(plan, folder), _logged(folder / EVENTS, notify)
-    with hold(folder), listen(service, notify):
+    with hold(folder), closing(LineFile(folder / EVENTS)) as events:
+        _lead(relay_of(plan, folder), listen, _logged(events, notify), opened)
+
+
+def _lead(
+    service: RelayService, listen: Listen, notify: Notify, opened: Callable[[RelayService], None]
+) -> None:
+    with listen(service, notify):
         opened(service)
         here: set[str] = set()
         at, since, patience = None, 0.0, Patience(inf, notify)
@@ -102,13 +107,11 @@ def lead_relay(
     notify(Finished(service.names))
 
 
-def _logged(path: Path, notify: Notify) -> Notify:
+def _logged(events: LineFile, notify: Notify) -> Notify:
     """Also write events to a file, for `fedtopics status`."""
 
     def both(event: Event) -> None:
-        plain = {"event": event.kind, "time": time.time()} | event.plain()
-        with suppress(OSError), open_private(path, "ab") as file:
-            file.write(json.dumps(plain).encode() + b"\n")
+        events.write({"time": time.time()} | event.plain())
         notify(event)
 
     return both

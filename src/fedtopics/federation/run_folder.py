@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,13 +22,11 @@ from safetensors.numpy import load, save
 from fedtopics.errors import ModelError, RunError
 from fedtopics.federation.study import Study
 from fedtopics.files import (
-    cut_torn_line,
+    LineFile,
     make_folder,
     open_file,
-    open_private,
     read_bytes,
     read_text,
-    show_use,
     write_durably,
 )
 from fedtopics.methods.core.events import (
@@ -100,9 +97,8 @@ class RunFolder:
         self._on_event = on_event
         self._pause = pause
         self._study = study
-        self._events: FileIO | None = None
-        self._unwritten = b""
-        self._lock = threading.Lock()
+        self._events: LineFile | None = None
+        self._lock = threading.Lock()  # a server's events come from two threads
         self._last = self._saved = time.perf_counter()
         if folder is not None:
             self._open(folder)
@@ -120,17 +116,12 @@ class RunFolder:
         make_folder(folder / "checkpoints")
         if self._resume:
             started = self._check_study(events)
-            cut_torn_line(events)
-            self._write_to(events)
+            self._events = LineFile(events)
             self.event(Resumed(self._study, started))
         else:
             events.unlink(missing_ok=True)
-            self._write_to(folder / BEFORE, "wb")
+            self._events = LineFile(folder / BEFORE, "wb")
             self.event(Started(self._study))
-
-    def _write_to(self, path: Path, mode: str = "ab") -> None:
-        self._events = open_private(path, mode, buffering=0)
-        show_use(self._events)
 
     def _check_study(self, events: Path) -> float:
         try:
@@ -191,7 +182,7 @@ class RunFolder:
             if self._events is not None and not events.exists():
                 self._events.close()  # some systems cannot rename open files
                 events.with_name(BEFORE).replace(events)
-                self._write_to(events)
+                self._events = LineFile(events)
 
     def due(self, round_: int) -> bool:
         """Whether a checkpoint is due after this round: at intervals, or after a minute."""
@@ -268,22 +259,14 @@ class RunFolder:
         plain = times | event.plain()
         if isinstance(event, RoundEnded):
             self._last = now
-        if self.folder is not None:
-            with self._lock:  # a server's events come from two threads
-                self._unwritten += json.dumps(plain, allow_nan=False).encode() + b"\n"
-                self._write()
+        with self._lock:
+            if self._events is not None:
+                self._events.write(plain)
         if self._on_event is not None:
             self._on_event(plain)
 
-    def _write(self) -> None:
-        # On a full disk, lines wait for the next write; a buffered file would lose some.
-        with suppress(OSError):
-            while self._events is not None and self._unwritten:
-                self._unwritten = self._unwritten[self._events.write(self._unwritten) :]
-
     def close(self) -> None:
         with self._lock:
-            self._write()
             if self._events is not None:
                 self._events.close()
                 self._events = None

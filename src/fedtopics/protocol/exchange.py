@@ -18,6 +18,7 @@ from fedtopics.protocol.record import Entry
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds between two attempts to reach the relay
 IDLE = 0.5  # seconds after an answer that changed nothing
 RARELY = 600.0  # seconds between two notices, at most
+LONG = 60.0  # seconds that members may compute before people learn it
 QUIET = 5.0  # seconds without a total until people learn whom the run waits for
 STAY = 60.0  # seconds for the relay to learn that this member is done
 T = TypeVar("T")
@@ -46,10 +47,11 @@ class Patience:
         absent = any(state != "connected" for state in waiting.values())
         if left is not None and left < 0 and absent:
             raise FederationError(
-                f"{', '.join(waiting) or 'The server'} did not answer for {self._seconds:,.0f} "
-                "seconds; start the same command again to resume the run."
+                f"{', '.join(waiting)} did not answer for {self._seconds:,.0f} seconds; start the "
+                "same command again to resume the run."
             )
-        if waiting and (passed >= self._next or refused.items() - self._shown.items()):
+        due = self._next if absent else max(self._next, LONG)
+        if waiting and (passed >= due or refused.items() - self._shown.items()):
             self._next, self._shown = min(2 * passed + QUIET, passed + RARELY), refused
             self._notify(WaitsFor(dict(waiting), passed, left))
 
