@@ -42,7 +42,7 @@ AVERAGED = {"norm": "server", "optimizer": "fedavg", "local_steps": 3, "initiali
 TRAINED = {"max_rounds": 4} | EMBEDDED
 STEPS = {"local_steps": 20, "batch_size": 50}
 METHODS: dict[str, dict[str, Any]] = {
-    "auto": {"max_rounds": 10} | EMBEDDED, "discriminative": CLUSTERS,
+    "auto": {"max_rounds": 10} | EMBEDDED, "discriminative": CLUSTERS | {"preset": "single"},
     "flda": {"max_rounds": 3, "iterations": 60, "min_new_documents": 20},
     "fsccl": TRAINED | {"network": {**STEPS, "deletion": 0}},
     "fstc": TRAINED | {"network": {**STEPS, "learning_rate": 0.01}},

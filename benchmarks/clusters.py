@@ -40,11 +40,11 @@ SETS = "stackoverflow", "biomedical", "agnews"
 EACH, CLIENTS = 28, 4  # texts of a subject, on average
 SMALL: dict[str, dict[str, Any]] = {
     "kmeans": {"name": "kmeans"},
-    "discriminative": {"name": "discriminative"},
+    "discriminative": {"name": "discriminative", "preset": "single"},
     "discriminative, free sizes": {
         "name": "discriminative",
+        "preset": "single",
         "separation": {"sizes": "free"},
-        "word_weight": 0,
     },
 }
 CASES: dict[str, tuple[int, Policy, bool]] = {  # clients, their policies, secure aggregation

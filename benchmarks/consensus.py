@@ -1,4 +1,4 @@
-"""Clusters of short texts: a consensus, beside one clustering, and wherever texts are.
+"""Clusters of short texts: a consensus compared with one clustering, for any split of the texts.
 
 Embeddings are those of all-MiniLM-L6-v2; policies are the default ones, except in the last table.
 """
@@ -33,10 +33,9 @@ from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 
 SETS = "agnews", "stackoverflow", "biomedical", "m10", "s2_tiny"
 CLIENTS = 4
-ONE: dict[str, Any] = {"word_weight": 0, "temperature": 0.15, "max_rounds": 100}
-ONE |= {"start": {"rounds": 60}, "separation": {"sizes": "even", "shrinkage": 0.3}}
 RECIPES: dict[str, dict[str, Any]] = {
-    "one clustering": ONE, "consensus without words": {"word_weight": 0}, "consensus": {},
+    "one clustering": {"preset": "single"}, "consensus without words": {"word_weight": 0},
+    "consensus": {},
 }  # fmt: skip
 SPREAD = (4, None), (4, 0.5), (20, None), (20, 0.5)  # clients; alpha of Dirichlet, None is even
 EXACT = "m10"  # whose words are all known, however texts are spread

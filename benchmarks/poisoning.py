@@ -56,7 +56,9 @@ METHODS: dict[str, dict[str, Any]] = {
         "name": "gfedntm", "batch_size": 400, "max_rounds": 100, "learning_rate": 0.01,
         "beta1": 0.9,
     },
-    "discriminative": {"name": "discriminative", "start": {"tries": 4}, "max_rounds": 30},
+    "discriminative": {
+        "name": "discriminative", "preset": "single", "start": {"tries": 4}, "max_rounds": 30,
+    },
 }  # fmt: skip
 LIARS = {"1 of 5": (5, 1), "2 of 10": (10, 2)}
 SPLITS = ("subjects", "even")

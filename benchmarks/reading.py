@@ -29,7 +29,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "lda": {"name": "lda"},
     "prodlda": {"name": "gfedntm", "network": "prodlda", "max_rounds": 500},
     "kmeans": {"name": "kmeans", "representation": "tfidf"},
-    "discriminative": {"name": "discriminative"},
+    "discriminative": {"name": "discriminative", "preset": "single"},
 }
 # No texts to embed; too few documents for so many clusters at each client.
 UNFIT = {*((name, "discriminative") for name in ORDERLESS), ("reuters395", "kmeans")}

@@ -28,7 +28,7 @@ STARTED: dict[str, Any] = {"initialisation": "mixture"}
 CONTESTANTS: dict[str, dict[str, Any]] = {
     "mixture": {"name": "mixture"},
     "kmeans": {"name": "kmeans"},
-    "discriminative": {"name": "discriminative"},
+    "discriminative": {"name": "discriminative", "preset": "single"},
     "zeroshottm, 300 rounds": {"network": "zeroshottm", "max_rounds": 300},
     **{
         f"{network} from the mixture, 300 rounds": STARTED | {"network": network, "max_rounds": 300}

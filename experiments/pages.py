@@ -1,6 +1,7 @@
-"""The pages that are kept, again from their rows: what stands in a page can be recomputed.
+"""Kept pages, recomputed from their rows.
 
-They are those beside the rows, and tables in a README.md below a line that names rows and title.
+These are the pages next to the rows, and tables in a README.md below a line that names rows and
+title.
 """
 
 from __future__ import annotations

@@ -79,7 +79,9 @@ METHODS: dict[str, tuple[dict[str, Any], bool, Attack, Policy | None]] = {
     "k-means, 20 clusters of any size": (
         CLUSTERS | {"name": "kmeans", "n_components": 20}, False, by.of_points, ANY,
     ),
-    "discriminative": (CLUSTERS | {"name": "discriminative"}, False, by.of_points, None),
+    "discriminative": (
+        CLUSTERS | {"name": "discriminative", "preset": "single"}, False, by.of_points, None,
+    ),
     "FSTC": (CLUSTERS | {"name": "fstc"} | BRIEFLY, False, by.of_points, None),
     "FSCCL": (CLUSTERS | {"name": "fsccl"} | BRIEFLY, False, by.of_points, None),
 }  # fmt: skip

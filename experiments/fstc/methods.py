@@ -88,7 +88,7 @@ def methods(data: DataSet) -> dict[str, Method]:
         "stc": {"name": "fstc", "preset": "stc"},
         "rstc": {"name": "fstc", "preset": "rstc"},
         "paper": {"name": "fstc", "preset": "paper", "alignment": data.alignment},
-        "discriminative": {"name": "discriminative"},
+        "discriminative": {"name": "discriminative", "preset": "single"},
         "fstc": {"name": "fstc"},
     }
 

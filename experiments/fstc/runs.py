@@ -28,6 +28,7 @@ from fedtopics.federation.policy import OPEN_POLICY, Policy
 from fedtopics.federation.simulation import train
 from fedtopics.federation.study import Study
 from fedtopics.files import RowFile, digest
+from fedtopics.inference.points import unit_rows
 from fedtopics.methods.core.events import OnEvent
 from fedtopics.metrics import clustering_accuracy, normalised_mutual_information
 from fedtopics.model.topic_model import TopicModel
@@ -212,21 +213,19 @@ def _pictured(model: TopicModel, corpus: Corpus) -> dict[str, Any]:
 def representation(model: TopicModel, corpus: Corpus) -> NDArray[np.float64]:
     """Return what a model separates clusters by, shape (n_documents, n_dimensions).
 
-    A trained adapter's output, memberships, or else the points themselves.
+    A trained adapter's output, a projection, or else the points themselves.
     """
-    weights, counts = model.weights, model.count(corpus)
+    weights = model.weights
     embeddings = corpus.embeddings if model.inference.sees_embedding else None
     inference: Any = model.inference
-    if "word_means" in weights:
-        embeddings = inference.mixed(embeddings, counts, weights)
-    points = inference.points(weights["origin"], counts, embeddings)
+    points = inference.points(weights["origin"], model.count(corpus), embeddings)
     dense: NDArray[np.float64] = points.toarray() if inference.sees_words else points
     dense = dense.astype(np.float64)
     if "adapter_in" in weights:
         tensors = {name: torch.from_numpy(weight) for name, weight in weights.items()}
         return represent(tensors, torch.from_numpy(dense)).numpy()
-    if "votes" in weights:
-        return np.asarray(inference.members(weights, points))
+    if "projection" in weights:
+        return unit_rows(dense @ weights["projection"])
     return dense
 
 

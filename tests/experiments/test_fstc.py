@@ -362,7 +362,7 @@ def test_clusters_follow_from_what_is_pictured(name: str) -> None:
         found = score(head, torch.from_numpy(seen)).numpy().argmax(1)
     elif name == "discriminative":
         weights = model.weights
-        found = (seen @ weights["votes"].T + weights["sizes"]).argmax(1)
+        found = (seen @ weights["directions"].T / 0.15 + weights["bias"]).argmax(1)
     else:
         found = nearest(seen, model.weights["centres"])[0]
     assert found.tolist() == model.main_topics(corpus).tolist()

@@ -193,7 +193,7 @@ def stop_word_settings(value: Any, usual: str) -> dict[str, Any]:
 
 
 # What BERTopic or scikit-learn calls by another name, and ours for the same purpose.
-OURS = {
+NAMES_HERE = {
     "approximate_distribution": "transform",
     "generate_topic_labels": "suggest_labels",
     "get_representative_docs": "representative_documents",
@@ -224,8 +224,8 @@ def check_settings(settings: Mapping[str, Any], method: str | None, parameters: 
         tables = find_method(method).settings, TextRules, VocabularyLimits
         known = [*chain.from_iterable(table.model_fields for table in tables), *parameters]
         known += [f"embedding_{key}" for key in EmbeddingSettings.model_fields]
-        if theirs := [key for key in settings if key in OURS and key not in known]:
-            raise StudyError(f"There is no setting {theirs[0]!r}; use {OURS[theirs[0]]}.")
+        if theirs := [key for key in settings if key in NAMES_HERE and key not in known]:
+            raise StudyError(f"There is no setting {theirs[0]!r}; use {NAMES_HERE[theirs[0]]}.")
         check_keys(settings, known, "setting")
 
 

@@ -54,36 +54,36 @@ def join(
             if study.is_secure:
                 (link or study.server_plan.link(key)).ask(encode(Ask(b"", 0, "done", b"")))
         return model
-    try:
-        part.review(study)
-    except PolicyError as error:
-        if link is None and not (dry_run or host):
-            _refuse(study, key, error)
-        raise
     if dry_run:
+        part.review(study)
         part.notify(Allowed(part.exposed(study)))
         return None
     plan = study.server_plan
     with ExitStack() as files:
         if host:
+            part.review(study)
             place = plan.listen_address(listen)
             service = files.enter_context(hosted(plan, key, place, part.out, part.notify))
-            link = LoopbackLink(service, key.name)
-        if link is None:
-            link = plan.link(key)
-        return _train(part, study, link, timeout)
+            return _train(part, study, LoopbackLink(service, key.name), timeout)
+        link = link or plan.link(key)
+        try:
+            part.review(study)
+            return _train(part, study, link, timeout)
+        except PolicyError as error:
+            _refuse(part, study, link, error)
+            raise
 
 
-def _refuse(study: Study, key: Key, error: PolicyError) -> None:
+def _refuse(part: Participation, study: Study, link: Link, error: PolicyError) -> None:
     """Tell the others that this member's policy refuses; send only the name of its setting."""
     named = [name for name in Policy.model_fields if re.search(rf"\b{name}\b", str(error))]
     reason = f"{REFUSED} ({named[0]})" if named else REFUSED
     with suppress(FedTopicsError):  # without a server, only this member's own error is shown
-        link = study.server_plan.link(key)
         if study.is_secure:
             refuse(link, reason)
         else:
-            link.ask(encode(PlainAsk(software_of(study, None), b"", 0, "left", 1, REFUSED)))
+            software = software_of(study, part.begun(study))
+            link.ask(encode(PlainAsk(software, b"", 0, "left", 1, REFUSED)))
 
 
 def check_key(study: Study, key: Key) -> None:

@@ -110,6 +110,6 @@ def hindrance(settings: DiscriminativeSettings) -> str:
 
 RECIPE = clustering(
     NoisyDiscriminativeClient, class_sums, "class_words", apart, Discriminants,
-    {"classes": 0.18, "sizes": 0.02}, hindrance, word_weight=0.0, temperature=0.15,
-    separation={"tolerance": 0.0, "sizes": "even", "shrinkage": 0.3},
+    {"classes": 0.18, "sizes": 0.02}, hindrance, preset="single",
+    separation={"tolerance": 0.0},
 )  # fmt: skip

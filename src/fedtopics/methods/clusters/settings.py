@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -102,7 +103,19 @@ class SeparationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=F
 
 
 class DiscriminativeSettings(ClusterSettings):
+    PRESETS: ClassVar[Mapping[str, dict[str, Any]]] = {
+        "single": {
+            "word_weight": 0.0, "temperature": 0.15, "max_rounds": 100, "start": {"rounds": 60},
+            "separation": {"sizes": "even", "shrinkage": 0.3},
+        }
+    }  # fmt: skip
+
     name: Literal["discriminative"] = Field("discriminative", description="the method")
+    preset: Literal["default", "single"] = Field(
+        "default",
+        description='preset for other settings: "single" is one clustering, without words and '
+        "consensus",
+    )
     max_rounds: int = Field(30, ge=1, description="most rounds before the consensus")
     start: StartSettings = Field(StartSettings(rounds=40), description="how k-means begins")
     temperature: float = Field(0.1, gt=0, description="of the memberships: the lower, the surer")

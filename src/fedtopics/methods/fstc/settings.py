@@ -103,7 +103,7 @@ class FSTCSettings(ClusterSettings):
     @property
     def first_clusters(self) -> DiscriminativeSettings:
         names = {"n_components", "embedding", "start", "separation"}
-        return DiscriminativeSettings(**self.model_dump(include=names), word_weight=0)
+        return DiscriminativeSettings(preset="single", **self.model_dump(include=names))
 
     @property
     def total_steps(self) -> int:
