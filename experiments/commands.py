@@ -1,7 +1,5 @@
 """The commands, an experiment each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path

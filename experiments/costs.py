@@ -1,7 +1,5 @@
 """What a training cost: time, memory, and what left a client for it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Made-up files for quick runs: what an experiment reads, with the columns that it asks for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

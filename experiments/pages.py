@@ -4,8 +4,6 @@ These are the pages next to the rows, and tables in a README.md below a line tha
 title.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What experiments share: what they need, scores of rows, tables, pages, pictures, files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

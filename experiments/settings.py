@@ -1,7 +1,5 @@
 """How an experiment is run: what is the same in all of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar

@@ -4,8 +4,8 @@ Three attackers, of growing knowledge, on one client's reply and on totals of se
 
 - An attacker with only the sums looks for two that differ by a vector of length 1, a document's.
 - An attacker who also knows each document's words looks for few words, added and subtracted, whose
-  sum is of fewer than ten documents: all combinations of two and three words, and from each word on the
-  best next one, as long as that leaves fewer documents (as a reduced basis of a lattice is found).
+  sum is of fewer than ten documents: all combinations of two and three words, and from each word on
+  the best next one, as long as that leaves fewer documents (as in lattice reduction).
 - The same attacker solves the sums as equations for all embeddings, by least squares.
 """
 

@@ -1,7 +1,5 @@
 """Which claims of the F-LDA paper hold, by the means over seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What the F-LDA experiments train: data sets, and a model for each row of their tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """What the F-LDA experiments leave behind: a page, the numbers, a figure, verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

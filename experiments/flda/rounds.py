@@ -3,8 +3,6 @@
 The server's half is done again from the topics that clients sent, which the run's folder keeps.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence

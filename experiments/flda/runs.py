@@ -8,8 +8,6 @@ References
 The F-LDA paper (federated topic modelling with guided LDA), section Experiments.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator, Mapping

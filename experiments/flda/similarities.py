@@ -8,8 +8,6 @@ Pairs are of three kinds, and in none does a similarity of words say which are t
   One is the true topic with whose share of the documents its own share goes together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ A subject is a topic of NMF of all texts, another method than those that are com
 that is in no table; a document is of its largest one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain

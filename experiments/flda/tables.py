@@ -1,7 +1,5 @@
 """The tables of the F-LDA page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A training of the F-LDA experiments, and all that is scored of it."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Mapping, Sequence

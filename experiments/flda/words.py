@@ -1,7 +1,5 @@
 """Topics in words: the paper's figures 3, 4 and 9, and its table 1, of our sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 No sentence knows the outcome: which claims hold is read off the rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The FSTC paper's figures: scores over what is varied, and what each method sees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -5,8 +5,6 @@ and losses on embeddings of an encoder that is not trained, of texts as they are
 of the start for a tenth of the steps and a mixture whose variances and width have lower bounds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

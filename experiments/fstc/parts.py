@@ -9,8 +9,6 @@ References
 Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering, section 5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice

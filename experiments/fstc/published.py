@@ -1,7 +1,5 @@
 """What the FSTC paper has in its tables 1 and 2; the latter was made with another encoder."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 PAPERS_ENCODER = "distilbert-base-nli-stsb-mean-tokens"

@@ -1,7 +1,5 @@
 """What the FSTC experiments leave behind: a page, the numbers, figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """The runs of the FSTC paper's experiments: trainings that are not yet there, and their scores."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

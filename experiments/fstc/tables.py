@@ -1,7 +1,5 @@
 """The scores of the FSTC experiments as tables, the published ones beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """How the FSTC paper's experiments are run: on which data, of which studies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,8 +6,6 @@ mean of its words. No label and no language model is used. The decomposition her
 place; over clients it could be had from sums.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -10,8 +10,6 @@ References
 Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.2, equation 7.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

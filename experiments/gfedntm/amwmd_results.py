@@ -1,7 +1,5 @@
 """What the AMWMD experiment leaves behind: a page, the numbers, pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """AMWMD of clients' topics against trained models and against controls, which are drawn here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ References
 Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1, equations 4 to 6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial

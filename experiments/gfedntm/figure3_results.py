@@ -1,7 +1,5 @@
 """What the synthetic experiment leaves behind: a page, the numbers, a figure, verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The runs of the synthetic experiment: which model on which clients' documents, and its scores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A heat map of scores, as a picture; matplotlib is imported when one is drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How far the words of topics are from each other, by their vectors: Word Mover's Distances."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

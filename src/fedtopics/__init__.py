@@ -3,8 +3,6 @@
 Names are loaded when they are first used, so that the command line starts fast.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from fedtopics.extras import VERSION, load_when_used

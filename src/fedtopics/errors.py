@@ -4,8 +4,6 @@ A message says what is wrong, where, and what to do. It never quotes a document.
 Trying again without a change does not help.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from math import inf

@@ -3,8 +3,6 @@
 Another package adds a network, method or metric with `Registry.register` or an entry point.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module

@@ -4,8 +4,6 @@ All other modules open paths with these functions, or call `require_file` before
 one: reading a named pipe can block forever, and a device can fill the memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """What a study promises against each adversary: one table for the docs, `check` and the DPIA."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SECURE, PLAIN = "secure", "plain"

@@ -3,8 +3,6 @@
 Characters that do not print become escapes: terminals execute some, and others reverse text.
 """
 
-from __future__ import annotations
-
 import codecs
 import html
 import json

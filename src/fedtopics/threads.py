@@ -4,8 +4,6 @@ The last bits of a matrix product depend on its number of threads. One thread by
 results equal on all machines and after a resume; for a minibatch it is as fast as more.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

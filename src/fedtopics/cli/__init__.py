@@ -1,7 +1,5 @@
 """The command line: one message per error, no traceback, exit codes as in `errors.py`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

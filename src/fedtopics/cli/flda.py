@@ -1,7 +1,5 @@
 """Commands for F-LDA: which topics are the same, and how they change over rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

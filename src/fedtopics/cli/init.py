@@ -1,7 +1,5 @@
 """Commands that write a first study or policy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

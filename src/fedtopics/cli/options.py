@@ -1,7 +1,5 @@
 """Options that several commands have."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial, wraps

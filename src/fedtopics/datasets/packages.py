@@ -1,7 +1,5 @@
 """Documents that exist on any machine: the documentation of installed Python packages."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sysconfig

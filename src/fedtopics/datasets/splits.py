@@ -7,8 +7,6 @@ Hu et al., Federated Learning for Short Text Clustering, section 5.1: "even" is 
 Neural Networks: "dirichlet".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 

@@ -5,8 +5,6 @@ References
 Calvo-Bartolomé and Arenas-García, Federated Neural Topic Models, section 4.1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fitted estimators: their topics, by the names of scikit-learn and BERTopic, and their folders."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

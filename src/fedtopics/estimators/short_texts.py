@@ -1,7 +1,5 @@
 """Clusters of short texts."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """The outbound filter: checks each reply against the policy and records it before it is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

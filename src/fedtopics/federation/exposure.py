@@ -3,8 +3,6 @@
 A local rehearsal counts the bytes; docs/concepts/threat-model.md has the attacks behind verdicts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Join a study between machines, as a member with documents or as an observer."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """All clients in this process, for simulations; every reply still passes the client's door."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Make a method's parts for a study: its program, its clients, and the calls to them."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """What a study proposes to its members before they join."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any

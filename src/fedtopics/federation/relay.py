@@ -1,7 +1,5 @@
 """The relay of a study between machines; it loads no method, to need little memory."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -3,8 +3,6 @@
 A folder contains a run only after training began; before that, a failed command is repeated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

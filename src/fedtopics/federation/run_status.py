@@ -3,8 +3,6 @@
 It lists only clients that the study names, not names from other processes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

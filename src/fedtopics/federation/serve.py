@@ -1,7 +1,5 @@
 """Serve a study with plain aggregation as its trusted server, which trains as well."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path

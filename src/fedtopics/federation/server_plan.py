@@ -1,7 +1,5 @@
 """What the server of a study needs to know; it loads fast and takes little memory."""
 
-from __future__ import annotations
-
 import msgspec
 
 from fedtopics.errors import IdentityError, StudyError

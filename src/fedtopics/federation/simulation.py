@@ -1,7 +1,5 @@
 """Run a study with all its clients in this process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """The tables of a study file, the checks of [privacy], and how TOML is written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -10,8 +10,6 @@ completion). Greene, O'Callaghan and Cunningham, How Many Topics? Stability Anal
 Models, 2014.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

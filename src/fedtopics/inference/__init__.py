@@ -1,7 +1,5 @@
 """Inference: how a trained model of any kind finds a document's topics or cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol
 

@@ -1,7 +1,5 @@
 """Inference of clusters: theta are a document's probabilities of the clusters."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import partial

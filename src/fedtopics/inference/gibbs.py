@@ -4,8 +4,6 @@ Guiding words get pseudo-counts in their topic, as in Jagarlamudi, Daumé and Ud
 Lexical Priors into Topic Models, EACL 2012.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Inference of LDA topics, by variational steps."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

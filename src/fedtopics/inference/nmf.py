@@ -1,7 +1,5 @@
 """Inference of NMF topics, by non-negative least squares."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Inference of clusters by a trained network, with torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -6,8 +6,6 @@ JMLR 2003, section 5, and Hoffman, Blei and Bach, Online Learning for Latent Dir
 NIPS 2010, algorithm 1. Documents are independent: neither others nor threads change a bit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

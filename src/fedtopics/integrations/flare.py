@@ -1,7 +1,5 @@
 """A study as a job of NVIDIA FLARE, which makes the two parts by the names of their classes."""
 
-from __future__ import annotations
-
 import logging
 import re
 import shutil

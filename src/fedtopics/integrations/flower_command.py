@@ -1,7 +1,5 @@
 """Commands for organisations that run Flower."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from string import Template
 

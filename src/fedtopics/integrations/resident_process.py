@@ -1,7 +1,5 @@
 """A resident process that answers messages, for engines that start a process with each message."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

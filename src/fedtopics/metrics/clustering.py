@@ -1,7 +1,5 @@
 """Agreement of topics (or clusters) with true labels; higher is better."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -9,8 +9,6 @@ topic_coherence/text_analysis.py. When a token leaves the window, its word count
 enters again, even if the window contains it a second time. We count in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, TypedDict
 

@@ -1,7 +1,5 @@
 """Diversity of topics, from 0 to 1; topics are lists of words or rows of a matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """The metrics of `fedtopics evaluate`, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

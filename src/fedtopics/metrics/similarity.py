@@ -1,7 +1,5 @@
 """Similarity of two models, by their topics and by their topics of documents."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

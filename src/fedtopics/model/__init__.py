@@ -1,7 +1,5 @@
 """The topic model: its folder, card and exports, and the quality of its topics."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from fedtopics.extras import load_when_used

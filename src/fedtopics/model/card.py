@@ -1,7 +1,5 @@
 """The card of a model in Markdown, and what a notebook shows of the model."""
 
-from __future__ import annotations
-
 from fedtopics.extras import VERSION
 from fedtopics.files import shortened
 from fedtopics.harmless import for_html, for_markdown, visible

@@ -1,7 +1,5 @@
 """Coherence of a federation's topics: exactly the score of the pooled texts, computed from sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 

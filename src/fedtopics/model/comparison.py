@@ -1,7 +1,5 @@
 """Comparison of two models: which topics match, which are new, which are gone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

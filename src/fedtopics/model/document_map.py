@@ -1,7 +1,5 @@
 """A t-SNE map of one's own documents, in which documents with similar topics are close together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Quality of topics on documents: coherence, diversity and agreement with labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

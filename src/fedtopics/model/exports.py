@@ -1,7 +1,5 @@
 """Models in the formats of other libraries and programs; only pandas is ever imported."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """Positions in figures, in pixels, which templates write as SVG. Amounts begin at zero."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures of a model's topics, for reports, notebooks and files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10

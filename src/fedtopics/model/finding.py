@@ -1,7 +1,5 @@
 """Topics of documents (theta), found from their words and embeddings."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A model's folder: its files, and the labels that people edit in ``topics.json``."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Labels that rules suggest from a topic's words and phrases, and checks of people's labels."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ Slonim and Tishby, Agglomerative Information Bottleneck, NIPS 1999: each step me
 loses least mutual information of topics and words.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

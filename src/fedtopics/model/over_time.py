@@ -1,7 +1,5 @@
 """Topics by period or by class, as sums over clients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -3,8 +3,6 @@
 Search by meaning: Grootendorst, BERTopic, 2022. Terms: the F-LDA paper, section on interpretation.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ Words are ranked by relevance (Sievert and Shirley, LDAvis, 2014, equation 1) or
 (Grootendorst, BERTopic, 2022, equation 2), with a weight chosen by coherence and diversity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

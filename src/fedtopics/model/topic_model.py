@@ -1,7 +1,5 @@
 """The topic model that a study yields: read, apply, save and load it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

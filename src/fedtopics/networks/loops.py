@@ -1,7 +1,5 @@
 """Compiled training loops, which go through memory less often than torch's operations."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

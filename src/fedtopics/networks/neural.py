@@ -1,7 +1,5 @@
 """The encoder that all networks share: from a document's words and embedding to its posterior."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ together are exactly the pass over the united minibatch. The inputs of a part ar
 autograd, so a backward step runs through one part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

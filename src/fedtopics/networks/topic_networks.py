@@ -1,7 +1,5 @@
 """The networks: ProdLDA, NeuralLDA, and two that use embeddings."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

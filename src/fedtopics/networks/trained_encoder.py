@@ -1,7 +1,5 @@
 """Trained parts for short texts: an adapter of embeddings with a head, and the encoder itself."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The client-side code of studies with differential privacy: all sums of documents have noise."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The documents that count, and what each adds to a sum: a vector of at most length 1."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Discriminative clustering with differential privacy: sums of embeddings by shares, with noise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -10,8 +10,6 @@ Arora and others, A Practical Algorithm for Topic Modeling with Provable Guarant
 words far from the space of those before; clustered, since noise makes single words unreliable.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls

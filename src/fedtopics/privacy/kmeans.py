@@ -1,7 +1,5 @@
 """k-means with differential privacy: sums of embeddings by the nearest centre, with noise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

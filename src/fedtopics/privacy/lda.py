@@ -1,7 +1,5 @@
 """LDA with differential privacy: words of documents by topic, in sums with noise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

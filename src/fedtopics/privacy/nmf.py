@@ -3,8 +3,6 @@
 A document with shares w of topics weighs 1 / |w|; otherwise most would add far less than the noise.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

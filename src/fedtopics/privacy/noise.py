@@ -23,8 +23,6 @@ Kairouz, Liu and Steinke, The Distributed Discrete Gaussian Mechanism for Federa
 Secure Aggregation, ICML 2021.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The stages of recipes of differential privacy: each is one sum with noise, kept in the state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

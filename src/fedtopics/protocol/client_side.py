@@ -1,7 +1,5 @@
 """A client's contribution to a run: its door, and the work of its earlier processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar

@@ -3,8 +3,6 @@
 Each sum or call of the program is one step of the run. A member outside a round sends zeros.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

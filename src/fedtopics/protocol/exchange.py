@@ -1,7 +1,5 @@
 """A member's side of a step: it calls the relay until there is a total, without its own thread."""
 
-from __future__ import annotations
-
 import math
 import random
 import time

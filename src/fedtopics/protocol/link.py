@@ -1,7 +1,5 @@
 """The interface between transports and the protocol."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from fedtopics.errors import FederationError

@@ -12,8 +12,6 @@ Bonawitz and others, Practical Secure Aggregation for Privacy-Preserving Machine
 Carter and Wegman, Universal Classes of Hash Functions, 1979.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

@@ -3,8 +3,6 @@
 All its messages can be sent again, byte for byte, from the disk: no step is computed twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """The messages between a member and the relay, as MessagePack."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeVar
 
 import msgspec

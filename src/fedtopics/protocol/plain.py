@@ -3,8 +3,6 @@
 Server and clients run the same program; the server writes the log that the clients read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """A client's connection to the log of a plain server."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The log of a plain server: entries on disk, each written before anybody gets it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading

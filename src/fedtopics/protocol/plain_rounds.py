@@ -1,7 +1,5 @@
 """The rounds of a plain server: their clients, and the results of their steps."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The calls of clients to the trusted server of plain aggregation."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """The relay: it collects parts and adds vectors. It sees no document, word, number or total."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Collection

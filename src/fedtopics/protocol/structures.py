@@ -1,7 +1,5 @@
 """Checks of MessagePack before it is decoded: a byte of it can take seventy bytes of memory."""
 
-from __future__ import annotations
-
 LARGEST_STRUCTURE = 16 << 20  # bytes: a certificate of each of ten thousand clients
 MOST_FIELDS = 1 << 16  # values and their names; checked in a thirtieth of a second
 VALUES_PER_MEMBER = 128  # more for each member, in entries with one reply per member

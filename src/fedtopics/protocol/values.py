@@ -5,8 +5,6 @@ little-endian, each starting at a multiple of 64 bytes. In the MessagePack, an e
 an array whose pieces come next. It contains unsigned numbers of 8 bytes, listed at its code below.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise

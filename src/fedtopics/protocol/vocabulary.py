@@ -14,8 +14,6 @@ Cormode and Muthukrishnan, An Improved Data Stream Summary: The Count-Min Sketch
 Applications, Journal of Algorithms, 2005.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any

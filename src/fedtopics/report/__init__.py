@@ -1,7 +1,5 @@
 """Reports for people: one HTML file that loads nothing from other hosts, and Markdown."""
 
-from __future__ import annotations
-
 from fedtopics.report.render import write_report
 from fedtopics.report.run import find as find_run
 from fedtopics.report.run import over_time

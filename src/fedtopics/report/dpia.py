@@ -4,8 +4,6 @@ Headings: template of the European Data Protection Board, version 1.0, adopted o
 published for consultation on 14 April 2026, as reproduced by others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path

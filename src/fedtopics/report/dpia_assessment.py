@@ -1,7 +1,5 @@
 """Sections 2 to 6 of the impact assessment: measures of the program and residual risks."""
 
-from __future__ import annotations
-
 from math import exp
 
 from fedtopics.federation.audit import FALSE_POSITIVES

@@ -1,7 +1,5 @@
 """A document of sections with statements, tables and gaps, as Markdown or a page to print."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The main findings in three sentences, and the scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Header of a report: who took part, purpose, dates, privacy and policies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import date

@@ -1,7 +1,5 @@
 """A summary as one HTML file that loads nothing from other hosts, and as Markdown."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

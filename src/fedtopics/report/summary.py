@@ -1,7 +1,5 @@
 """The content of a report, as plain data."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version

@@ -1,7 +1,5 @@
 """Warnings about a client's texts before training: their languages, and scripts without spaces."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """A column of a table, checked only when read; errors name column and row, never a cell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Languages of texts: detection, stop words, base forms, and words of unspaced scripts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache

@@ -1,7 +1,5 @@
 """Readers of files by suffix, as tables with one row per document; see `Corpus.read`."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

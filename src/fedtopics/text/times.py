@@ -1,7 +1,5 @@
 """Times of documents, as dates or numbers, and their periods."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """What counts as a word: named rules that read in one pass, or a pattern with a time limit."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

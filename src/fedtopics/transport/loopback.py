@@ -1,7 +1,5 @@
 """A link to a server in this process."""
 
-from __future__ import annotations
-
 from fedtopics.protocol.link import Service, check_size
 
 

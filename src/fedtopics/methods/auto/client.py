@@ -1,7 +1,5 @@
 """The choice of a method: its settings, and the counts that a client sends for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """A study that chooses its method by a rule, from the mean length of all clients' documents."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Program shared by all methods that find clusters of documents, by embeddings or bags of words."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar, TypeVar
 

@@ -1,7 +1,5 @@
 """Settings shared by several methods that find clusters of documents."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 

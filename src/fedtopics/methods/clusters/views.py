@@ -6,8 +6,6 @@ Zhang et al., Supporting Clustering with Contrastive Learning (SCCL), NAACL 2021
 has a language model replace them, which does not help a frozen encoder.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import chain

@@ -1,7 +1,5 @@
 """The vocabulary that the clients of a study agree on, and exchanges for that vocabulary."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The computations of a client that all methods share, and which of their results it may send."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property

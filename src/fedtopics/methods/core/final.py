@@ -1,7 +1,5 @@
 """The last exchanges of every method: its topics' shares, words and coherence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

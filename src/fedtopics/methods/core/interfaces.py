@@ -1,7 +1,5 @@
 """Interfaces between a method, its clients and the run, which hide how calls travel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The expected form of a reply: its types, its ranges, and relations between its numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

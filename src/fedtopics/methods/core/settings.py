@@ -1,7 +1,5 @@
 """Settings that all methods have, and rules that end a training early."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self

@@ -5,8 +5,6 @@ clusters best, and softmax memberships follow from the projected points. A bias 
 like one column scaling of Sinkhorn's algorithm, keeps sizes even. Both steps need only sums.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The client side of F-LDA: LDA of its new documents, guided by all clients' topics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """F-LDA's model, and words of topics counted in all clients' documents."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

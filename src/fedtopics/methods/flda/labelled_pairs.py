@@ -8,8 +8,6 @@ similarity, which does not bias a regression of labels given the cosine. Its thr
 where the probability declines; ours is where it falls below one half.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

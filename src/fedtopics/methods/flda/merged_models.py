@@ -6,8 +6,6 @@ Which topics are the same: Algorithm 1 of the paper of F-LDA, as in `topic_lists
 down to a number of topics as in `merging.hierarchy`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain

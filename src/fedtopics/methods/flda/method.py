@@ -11,8 +11,6 @@ References
 The F-LDA paper (federated topic modelling with guided LDA), sections 3.1 to 3.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 

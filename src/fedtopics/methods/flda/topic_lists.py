@@ -1,7 +1,5 @@
 """Topics as lists of words with weights, for clients without a common vocabulary."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The client side of FSCCL: a round of contrastive training on the client's own documents."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

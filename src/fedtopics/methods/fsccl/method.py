@@ -11,8 +11,6 @@ and of embeddings without some numbers, where SCCL has a language model replace 
 the weight of the contrastive loss, as in the authors' code.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The client side of FSTC: it trains its own network on its own pseudo-labels."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator

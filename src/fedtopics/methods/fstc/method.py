@@ -13,8 +13,6 @@ References
 Hu, Chen, Liu, Liao and Zheng, Federated Learning for Short Text Clustering: Algorithms 1 to 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The settings of FSTC, and the authors' values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 

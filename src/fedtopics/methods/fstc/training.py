@@ -1,7 +1,5 @@
 """How a client of FSTC trains its own network, on pseudo-labels of its own documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce

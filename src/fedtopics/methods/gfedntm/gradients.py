@@ -1,7 +1,5 @@
 """How a round's gradients are summed over clients (equation 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial

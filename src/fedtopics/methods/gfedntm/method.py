@@ -9,8 +9,6 @@ different things destroy it (docs/concepts/exactness.md). So we normalise by sum
 documents. ``preset="paper"`` has all three as published.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

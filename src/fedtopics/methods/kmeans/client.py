@@ -1,7 +1,5 @@
 """The client side of k-means: sums by centre, or its own clusters (k-FED)."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal

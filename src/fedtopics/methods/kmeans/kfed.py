@@ -6,8 +6,6 @@ Dennis, Li and Smith, Heterogeneity for the Win: One-Shot Federated Clustering, 
 algorithm 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

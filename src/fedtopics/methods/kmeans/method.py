@@ -1,7 +1,5 @@
 """Federated k-means: exact, from sums in each round, or k-FED, from one reply of each client."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

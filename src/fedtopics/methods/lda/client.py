@@ -1,7 +1,5 @@
 """The client side of LDA: expected counts of words and topics in its own documents."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

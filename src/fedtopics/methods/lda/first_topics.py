@@ -6,8 +6,6 @@ Arora et al., A Practical Algorithm for Topic Modeling with Provable Guarantees,
 algorithms 1, 3 (RecoverL2) and 4. Co-occurrence is estimated as in its section 5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -6,8 +6,6 @@ Hoffman, Blei and Bach, Online Learning for Latent Dirichlet Allocation, NIPS 20
 (``learning="batch"``) and algorithm 2 (``"stochastic"``).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The client side of the mixture: sums of documents, weighted by the probabilities of topics."""
 
-from __future__ import annotations
-
 from functools import cached_property, partial
 from typing import Any, Literal
 

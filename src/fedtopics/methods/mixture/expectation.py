@@ -1,7 +1,5 @@
 """Expectation-maximisation of a mixture of topics, by sums over all clients' documents."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat

@@ -3,8 +3,6 @@
 Titles and questions have too few words for LDA or NMF, and clusters of embeddings ignore words.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

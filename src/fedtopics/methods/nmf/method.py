@@ -1,7 +1,5 @@
 """Federated NMF: X is approximated by W H', and H needs only X' W and W' W, sums over documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
