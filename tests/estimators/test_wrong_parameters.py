@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from fedtopics import NMF, TopicEstimator
 from fedtopics.errors import DataError, InputError, ModelError
-from fedtopics.estimators.inputs import OURS
+from fedtopics.estimators.inputs import NAMES_HERE
 from fedtopics.methods.nmf.client import NMFSettings
 from fedtopics.text.rules import TextRules
 from fedtopics.text.vocabulary import VocabularyLimits
@@ -59,7 +59,7 @@ def test_what_nobody_can_mean(call: Callable[[NMF], Any], message: str, model: N
 def test_names_of_bertopic_lead_to_ours(model: NMF) -> None:
     with pytest.raises(AttributeError, match=r"'visualize_topics'; use model_.plot_map"):
         model.visualize_topics()
-    for ours in OURS.values():
+    for ours in NAMES_HERE.values():
         name = ours.split(",")[0]
         assert name in KNOWN or callable(attrgetter(name)(model)), ours
 

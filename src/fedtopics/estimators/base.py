@@ -154,7 +154,7 @@ class TopicEstimator(
         others = self.__dict__.get("settings")  # missing while a copy is being made
         if isinstance(others, Mapping) and name in others:
             return others[name]
-        ours = f"; use {inputs.NAMES_HERE[name]}" if name in inputs.OURS else ""
+        ours = f"; use {inputs.NAMES_HERE[name]}" if name in inputs.NAMES_HERE else ""
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{ours}.")
 
     def set_params(self, **params: Any) -> Self:
