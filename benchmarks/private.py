@@ -68,7 +68,7 @@ def documents(path: Path, embedded: bool) -> tuple[Corpus, list[list[str]]]:
 def made(corpora: Any, epsilon: float | None, seed: int, **method: Any) -> Any:
     kind = "secure" if len(corpora) > 1 else "plain"
     public = {key: method.pop(key) for key in ("words", "nearest_words") if key in method}
-    bound: Any = {} if epsilon is None else {"privacy": {"epsilon": epsilon, **public}}
+    bound: Any = {} if epsilon is None else {"differential_privacy": {"epsilon": epsilon, **public}}
     study = Study.make(seed=seed, method=method, aggregation=kind, **bound)
     return train(study, corpora, policies=dict.fromkeys(corpora, OPEN_POLICY))
 

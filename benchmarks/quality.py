@@ -142,8 +142,8 @@ def ours(
         "assigned": model.transform(corpus).argmax(1).tolist(), "seconds": seconds,
         "rounds": model.info["rounds"], "peak_mb": common.memory_mb(),
         "threads": int(os.environ["OMP_NUM_THREADS"]),
-        "reading": [model.reading.lambda_, model.reading.by_sums],
-        "by_probability": model.topics(MOST, lambda_=1.0),
+        "reading": [model.reading.relevance, model.reading.by_sums],
+        "by_probability": model.topics(MOST, relevance=1.0),
     }  # fmt: skip
 
 

@@ -97,14 +97,14 @@ def read_both_ways(study: Study, corpora: Mapping[str, Corpus], folder: Path) ->
     parts = {part: [c.take(rows[part]) for c, rows in drawn] for part in (CHOOSING, SCORED)}
     row: dict[str, Any] = {"clients": len(corpora)}
     for way, n in (("first", WORDS_SHOWN), ("coherent", CANDIDATES)):
-        settings = study.method.model_copy(update={"candidate_words": n})
+        settings = study.method.model_copy(update={"coherence_candidates": n})
         read = choose_words(agreement, settings, model)
         words = read.topics(WORDS_SHOWN)
         row[f"{way}_npmi"] = npmi(study, parts[SCORED], words)
         row[f"{way}_there"] = npmi(study, parts[CHOOSING], words)
         row[f"{way}_said"] = float(read.coherence["npmi"].mean())
         row[f"{way}_diversity"] = unique_words(words, WORDS_SHOWN)
-        row[f"{way}_reading"] = [read.reading.lambda_, read.reading.by_sums]
+        row[f"{way}_reading"] = [read.reading.relevance, read.reading.by_sums]
     return row
 
 

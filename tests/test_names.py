@@ -54,7 +54,7 @@ IN_PYTHON: list[tuple[Callable[[], Any], str]] = [
     (lambda: Study.make(clients={"north": {"dta": "x"}}), "north.dta'; did you mean 'data'"),
     (lambda: Study.make(text={"langage": "de"}), "did you mean 'languages'"),
     (lambda: Study.make(federation={"quorom": 3}), "did you mean 'quorum'"),
-    (lambda: Study.make(privacy={"epsilon": 1, "detla": 0.1}), "did you mean 'delta'"),
+    (lambda: Study.make(differential_privacy={"epsilon": 1, "detla": 0.1}), "did you mean 'delta'"),
     (lambda: METRICS.find("npmy"), "no metric 'npmy'; did you mean 'npmi'"),
 ]  # fmt: skip
 

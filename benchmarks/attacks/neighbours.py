@@ -111,7 +111,7 @@ def plan_of(case: Case) -> PrivatePlan:
     if case.method in ("kmeans", "discriminative"):
         method["embedding"] = {"model": "none", "dimension": DIMENSION}
     bound = {"epsilon": case.epsilon, "delta": DELTA}
-    study = Study.make(method=method, privacy=bound)
+    study = Study.make(method=method, differential_privacy=bound)
     usual, privacy = (study.method, TextRules(), VocabularyLimits(), 0), Privacy(**bound)
     budget = RECIPES.find(case.method).budget(privacy, study.method)
     return PrivatePlan(*usual, privacy=privacy, budget=budget, clients=CLIENTS)

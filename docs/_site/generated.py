@@ -108,7 +108,7 @@ def _variants(method: Method) -> Iterator[tuple[type[TopicClient[Any]], str, Any
     if method.name in RECIPES.names:
         recipe = RECIPES.find(method.name)
         settings = method.settings(**recipe.usual)
-        yield recipe.client, f"`{method.name}` with `[privacy]`", settings
+        yield recipe.client, f"`{method.name}` with `[differential_privacy]`", settings
 
 
 def metrics() -> str:

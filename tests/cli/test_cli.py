@@ -43,7 +43,7 @@ def test_from_study_to_theta(folder: Path, typed: Typed) -> None:
     assert [table[f"theta_{k}"][1] for k in range(3)] == pytest.approx([1 / 3] * 3)
 
     (folder / "own.toml").write_text('own_stop_words = ["northa"]\n')
-    assert typed(*transform, "--rules", "own.toml")[0] == 0
+    assert typed(*transform, "--text-rules", "own.toml")[0] == 0
     assert pq.read_table("theta.parquet")["known_words"].to_pylist() == [1, 0, 0]
 
     ledger = json.loads(typed("audit", "log", "out", "--json")[1])

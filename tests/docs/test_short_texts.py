@@ -78,7 +78,7 @@ def test_groups_of_settings_are_mappings() -> None:
     ({"method": "kmeans", "sizes": "free"}, "There is no setting 'sizes'"),
     ({"method": "kmeans", "n_clusters": [2, 3]}, "takes one n_clusters"),
     ({"method": "kmean"}, "There is no method 'kmean'; did you mean 'kmeans'"),
-    ({"preset": "paper"}, "there is no key 'method.preset'"),
+    ({"preset": "paper"}, "Input should be 'default' or 'single'"),
     ({"method": "fsccl", "network": {"hiden": 8}}, "key 'method.network.hiden'; did you mean"),
     ({"settings": {"alignmnet": 1}}, "There is no setting 'alignmnet'"),
 ])  # fmt: skip

@@ -119,18 +119,20 @@ def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPa
     plan = with_noise("nmf", 1).with_clients(SIZES)
     with pytest.raises(StudyError, match="With such documents at all members, the study fails: "):
         exposure.rehearse_noise(plan, themed(60))
-    exposure.rehearse_noise(plan.model_copy(update={"privacy": None}), themed(60))
+    exposure.rehearse_noise(plan.model_copy(update={"differential_privacy": None}), themed(60))
 
 
 def test_a_bound_is_said() -> None:
     plan = Study(method={"name": "lda"}).with_clients(SIZES)
-    private = plan.model_copy(update={"privacy": Privacy(epsilon=1), "aggregation": "secure"})
+    private = plan.model_copy(
+        update={"differential_privacy": Privacy(epsilon=1), "aggregation": "secure"}
+    )
     said = expose(private).verdicts["whether a document was there"]
     assert said.startswith("somewhat: any conclusion is at most 2.72 times as likely")
     factors = {0.3: "hardly", 2.9: "somewhat", 12: "yes, the bound is so weak that it protects"}
     assert all(exposure.in_words(e, 1e-6).startswith(word) for e, word in factors.items())
     of_authors = Privacy(epsilon=1, unit="author", most_documents=1)
-    private = private.model_copy(update={"privacy": of_authors})
+    private = private.model_copy(update={"differential_privacy": of_authors})
     said = expose(private).verdicts["whether a document was there"]
     assert "(epsilon 2.12)" in said, "without the document, another of its author is in the sums"
 
@@ -170,7 +172,7 @@ def test_errors_name_the_client(tmp_path: Path) -> None:
 def test_rules_of_a_clients_own_make_lists_of_words(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('id,text\nx,"<p>Die Wälder</p>"\ny,\n', encoding="utf-8")
     (tmp_path / "own.toml").write_text('languages = "de"\nlemmas = true\n', encoding="utf-8")
-    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\nrules = "own.toml"\n')
+    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\ntext_rules = "own.toml"\n')
     corpus = study.clients["a"].read("a")
     assert corpus.documents.to_pylist() == [["wald"], []]
     assert corpus.raw is not None
@@ -187,6 +189,6 @@ def test_rules_that_cannot_be_used(tmp_path: Path, rules: str, says: str) -> Non
     (tmp_path / "a.csv").write_text("text\noak\n")
     if rules:
         (tmp_path / "own.toml").write_text(rules)
-    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\nrules = "own.toml"\n')
+    study = read(tmp_path, '[clients.a]\ndata = "a.csv"\ntext_rules = "own.toml"\n')
     with pytest.raises(StudyError, match=rf"The rules .*own\.toml cannot be used: .*{says}|{says}"):
         study.clients["a"].read("a")

@@ -45,7 +45,7 @@ from tests.helpers.studies import read
     ("[clients]\na = 'a.csv'", r"each of the clients is a table \[clients\.NAME\]"),
     ("seed = ", "Invalid value"),
     (
-        "privacy = {epsilon = 1}\n[method]\nname = 'lda'\n[method.over_time]\n"
+        "differential_privacy = {epsilon = 1}\n[method]\nname = 'lda'\n[method.over_time]\n"
         "begin = 2025-01-01\nend = 2025-02-01",
         "lda does not support differential privacy",
     ),
@@ -182,7 +182,7 @@ def test_fewer_than_three_clients_aggregate_securely_if_the_study_says_so() -> N
             policy.in_study(True).check_study("a", "lda", 6, 30, clients=2)
     Policy(min_clients_in_sum=2).in_study(True).check_study("a", "lda", 6, 30, clients=2)
     Policy().in_study(False).check_study("a", "lda", 6, 300, clients=2)
-    bound = {"method": {"name": "nmf"}, "privacy": {"epsilon": 3}}
+    bound = {"method": {"name": "nmf"}, "differential_privacy": {"epsilon": 3}}
     with pytest.raises(StudyError, match="a round has fewer than 3 clients"):
         of_clients("ab", aggregation="secure", **bound)
 

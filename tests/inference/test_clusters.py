@@ -174,7 +174,7 @@ def test_clusters_are_described_by_words_that_are_rare_elsewhere() -> None:
     for words in model.topics(4):
         assert len({word.rstrip("0123456789") for word in words} - {"everywhere"}) == 1
         assert words[0] != "everywhere"
-    assert all("everywhere" in words for words in model.topics(1, lambda_=1.0))
+    assert all("everywhere" in words for words in model.topics(1, relevance=1.0))
 
 
 def test_words_move_embeddings_by_how_many_are_known() -> None:

@@ -314,5 +314,5 @@ def test_networks_begin_with_it(network: str) -> None:
     plan = Study.make(method=still, vocabulary={"min_document_frequency": 1})
     model = trained(plan, spread(corpus, 3))
     assert accuracy(model, {"a": corpus}) > 0.9, "the encoder looks towards the directions"
-    for topic in model.topics(4, lambda_=1.0):
+    for topic in model.topics(4, relevance=1.0):
         assert len({word.rstrip("0123456789") for word in topic}) == 1

@@ -45,7 +45,7 @@ def test_pandas() -> None:
     assert frame["Share_south"].tolist() == [1, 0, 0]
     assert frame["Coherence_npmi"][2] == -0.25
     assert pd.api.types.is_integer_dtype(frame["Count"])
-    assert "Coherence_npmi" not in made().to_pandas(lambda_=0.5)
+    assert "Coherence_npmi" not in made().to_pandas(relevance=0.5)
     assert made(labels={}).to_pandas()["CustomName"].isna().all()
 
 
@@ -88,13 +88,13 @@ def test_gensim() -> None:
         (2, [("oak", 0.2), ("elm", 0.2)]),
     ]
     assert {type(value) for _, words in topics for _, value in words} == {float}
-    by_lift = made().to_gensim(1, lambda_=0)
+    by_lift = made().to_gensim(1, relevance=0)
     assert by_lift == [(0, [("oak", 0.4)]), (1, [("__init__", 0.4)]), (2, [("__init__", 0.2)])]
 
 
 @pytest.mark.parametrize("reading", [Reading(1.0, by_sums=True), CLASS_BASED])
 def test_gensim_of_the_words_that_topics_are_read_from(reading: Reading) -> None:
-    topics = made(reading=reading).to_gensim(2, lambda_=1)
+    topics = made(reading=reading).to_gensim(2, relevance=1)
     assert topics[0] == (0, [("__init__", 0.75), ("oak", 0.25)])
     assert topics[1] == (1, [("oak", 0.25), ("elm", 0.25)])
     assert topics[2][1][0][1] == 0

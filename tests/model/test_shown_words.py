@@ -10,7 +10,7 @@ FREQUENCY = np.array([0.6, 0.1, 0.3])
 
 
 @pytest.mark.parametrize(
-    ("lambda_", "expected"),
+    ("relevance", "expected"),
     [
         (1.0, [[0, 1, 2], [0, 2, 1]]),
         # 0.5 / 0.6, 0.3 / 0.1, 0.2 / 0.3; and 0.5 / 0.6, 0.1 / 0.1, 0.4 / 0.3
@@ -19,8 +19,8 @@ FREQUENCY = np.array([0.6, 0.1, 0.3])
         (0.5, [[1, 0, 2], [2, 0, 1]]),
     ],
 )
-def test_by_probability_by_lift_and_in_between(lambda_: float, expected: list[list[int]]) -> None:
-    assert Reading(lambda_).order(SHARES, FREQUENCY, 3).tolist() == expected
+def test_by_probability_by_lift_and_in_between(relevance: float, expected: list[list[int]]) -> None:
+    assert Reading(relevance).order(SHARES, FREQUENCY, 3).tolist() == expected
 
 
 def test_a_word_without_a_share_comes_last_and_equals_stay_in_order() -> None:
@@ -31,7 +31,7 @@ def test_a_word_without_a_share_comes_last_and_equals_stay_in_order() -> None:
 def test_both_sources_and_every_weight_are_tried() -> None:
     assert len(READINGS) == 18
     assert {reading.by_sums for reading in READINGS} == {True, False}
-    assert {reading.lambda_ for reading in READINGS} == {n / 10 for n in range(2, 11)}
+    assert {reading.relevance for reading in READINGS} == {n / 10 for n in range(2, 11)}
 
 
 def test_first_words_come_before_all_others_as_ranked() -> None:

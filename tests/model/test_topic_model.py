@@ -60,7 +60,7 @@ def test_documents_without_a_word_of_the_model_score_nothing(model: TopicModel) 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_a_lambda_that_is_none(model: TopicModel, value: float) -> None:
     with pytest.raises(StudyError, match="give a number from 0"):
-        model.topics(lambda_=value)
+        model.topics(relevance=value)
 
 
 def test_beta_rows_are_distributions(model: TopicModel) -> None:

@@ -262,7 +262,7 @@ def test_a_study_between_machines(tmp_path: Path) -> None:
     model = federated(plan, corpora, tmp_path, policies=policies, seeded=False).model
     assert accuracy(model, corpora) > 0.9
     assert model.info["masked"] and model.info["clear"] == []
-    assert model.info["privacy"] == plan.privacy.promise.plain | {"seeded": False}
+    assert model.info["privacy"] == plan.differential_privacy.promise.plain | {"seeded": False}
     rows = summarise_ledger(tmp_path / "north/ledger.jsonl")
     left = {row["function"] for row in rows if row["masked"]}
     assert left >= {each.function for each in exchanges(plan)}

@@ -121,7 +121,7 @@ def corpus_of(rows: list[Row]) -> Corpus:
 
 def released(rows: list[Row], asked: list[tuple[str, Any]], name: str) -> dict[str, Any]:
     """All that leaves a client for these documents in a study of authors, but for the noise."""
-    plan = planned(name, 3).model_copy(update={"privacy": OF_AUTHORS})
+    plan = planned(name, 3).model_copy(update={"differential_privacy": OF_AUTHORS})
     half: Any = client_of(plan, Site("a", corpus_of(rows), OPEN_POLICY))
     half.noise.added = lambda values, *_: np.asarray(values, float)
     half.take(PUBLIC)
@@ -204,7 +204,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
         corpus = themed(4000, seed)
         authors = [f"{name}{i // 5}" for i in range(3000)] + [f"{name}{i}" for i in range(1000)]
         corpora[name] = replace(corpus, authors=pa.chunked_array([authors]))
-    plan = planned("lda", 8).model_copy(update={"privacy": OF_AUTHORS})
+    plan = planned("lda", 8).model_copy(update={"differential_privacy": OF_AUTHORS})
     policies = dict.fromkeys(corpora, OPEN_POLICY)
     model = train(plan, corpora, policies=policies, at_once=False)
     assert abs(model.documents["all"] - 3000) < 300, "authors, not documents"
@@ -216,7 +216,7 @@ def test_a_study_of_authors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_authors_have_to_be_known() -> None:
-    plan = planned("lda", 3).model_copy(update={"privacy": OF_AUTHORS})
+    plan = planned("lda", 3).model_copy(update={"differential_privacy": OF_AUTHORS})
     with pytest.raises(DataError, match="name it with --columns author"):
         client_of(plan, Site("a", themed(20), OPEN_POLICY))
 
@@ -226,7 +226,8 @@ def test_authors_have_to_be_known() -> None:
 )
 def test_an_author_has_so_many_documents(wrong: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="most_documents"):
-        Study.make(method={"name": "nmf"}, aggregation="secure", privacy={"epsilon": 3, **wrong})
+        private = {"epsilon": 3, **wrong}
+        Study.make(method={"name": "nmf"}, aggregation="secure", differential_privacy=private)
 
 
 def test_a_study_names_the_column(tmp_path: Path) -> None:

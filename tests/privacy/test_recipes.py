@@ -45,7 +45,7 @@ YEARS = {"period": "year", "begin": "2020-01-01", "end": "2022-01-01"}
 )
 def test_what_cannot_have_a_bound_says_why(method: dict[str, Any], why: str) -> None:
     with pytest.raises(StudyError, match=f"{method['name']} does not support .*{why}"):
-        Study.make(method=method, privacy=BOUND)
+        Study.make(method=method, differential_privacy=BOUND)
     Study.make(method=method)
 
 
@@ -61,7 +61,7 @@ def test_what_cannot_have_a_bound_says_why(method: dict[str, Any], why: str) -> 
 def test_sums_have_all_parts_of_the_noise(clients: int, more: Any, why: str) -> None:
     given = {"method": {"name": "lda"}, "clients": {f"c{n}": {} for n in range(clients)}}
     with pytest.raises(StudyError, match=why):
-        Study.make(**given | more, privacy=BOUND)
+        Study.make(**given | more, differential_privacy=BOUND)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -76,27 +76,30 @@ def test_sums_with_noise_have_names_of_their_own(name: str) -> None:
 @pytest.mark.parametrize("name", ["gfedntm", "fstc", "fsccl"])
 def test_networks_cannot_have_a_bound(name: str) -> None:
     pytest.importorskip("torch")
-    with pytest.raises(StudyError, match=f"{name} does not support .*, or leave out privacy"):
-        Study.make(method={"name": name}, privacy=BOUND)
+    with pytest.raises(
+        StudyError, match=f"{name} does not support .*, or leave out differential_privacy"
+    ):
+        Study.make(method={"name": name}, differential_privacy=BOUND)
 
 
 def test_settings_with_a_bound() -> None:
     """What a study does not name is what can have a bound; what it names stays."""
-    study = Study.make(method={"name": "lda"}, privacy=BOUND)
+    study = Study.make(method={"name": "lda"}, differential_privacy=BOUND)
     assert study.method.model_dump(include={"learning", "coherence", "max_rounds"}) == {
         "learning": "batch", "coherence": "nothing", "max_rounds": 4,
     }  # fmt: skip
     assert Study.make(method={"name": "lda"}).method.max_rounds == 200
-    assert Study.make(method={"name": "lda", "max_rounds": 9}, privacy=BOUND).method.max_rounds == 9
+    nine = {"name": "lda", "max_rounds": 9}
+    assert Study.make(method=nine, differential_privacy=BOUND).method.max_rounds == 9
     assert RECIPES.find("lda").repeats(study.with_rounds(9).method) == 7
-    least = Study.make(method={"name": "lda", "alpha": 5e-324}, privacy=BOUND).method
+    least = Study.make(method={"name": "lda", "alpha": 5e-324}, differential_privacy=BOUND).method
     assert alpha_of(least) == 1e-12, "of less, shares of topics are no numbers"
 
 
 def test_public_words_are_different_ones() -> None:
     for wrong in (["tea", "tea"], ["\u202etea"]):
         with pytest.raises(StudyError, match="words must be printable, and must not be"):
-            Study.make(method={"name": "nmf"}, privacy={**BOUND, "words": wrong})
+            Study.make(method={"name": "nmf"}, differential_privacy={**BOUND, "words": wrong})
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -115,7 +118,7 @@ def test_releases_share_one_budget(name: str, rounds: int) -> None:
 
 
 def public_words(study: Study) -> list[str]:
-    words, method = study.privacy.words, study.method  # type: ignore[union-attr]
+    words, method = study.differential_privacy.words, study.method  # type: ignore[union-attr]
     return RECIPES.find(method.method_name).public_words(words, method, TextRules())
 
 
@@ -129,7 +132,7 @@ def test_public_words_of_an_encoder(tmp_path: Any, monkeypatch: pytest.MonkeyPat
         (tmp_path / "tokenizer.json").write_text(json.dumps(content))
 
     write("WordPiece")
-    usual = Study.make(method={"name": "nmf"}, privacy=BOUND)
+    usual = Study.make(method={"name": "nmf"}, differential_privacy=BOUND)
     assert public_words(usual) == ["tea"], "no stop word, no part of a word"
     write("BPE")
     with pytest.raises(StudyError, match="give a public list as words"):
@@ -144,8 +147,8 @@ def test_a_study_without_public_words(name: str, monkeypatch: pytest.MonkeyPatch
         raise StudyError(f"The model {model!r} cannot be loaded.")
 
     monkeypatch.setattr("fedtopics.privacy.recipe.sentence_encoder", missing)
-    with pytest.raises(StudyError, match="words of documents are secret; give a list") as told:
-        public_words(Study.make(method={"name": name}, privacy=BOUND))
+    with pytest.raises(StudyError, match="words of documents are secret; give words") as told:
+        public_words(Study.make(method={"name": name}, differential_privacy=BOUND))
     assert str(told.value).endswith("cannot be loaded.")
-    known = Study.make(method={"name": name}, privacy={**BOUND, "words": ["milk"]})
+    known = Study.make(method={"name": name}, differential_privacy={**BOUND, "words": ["milk"]})
     assert public_words(known) == ["milk"]

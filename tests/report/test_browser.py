@@ -146,15 +146,15 @@ def test_the_slider_ranks_as_the_model_does(run: Reported, opening: Open) -> Non
     slider, shown = (opened.topic(topic).locator(kind) for kind in ("input[type=range]", "output"))
     assert slider.evaluate("slider => slider === document.activeElement")
     assert slider.get_attribute("aria-label") == f"lambda of {run.summary['kind']} {topic}"
-    for key, lambda_ in (("ArrowLeft", 0.0), ("ArrowRight", 1.0)):
+    for key, relevance in (("ArrowLeft", 0.0), ("ArrowRight", 1.0)):
         for _ in range(10):
             opened.page.keyboard.press(key)
-        assert shown.text_content() == f"{lambda_:.1f}"
-        assert opened.words(topic) == run.model.topics(30, lambda_=lambda_)[topic]
+        assert shown.text_content() == f"{relevance:.1f}"
+        assert opened.words(topic) == run.model.topics(30, relevance=relevance)[topic]
     for step in range(9, -1, -1):
         opened.page.keyboard.press("ArrowLeft")
         assert shown.text_content() == f"{step / 10:.1f}"
-        assert opened.words(topic) == run.model.topics(30, lambda_=step / 10)[topic]
+        assert opened.words(topic) == run.model.topics(30, relevance=step / 10)[topic]
 
 
 def test_a_circle_of_the_map_opens_its_topic(run: Reported, opening: Open) -> None:

@@ -233,7 +233,7 @@ NAMES = "north", "south", "west"
 def plan(**privacy: Any) -> Study:
     study = planned("lda", 3).model_copy(update={"name": "letters"})
     plain = study.model_dump(mode="json", exclude_none=True, exclude={"clients"})
-    plain["privacy"] |= privacy
+    plain["differential_privacy"] |= privacy
     return Study.make(**plain | {"clients": {name: {} for name in NAMES}})
 
 
@@ -304,7 +304,8 @@ def test_each_statement_names_its_record(runs: Path) -> None:
     told = [part for part in everything(assess(runs / "north")) if isinstance(part, Statement)]
     (promise,) = [part for part in told if "differentially private" in part.text]
     fingerprint = Study.read(runs / "north/study.toml").fingerprint
-    assert promise.source.startswith(f"study.toml, fingerprint {fingerprint}, [privacy]")
+    cited = f"study.toml, fingerprint {fingerprint}, [differential_privacy]"
+    assert promise.source.startswith(cited)
     (spent,) = [part for part in told if "By the privacy budget of north" in part.text]
     line = int(spent.source.removeprefix("ledger of north, line "))
     began = json.loads((runs / "north/ledger.jsonl").read_text().splitlines()[line - 1])

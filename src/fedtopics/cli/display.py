@@ -168,13 +168,13 @@ def topic_news(event: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def print_topics(model: TopicModel, words: int, lambda_: float | None = None) -> None:
-    for text, style in topic_lines(model, words, lambda_):
+def print_topics(model: TopicModel, words: int, relevance: float | None = None) -> None:
+    for text, style in topic_lines(model, words, relevance):
         say(text, style)
 
 
 def topic_lines(
-    model: TopicModel, words: int, lambda_: float | None = None
+    model: TopicModel, words: int, relevance: float | None = None
 ) -> Iterator[tuple[str, str]]:
     from fedtopics.model.labels import shown_label
 
@@ -182,7 +182,7 @@ def topic_lines(
         "topic, its share of all documents, its words; below, its share of each client's documents",
         "",
     )
-    for row in model.get_topic_info(words, lambda_):
+    for row in model.get_topic_info(words, relevance):
         label = f"{shown_label(row)}: " if row["label"] else ""
         yield f"{row['topic']:>5} {row['share']:>6.1%}  {label}{' '.join(row['words'])}", ""
         shares = sorted(row["clients"].items(), key=lambda item: -item[1])

@@ -53,7 +53,7 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix: name, first colu
 @click.command()
 @click.argument("model", type=FOLDER)
 @options.words
-@options.lambda_
+@options.relevance
 @click.option(
     "--format", "format_", type=click.Choice([name for name, _ in FORMATS.values()]),
     help="By default the format of FILE's suffix, else a table.",
@@ -77,7 +77,7 @@ FORMATS: dict[str, tuple[str, Sequence[str]]] = {  # by suffix: name, first colu
 @click.option("--history", is_flag=True, help="F-LDA: show the topics of each round.")
 @options.as_json
 def topics(
-    model: Path, words: int, lambda_: float | None, format_: str | None, out: Path | None,
+    model: Path, words: int, relevance: float | None, format_: str | None, out: Path | None,
     suggest: bool, examples: Path | None, columns: dict[str, Any], match: Path | None,
     match_by: Literal["words", "meaning"], history: bool, as_json: bool,
 ) -> None:  # fmt: skip
@@ -114,13 +114,13 @@ def topics(
         write_labels(loaded, model)
     chosen = chosen or "table"
     if chosen == "table" and out is None:
-        print_topics(loaded, words, lambda_)
+        print_topics(loaded, words, relevance)
         return say(f"\n{PHRASES}") if examples else None
     if chosen == "table":
-        shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, lambda_))
+        shown = "".join(f"{line}\n" for line, _ in topic_lines(loaded, words, relevance))
     else:
         render = {"json": json_text, "csv": as_csv, "md": as_markdown}[chosen]
-        shown = render(loaded.get_topic_info(words, lambda_))
+        shown = render(loaded.get_topic_info(words, relevance))
     if out is None:
         write(shown)
     else:
@@ -236,7 +236,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 @click.option("--data", type=FOLDER, required=True, help="The documents.")
 @options.columns("text", "tokens", "label", "embedding")
 @options.embedding_model
-@options.lambda_
+@options.relevance
 @options.with_default(
     "--by", type=click.Choice(["windows", "documents"]), default="windows",
     help="Count words together in windows; use documents if the order of words is lost.",
@@ -244,7 +244,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 @options.as_json
 def evaluate(
     model: Path, data: Path, columns: dict[str, Any], embedding_model: str | None,
-    lambda_: float | None, by: Literal["windows", "documents"], as_json: bool,
+    relevance: float | None, by: Literal["windows", "documents"], as_json: bool,
 ) -> None:  # fmt: skip
     """Score a model's topics on documents.
 
@@ -267,7 +267,7 @@ def evaluate(
         )
     with embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(
-            loaded, corpus, by=by, lambda_=lambda_, embedding_model=embedding_model,
+            loaded, corpus, by=by, relevance=relevance, embedding_model=embedding_model,
             on_progress=on_progress,
         )  # fmt: skip
     if as_json:

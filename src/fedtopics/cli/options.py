@@ -44,8 +44,8 @@ policy = click.option(
 embedding_model = click.option(
     "--embedding-model", help="Model of the embeddings column, or a folder with the study's model."
 )
-lambda_ = click.option(
-    "--relevance", "lambda_", type=click.FloatRange(0, 1), help="Rank words: 1 probability, 0 lift."
+relevance = click.option(
+    "--relevance", type=click.FloatRange(0, 1), help="Rank words: 1 probability, 0 lift."
 )
 words = with_default(
     "--words", type=click.IntRange(1), default=WORDS_SHOWN, help="Number of words per topic."
@@ -58,7 +58,7 @@ from_model = click.option(
 def columns(
     *kinds: str, rules: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add --columns and --rules; the command gets `columns`, by kind, None where none is named."""
+    """Add --columns and --text-rules; the command gets `columns` by kind, or None."""
 
     def parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
         found: dict[str, Any] = dict.fromkeys(kinds)
@@ -77,13 +77,13 @@ def columns(
             if rules:
                 from fedtopics.federation.study_tables import read_rules
 
-                file = arguments.pop("rules")
+                file = arguments.pop("text_rules")
                 columns = {**columns, "rules": None if file is None else read_rules(file)}
             command(columns=columns, **arguments)
 
         if rules:
             help_ = "Your own text rules: a TOML file with keys of a study's [text]."
-            click.option("--rules", type=FOLDER, help=help_)(called)
+            click.option("--text-rules", type=FOLDER, help=help_)(called)
         meanings = "; ".join(f"{kind}: {COLUMNS[kind]}" for kind in kinds)
         click.option(
             "--columns", metavar="KIND=NAME,...", multiple=True, callback=parsed,

@@ -62,9 +62,9 @@ class FittedTopics:
         """Words, the most frequent first."""
         return self.model_.vocabulary.words
 
-    def topics(self, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> list[list[str]]:
+    def topics(self, n_words: int = WORDS_SHOWN, relevance: float | None = None) -> list[list[str]]:
         """Return words of each topic, as in `TopicModel.topics`; ten of them are `topics_`."""
-        return self._fitted().topics(n_words, lambda_)
+        return self._fitted().topics(n_words, relevance)
 
     def get_topics(self, n_words: int = WORDS_SHOWN) -> dict[int, list[tuple[str, float]]]:
         """Return words of each topic with p(word | topic), by topic number."""

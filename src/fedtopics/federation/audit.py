@@ -96,7 +96,7 @@ def audit(
             on_progress(number + 1, len(halves))
     auc, found = rates(likelihood_ratios(scores, halves), halves)
     size = {"shadows": len(halves), "documents": scores.size}
-    most = allowed(study.privacy)
+    most = allowed(study.differential_privacy)
     return Audit(study=study.fingerprint, auc=auc, found=found, allowed=most, **size)
 
 

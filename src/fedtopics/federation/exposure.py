@@ -78,7 +78,7 @@ class Exposure:
     @property
     def verdicts(self) -> dict[str, str]:
         """What an attacker with all shared data and the strongest known attack learns."""
-        privacy = self.study.privacy
+        privacy = self.study.differential_privacy
         there = "yes, better than by chance: there is no noise, and the model remembers"
         if privacy is not None:  # for a document, also where the study protects authors
             there = in_words(together([privacy]), privacy.delta)
@@ -123,7 +123,8 @@ def expose(
     all_exchanges = exchanges(study)
     if study.is_secure:
         # With differential privacy, words are public, and no exact document count is sent.
-        own = LEAVES if study.privacy is None else {name: LEAVES[name] for name in (MODEL, ARRAYS)}
+        has_noise = study.differential_privacy is not None
+        own = {name: LEAVES[name] for name in (MODEL, ARRAYS)} if has_noise else LEAVES
         all_exchanges += [Exchange(name, "once", own[name], name in MEMBERS_SEE) for name in own]
     shown, otherwise = list[Shown](), NOBODY if study.is_secure else SERVER_SEES
     for each in all_exchanges:
@@ -215,7 +216,8 @@ def _rehearse(
 
 def rehearse_noise(study: Study, corpus: Corpus) -> None:
     """Train a private study on few documents for all members; StudyError if noise hides them."""
-    if study.privacy is None or len(corpus) > REHEARSED or len(study.clients) > MOST_CLIENTS:
+    is_small = len(corpus) <= REHEARSED and len(study.clients) <= MOST_CLIENTS
+    if study.differential_privacy is None or not is_small:
         return
     try:
         train(study, dict.fromkeys(study.clients, corpus), policies={})
@@ -236,7 +238,7 @@ def _size(value: Any) -> int:
 
 
 def _words(study: Study, documents: int | None) -> str:
-    if study.privacy is not None:
+    if study.differential_privacy is not None:
         return "hardly: within the same bound"
     method, rounds = study.method, study.method.max_rounds
     clients = method.clients_per_round or len(study.clients)

@@ -148,7 +148,7 @@ def _secure(
     run.before_checkpoint, run.after_checkpoint = member.save, disk.cut
     exchange = Exchange(member, link, patience)
     # With differential privacy, the exact count would reveal whether a document is there.
-    is_open = part.corpus is not None and study.privacy is None
+    is_open = part.corpus is not None and study.differential_privacy is None
     documents = len(part.corpus) if part.corpus is not None and is_open else None
     return SecureClients(
         exchange, list(study.clients), door, documents, totals, *run.position(), study.vocabulary,

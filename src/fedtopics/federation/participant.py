@@ -114,7 +114,7 @@ class Participation:
         self._check_earlier(study, self.corpus, begins=True)
         run = study.fingerprint
         kept = Secret.keep(state / "secret")
-        if self._insecure_seed and study.privacy is not None:
+        if self._insecure_seed and study.differential_privacy is not None:
             raise RunError(
                 "The study has differential privacy, but with --insecure-seed everybody could "
                 "compute the noise; leave out --insecure-seed."
@@ -123,7 +123,7 @@ class Participation:
         secret = Secret.from_seed(study.seed, self.name) if is_seeded else kept.of_run(run)
         policy, key = self.policy_in(study), self.key
         noise = digest(secret.derive("account").hex())
-        policy.check_privacy(self.name, study.privacy, run, run, noise)
+        policy.check_privacy(self.name, study.differential_privacy, run, run, noise)
         self._ledger = Ledger(
             study.registration.name, run, self.out / "ledger.jsonl", run, is_seeded, key.sign,
             not study.is_secure, has_begun, key.has_signed,
@@ -244,16 +244,17 @@ def check_policy(
     known = {} if study.roster is None else study.roster.plain
     policy.check_roster(client, known, study.fingerprint, accepted_roster)
     policy.check_aggregation(client, study.is_secure)
-    policy.check_privacy(client, study.privacy, study.fingerprint)
+    policy.check_privacy(client, study.differential_privacy, study.fingerprint)
     method = study.method
     used = len(corpus) - (0 if corpus.embeddings is not None else corpus.n_empty)
     documents = policy.min_documents if grows else used
     clients = min(len(study.clients), method.clients_per_round or len(study.clients))
-    authors(corpus, study.privacy)
+    authors(corpus, study.differential_privacy)
     if not grows:
         check_times(corpus, method.over_time)
-    if study.privacy is not None and (recipe := recipe_of(study)) is not None:
-        recipe.public_words(study.privacy.words, method, study.text)  # raises if there are none
+    privacy, recipe = study.differential_privacy, recipe_of(study)
+    if privacy is not None and recipe is not None:
+        recipe.public_words(privacy.words, method, study.text)  # raises if there are none
     found = check_texts(corpus, study.text)
     facts = method.method_name, method.max_rounds, documents, study.text, clients
     policy.check_study(client, *facts)

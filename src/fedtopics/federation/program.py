@@ -17,8 +17,8 @@ from fedtopics.privacy.recipe import RECIPES, Recipe
 
 
 def recipe_of(study: Study) -> Recipe | None:
-    """Return how the method computes with differential privacy; None without [privacy]."""
-    return None if study.privacy is None else RECIPES.find(study.method.method_name)
+    """Return how the method computes with differential privacy; None in studies without it."""
+    return None if study.differential_privacy is None else RECIPES.find(study.method.method_name)
 
 
 def exchanges(study: Study) -> list[Exchange]:
@@ -27,12 +27,12 @@ def exchanges(study: Study) -> list[Exchange]:
 
 def plan_of(study: Study, start: WarmStart | None = None) -> Any:
     usual = study.method.read_by(study.text), study.text, study.vocabulary, study.seed, start
-    if study.privacy is None or (recipe := recipe_of(study)) is None:
+    privacy, recipe = study.differential_privacy, recipe_of(study)
+    if privacy is None or recipe is None:
         return Plan(*usual)
-    budget = recipe.budget(study.privacy.promise, study.method)
     return PrivatePlan(
-        *usual, privacy=study.privacy.promise, budget=budget, clients=len(study.clients),
-        words=study.privacy.words, nearest_words=study.privacy.nearest_words,
+        *usual, privacy=privacy.promise, budget=recipe.budget(privacy.promise, study.method),
+        clients=len(study.clients), words=privacy.words, nearest_words=privacy.nearest_words,
     )  # fmt: skip
 
 
@@ -45,8 +45,8 @@ def privacy_summary(study: Study, seeded: bool = False) -> TrainingInfo:
     info: TrainingInfo = {} if seeded else {"masked": study.is_secure}
     if info.get("masked"):
         info["clear"] = in_the_clear(study)
-    if study.privacy is not None:
-        bound: Any = study.privacy.promise.plain | {"seeded": seeded}
+    if study.differential_privacy is not None:
+        bound: Any = study.differential_privacy.promise.plain | {"seeded": seeded}
         info["privacy"] = bound
     return info
 

@@ -273,7 +273,7 @@ def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None
     if "chosen" in agreed:  # the method "auto" chose another one
         method = find_method(agreed["chosen"]["name"])
         settings = method.settings(**agreed["chosen"])
-    if method.topics_of is None or study.privacy is not None:
+    if method.topics_of is None or study.differential_privacy is not None:
         found.no_topics = NONE_HELD.format(method.title)
         return
     if path is None:

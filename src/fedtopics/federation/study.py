@@ -93,7 +93,7 @@ class Study(BaseModel):
         "them; by default secure if rounds have three clients, the method computes sums, and "
         "federation.outliers is unset",
     )
-    privacy: PrivacySettings | None = Field(
+    differential_privacy: PrivacySettings | None = Field(
         None, description="differential privacy for each document, by noise in all sums"
     )
     text: TextRules = Field(TextRules(), description="how texts become words")
@@ -147,7 +147,7 @@ class Study(BaseModel):
             raise ValueError(f"server.host = {host!r} is not a member of the study")
         if both := sorted(self.clients.keys() & self.observers.keys()):
             raise ValueError(f"{both[0]!r} is a client and an observer; remove one of the two")
-        if self.privacy is not None:
+        if self.differential_privacy is not None:
             outliers = self.federation.outliers
             check_privacy(self.method, len(self.clients), self.is_secure, outliers)
         if self.text.ngrams[1] > 1 and self.method.coherence == "windows":
@@ -202,7 +202,7 @@ class Study(BaseModel):
             "observers": sorted(self.observers),
             "run": self.run if self.run > 1 else 0,
             "certificates": {} if (roster := self.roster) is None else roster.plain,
-            "privacy": self.privacy and self.privacy.plain,
+            "differential_privacy": self.differential_privacy and self.differential_privacy.plain,
             "about": self.about.model_dump(mode="json", exclude_defaults=True),
         }
         return plain | {key: value for key, value in optional.items() if value}
@@ -224,7 +224,7 @@ class Study(BaseModel):
     @property
     def described(self) -> dict[str, Any]:
         """The name and settings for a run's events, without lists of words or places of files."""
-        keys = ("seed", "aggregation", "privacy", "method", "text", "vocabulary")
+        keys = ("seed", "aggregation", "differential_privacy", "method", "text", "vocabulary")
         plain = {key: self.agreed[key] for key in keys if key in self.agreed}
         settings = dict(dotted(plain)) | {"clients": len(self.clients)}
         return {"name": self.name, "fingerprint": self.fingerprint, "settings": settings}
@@ -248,7 +248,7 @@ class Study(BaseModel):
             return corpus
         vectors = document_embeddings(
             corpus, settings, embedding_model=embedding_model, on_progress=on_progress,
-            apart=self.privacy is not None,
+            apart=self.differential_privacy is not None,
         )  # fmt: skip
         return corpus.with_embeddings(vectors)
 
@@ -319,7 +319,8 @@ def _hindrance(study: Study) -> str:
     """Return why aggregation cannot be secure, or ""."""
     outliers, drawn = study.federation.outliers, study.method.clients_per_round
     clients = min(len(study.clients), drawn or len(study.clients))
-    is_open = study.aggregation == "secure" and (study.privacy is None or not study.clients)
+    has_noise = bool(study.clients) and study.differential_privacy is not None
+    is_open = study.aggregation == "secure" and not has_noise
     if not study.method.adds_up:
         return f"{study.method.method_name} merges the updates of clients one by one"
     if clients < FEWEST_CLIENTS and not is_open:

@@ -1,4 +1,4 @@
-"""The tables of a study file, the checks of [privacy], and how TOML is written."""
+"""The tables of a study file, the checks of differential privacy, and how TOML is written."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -80,7 +80,7 @@ class ClientData(BaseModel):
     label: str | None = Field(None, description="column of labels, for measuring only")
     embedding: str | None = Field(None, description="column of embeddings")
     author: str | None = Field(
-        None, description='column of each document\'s author, for privacy.unit = "author"'
+        None, description="column of authors, for differential privacy of each author"
     )
     time: str | None = Field(
         None, description="column of each document's date, for shares by period"
@@ -94,7 +94,7 @@ class ClientData(BaseModel):
     certificate: str | None = Field(
         None, description="the client's certificate between machines, as a PEM file or its content"
     )
-    rules: Path | None = Field(
+    text_rules: Path | None = Field(
         None,
         description="this client's own text rules, if they differ on purpose: a TOML file with "
         "keys of [text]; its documents then count as lists of words",
@@ -109,7 +109,7 @@ class ClientData(BaseModel):
         columns = {"text", "tokens", "id", "label", "embedding", "author", "time"}
         names = self.model_dump(include=columns)
         try:
-            rules = None if self.rules is None else read_rules(self.rules)
+            rules = None if self.text_rules is None else read_rules(self.text_rules)
             return Corpus.read(self.data, Columns(**names, rounds=self.round, rules=rules))
         except DataError as error:
             raise DataError(f"Client {name!r}: {error}") from None
@@ -138,7 +138,7 @@ def member_tables(study: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def resolve_paths(table: dict[str, Any], folder: Path) -> None:
-    for key in {"data", "policy", "rules"} & table.keys():
+    for key in {"data", "policy", "text_rules"} & table.keys():
         table[key] = folder / str(table[key])
     model = folder / str(table.get("embedding_model", ""))
     if "embedding_model" in table and model.is_dir():  # otherwise it is a name
@@ -209,7 +209,7 @@ def check_privacy(method: TopicSettings, clients: int, secure: bool, outliers: R
         others = ", ".join(other for other in _able() if other != name)
         raise ValueError(
             f"{name} does not support differential privacy: {why}; choose a method that does "
-            f"({others}), or leave out privacy"
+            f"({others}), or leave out differential_privacy"
         )
     if outliers not in (None, "none"):
         raise ValueError(
@@ -239,7 +239,7 @@ def _able() -> Iterator[str]:
 
 def with_privacy(study: Any) -> Any:
     method = study.get("method") if isinstance(study, Mapping) else None
-    if not isinstance(method, Mapping) or not study.get("privacy"):
+    if not isinstance(method, Mapping) or not study.get("differential_privacy"):
         return study
     name = method.get("name")
     usual = RECIPES.find(name).usual if name in RECIPES.names else {}

@@ -197,7 +197,7 @@ def _clear(study: Study, path: Path, lines: Sequence[Line], in_one_process: bool
 
 def _privacy(study: Study, folder: Path, path: Path, lines: Sequence[Line]) -> Check:
     """Check that study, model and the client's account agree about differential privacy."""
-    bound, claim = study.privacy, None
+    bound, claim = study.differential_privacy, None
     with suppress(OSError, *DAMAGES):  # the model may be missing or damaged
         found = json.loads(read_text(folder / "model/config.json"))["info"]["privacy"]
         claim = found if isinstance(found, dict) else {}

@@ -22,7 +22,7 @@ ROWS = {"counts", "theta", "main_topics", "labels"}  # have one row per document
 
 def evaluate(
     model: TopicModel, documents: Any, *, by: Literal["windows", "documents"] = "windows",
-    lambda_: float | None = None, embedding_model: str | None = None,
+    relevance: float | None = None, embedding_model: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Score a model's topics on documents, not necessarily those of the training.
@@ -32,7 +32,7 @@ def evaluate(
     documents : whatever `Corpus.of` takes, with labels or without
     by : {"windows", "documents"}
         Where words occur together: in each measure's usual windows, or in a document.
-    lambda_ : float in [0, 1], optional
+    relevance : float in [0, 1], optional
         How topics are read: 1 by probability, 0 by lift. By default the model's reading.
     embedding_model, on_progress
         As in `document_embeddings`: the model's name or folder; called with the number done.
@@ -53,7 +53,7 @@ def evaluate(
         If no document has a word of the model, the labels are lists, or embeddings do not fit.
     """
     corpus = Corpus.of(documents)
-    parts = _Parts(model, corpus, by, lambda_, (embedding_model, on_progress))
+    parts = _Parts(model, corpus, by, relevance, (embedding_model, on_progress))
     if not parts.counts.nnz:
         raise DataError(
             "No document has a word that the model knows, so its topics cannot be scored; give "
@@ -61,7 +61,7 @@ def evaluate(
         )
     metrics = [METRICS.find(name) for name in METRICS.names]
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
-    scores["lambda"] = model.reading.lambda_ if lambda_ is None else lambda_
+    scores["lambda"] = model.reading.relevance if relevance is None else relevance
     for metric in metrics:
         if "labels" not in metric.takes:
             scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))

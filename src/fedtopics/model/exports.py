@@ -23,7 +23,7 @@ from fedtopics.text.corpus import Corpus
 TEXT = {"Name", "CustomName", "Top_n_words"}  # columns of text
 
 
-def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> Any:
+def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, relevance: float | None = None) -> Any:
     """Return a DataFrame like that of BERTopic's ``get_topic_info``; arguments as in `topics`.
 
     Returns
@@ -34,7 +34,7 @@ def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None =
         Representation, a list of words. In addition: Share; Share_CLIENT for each client;
         Coherence_MEASURE for each measure, if it was computed for these words.
     """
-    rows = model.get_topic_info(n_words, lambda_)
+    rows = model.get_topic_info(n_words, relevance)
     labels = [shown_label(row) or None for row in rows]
     columns: dict[str, Any] = {
         "Topic": [row["topic"] for row in rows],
@@ -50,7 +50,7 @@ def to_pandas(model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None =
 
 
 def get_topics(
-    model: Topics, n_words: int = WORDS_SHOWN, lambda_: float | None = None
+    model: Topics, n_words: int = WORDS_SHOWN, relevance: float | None = None
 ) -> dict[int, list[tuple[str, float]]]:
     """Return, by topic number, the words of each topic with p(word | topic), as BERTopic does.
 
@@ -60,7 +60,7 @@ def get_topics(
     shares, column = model.word_shares, model.vocabulary.index
     return {
         topic: sorted(((word, float(shares[topic, column[word]])) for word in words), key=_share)
-        for topic, words in enumerate(model.topics(n_words, lambda_))
+        for topic, words in enumerate(model.topics(n_words, relevance))
     }
 
 
@@ -69,11 +69,11 @@ def _share(entry: tuple[str, float]) -> float:
 
 
 def get_topic(
-    model: Topics, topic: int, n_words: int = WORDS_SHOWN, lambda_: float | None = None
+    model: Topics, topic: int, n_words: int = WORDS_SHOWN, relevance: float | None = None
 ) -> list[tuple[str, float]]:
     """Return the words of one topic as in `get_topics`; StudyError if there is no such topic."""
     check_number(topic, "topic", 0, model.n_topics - 1)
-    return get_topics(model, n_words, lambda_)[topic]
+    return get_topics(model, n_words, relevance)[topic]
 
 
 def document_info(model: Finder, documents: Any, n_words: int = WORDS_SHOWN) -> Any:
@@ -182,10 +182,10 @@ def _distributions(rows: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def to_gensim(
-    model: Topics, num_words: int = 10, lambda_: float | None = None
+    model: Topics, num_words: int = 10, relevance: float | None = None
 ) -> list[tuple[int, list[tuple[str, float]]]]:
     """Return topics as gensim's ``show_topics(num_topics=-1, formatted=False)`` does."""
-    return [*get_topics(model, num_words, lambda_).items()]
+    return [*get_topics(model, num_words, relevance).items()]
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

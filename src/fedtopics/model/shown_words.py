@@ -26,7 +26,7 @@ class Reading:
     """How the words of topics are ranked."""
 
     # Weight, in [0, 1], of log p(word | topic) against the lift, log p(word | topic) / p(word).
-    lambda_: float = 0.6
+    relevance: float = 0.6
     # Take p(word | topic) from documents' words, weighted by theta, instead of the decoder.
     by_sums: bool = False
     # Rank by class-based TF-IDF instead: p(word | topic) log(1 + A / f), A the words of an average
@@ -36,9 +36,9 @@ class Reading:
     first: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.lambda_ <= 1:  # also refuses NaN
+        if not 0 <= self.relevance <= 1:  # also refuses NaN
             raise StudyError(
-                f"lambda={self.lambda_} is out of range; give a number from 0 (by lift) to 1 (by "
+                f"lambda={self.relevance} is out of range; give a number from 0 (by lift) to 1 (by "
                 "probability)."
             )
         first = tuple(tuple(map(int, topic)) for topic in self.first)  # a file has lists
@@ -59,7 +59,7 @@ class Reading:
         if self.class_based:
             score = shares * np.log1p(1 / (len(shares) * frequency))
         else:
-            score = np.log(shares + ADDED_SHARE) - (1 - self.lambda_) * np.log(frequency)
+            score = np.log(shares + ADDED_SHARE) - (1 - self.relevance) * np.log(frequency)
         behind = np.ones(shares.shape, bool)
         if self.first:
             np.put_along_axis(behind, np.array(self.first), False, axis=1)
@@ -68,7 +68,7 @@ class Reading:
 
 USUAL = Reading()
 CLASS_BASED = Reading(1.0, by_sums=True, class_based=True)
-READINGS = [Reading(lambda_, by_sums) for by_sums in (False, True) for lambda_ in LAMBDAS]
+READINGS = [Reading(relevance, by_sums) for by_sums in (False, True) for relevance in LAMBDAS]
 
 
 def choose(

@@ -75,7 +75,7 @@ class TopicModel(Finder):
     to_gensim = exports.to_gensim
 
     def to_octis(
-        self, documents: Any = None, n_words: int = WORDS_SHOWN, lambda_: float | None = None
+        self, documents: Any = None, n_words: int = WORDS_SHOWN, relevance: float | None = None
     ) -> dict[str, Any]:
         """Return a dict as OCTIS' metrics expect a model's output.
 
@@ -84,7 +84,7 @@ class TopicModel(Finder):
         n_documents).
         """
         output: dict[str, Any] = {
-            "topics": self.topics(n_words, lambda_),
+            "topics": self.topics(n_words, relevance),
             "topic-word-matrix": np.array(self.beta, np.float64),
         }
         if documents is not None:

@@ -207,21 +207,21 @@ class Topics:
         """Return what people call a client."""
         return self.client_names.get(client, client)
 
-    def topics(self, n_words: int = WORDS_SHOWN, lambda_: float | None = None) -> list[list[str]]:
+    def topics(self, n_words: int = WORDS_SHOWN, relevance: float | None = None) -> list[list[str]]:
         """Return the words of each topic, the most relevant first.
 
         By default words are ranked as in `reading`, whose `first` words come before all others.
-        `lambda_` ranks only by relevance: 1 by probability, 0 by lift.
+        `relevance` ranks only by relevance: 1 by probability, 0 by lift.
 
         Raises
         ------
         StudyError
-            If `n_words` is less than 1, or `lambda_` is not between 0 and 1.
+            If `n_words` is less than 1, or `relevance` is not between 0 and 1.
         """
-        return self.read(self._reading(lambda_), n_words)
+        return self.read(self._reading(relevance), n_words)
 
-    def _reading(self, lambda_: float | None) -> Reading:
-        return self.reading if lambda_ is None else Reading(lambda_, self.reading.by_sums)
+    def _reading(self, relevance: float | None) -> Reading:
+        return self.reading if relevance is None else Reading(relevance, self.reading.by_sums)
 
     @property
     def word_shares(self) -> NDArray[np.float64]:
@@ -244,7 +244,7 @@ class Topics:
         return reading.order(self._shares(reading), self.vocabulary.frequency, n_words)
 
     def get_topic_info(
-        self, n_words: int = WORDS_SHOWN, lambda_: float | None = None
+        self, n_words: int = WORDS_SHOWN, relevance: float | None = None
     ) -> list[dict[str, Any]]:
         """Return one row per topic, largest first; `to_pandas` names the columns as BERTopic does.
 
@@ -254,11 +254,11 @@ class Topics:
             ``topic``, its number; ``label``, or ""; ``suggested``, the label if it is a suggestion
             that nobody has confirmed, else ""; ``share`` of all documents, and the same as a
             ``count`` of documents; ``name``, the number and four words; ``words``; ``coherence`` of
-            its ten first words by measure (empty if `lambda_` selects other words); ``clients``,
+            its ten first words by measure (empty if `relevance` selects other words); ``clients``,
             its share of each client's documents, by the clients' names.
         """
-        words = self.topics(max(n_words, NAME_WORDS), lambda_)
-        scores = self.coherence if self._reading(lambda_) == self.reading else {}
+        words = self.topics(max(n_words, NAME_WORDS), relevance)
+        scores = self.coherence if self._reading(relevance) == self.reading else {}
         shares, total = self.share, sum(self.documents.values())
         return [
             {

@@ -86,7 +86,7 @@ class Privacy(BaseModel):
 
 
 class PrivacySettings(Privacy):
-    """A study's [privacy]: the bound, and the methods' public data."""
+    """A study's [differential_privacy]: the bound, and the methods' public data."""
 
     words: tuple[str, ...] = Field(
         (),

@@ -28,7 +28,7 @@ NOISE = "with this client's part of the noise"
 
 @dataclass(frozen=True)
 class PrivatePlan(Plan[Any]):
-    """A study with [privacy], as its method sees it."""
+    """A study with [differential_privacy], as its method sees it."""
 
     privacy: Privacy | None = None  # the promise for each document; None for no noise
     budget: Budget = field(default_factory=partial(Budget, None, {}))  # all releases share it

@@ -117,16 +117,16 @@ class Recipe:
             encoder = sentence_encoder(name)
         except FedTopicsError as error:
             raise StudyError(
-                "A study with [privacy] needs public words, since the words of documents are "
-                "secret; give a list of words of the language or the field as words in [privacy], "
-                f"or install its embedding model at all participants. {error}"
+                "Differential privacy needs public words, since words of documents are secret; "
+                "give words of the language or the field as words in [differential_privacy], or "
+                f"install its embedding model at all participants. {error}"
             ) from None
         pieces = read_text(encoder.folder / "tokenizer.json")
         model = json.loads(pieces)["model"]
         if model.get("type", "WordPiece") != "WordPiece":
             raise StudyError(
                 f"The model {name!r} has no pieces that are whole words; give a public list as "
-                "words in [privacy]."
+                "words in [differential_privacy]."
             )
         split = text.analyser()
         return [
@@ -176,15 +176,15 @@ EVERYBODY = "all"  # instead of single clients, which send nothing without noise
 
 
 class PrivateProgram(Program[Any, Arrays]):
-    """The program of a study with [privacy], which cannot start from a model."""
+    """The program of a study with [differential_privacy], which cannot start from a model."""
 
     saves_every_round = True  # there are few, and each has cost a part of the budget
 
     def __init__(self, recipe: Recipe, plan: PrivatePlan) -> None:
         if plan.start is not None:
             raise StudyError(
-                "A study with [privacy] starts only from public words, not from a model; leave out "
-                "one of the two."
+                "A study with [differential_privacy] starts only from public words, not from a "
+                "model; leave out one of the two."
             )
         super().__init__(plan)
         self._recipe, self._privacy, self._words = recipe, plan.privacy, plan.words

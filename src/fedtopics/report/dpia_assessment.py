@@ -32,16 +32,16 @@ THREATS = TABLES["threats"]
 
 def promised(records: Records) -> list[Part]:
     """State the study's privacy guarantee, and what it leaves out."""
-    bound = records.study.privacy
+    bound = records.study.differential_privacy
     if bound is None:
         return [
             Statement(
                 "What the model and the totals reveal about a single document has no bound: the "
-                "study has no [privacy], so no noise is added.",
-                f"{records.cited}, without [privacy]",
+                "study has no [differential_privacy], so no noise is added.",
+                f"{records.cited}, without [differential_privacy]",
             )
         ]
-    cited = f"{records.cited}, [privacy]"
+    cited = f"{records.cited}, [differential_privacy]"
     sure, most = exp(bound.epsilon), bound.most_documents
     n = len(bound.words)
     words = f"the {n:,} words that may be in topics" if n else "the encoder's words"
@@ -252,7 +252,7 @@ def _necessity(records: Records) -> Parts:
 
 
 def _risks(records: Records) -> Parts:
-    bound = records.study.privacy
+    bound = records.study.differential_privacy
     within = "without a bound" if bound is None else f"within epsilon {bound.epsilon:g}"
     learned = [f"{each['what']}, by {each['who']}" for each in records.holding("attacks")]
     learned.append(f"what the model and totals reveal about a single document, {within}")

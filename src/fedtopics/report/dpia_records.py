@@ -85,7 +85,7 @@ class Records:
     @property
     def private(self) -> bool:
         """Whether the study is differentially private."""
-        return self.study.privacy is not None
+        return self.study.differential_privacy is not None
 
     @property
     def sees(self) -> str:

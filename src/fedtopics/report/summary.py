@@ -214,7 +214,7 @@ def _reading(model: TopicModel) -> dict[str, Any]:
     first = ", starting with the most coherent ones" if model.reading.first else ""
     if model.reading.class_based:
         return {"lambda": None, "words": f"class-based TF-IDF, from the words of documents{first}"}
-    return {"lambda": model.reading.lambda_, "words": f"relevance, from {by}{first}"}
+    return {"lambda": model.reading.relevance, "words": f"relevance, from {by}{first}"}
 
 
 def _clusters(model: TopicModel) -> dict[str, Any]:

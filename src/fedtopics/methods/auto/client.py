@@ -21,8 +21,8 @@ from fedtopics.text.embeddings import EmbeddingSettings
 
 SHORT = 15.0  # mean number of words, below which embeddings are needed as well
 SHARED = (
-    "n_components", "clients_per_round", "relevance", "candidate_words", "coherence", "over_time",
-    "stop_when",
+    "n_components", "clients_per_round", "relevance", "coherence_candidates", "coherence",
+    "over_time", "stop_when",
 )  # fmt: skip
 
 

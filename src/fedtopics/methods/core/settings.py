@@ -152,7 +152,7 @@ class TopicSettings(BaseModel):
         description="how words are ranked: 1 by probability, 0 by lift; by default the most "
         "coherent ranking in which nine of ten words differ between topics",
     )  # fmt: skip
-    candidate_words: int | None = Field(
+    coherence_candidates: int | None = Field(
         None, ge=WORDS_SHOWN, le=50,
         description="the ten words shown first are chosen among this many first words of a topic, "
         "to be coherent together; 10 keeps their order; by default 15, or 10 if "
@@ -240,7 +240,7 @@ class TopicSettings(BaseModel):
 
     @property
     def n_candidate_words(self) -> int:
-        return self.candidate_words or (CANDIDATES if self.relevance is None else WORDS_SHOWN)
+        return self.coherence_candidates or (CANDIDATES if self.relevance is None else WORDS_SHOWN)
 
     @property
     def chooses_words(self) -> bool:
