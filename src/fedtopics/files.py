@@ -262,14 +262,11 @@ class LineFile:
         self._lock = threading.Lock()
         show_use(self._file)
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        with self._lock:
-            self._unwritten += json.dumps(row, allow_nan=False).encode() + b"\n"
-            self._flush()
-
-    def _flush(self) -> None:
+    def write(self, *rows: Mapping[str, Any]) -> None:
+        lines = b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
         # On a full disk, lines wait for the next write; a buffered file would lose some.
-        with suppress(OSError):
+        with self._lock, suppress(OSError):
+            self._unwritten += lines
             while self._unwritten:
                 self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
 
@@ -277,9 +274,8 @@ class LineFile:
         return int(self._file.fileno())
 
     def close(self) -> None:
-        with self._lock:
-            self._flush()
-            self._file.close()
+        self.write()
+        self._file.close()
 
 
 class RowFile:

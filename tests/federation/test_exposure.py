@@ -123,10 +123,8 @@ def test_a_private_study_that_cannot_run_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_bound_is_said() -> None:
-    plan = Study(method={"name": "lda"}).with_clients(SIZES)
-    private = plan.model_copy(
-        update={"differential_privacy": Privacy(epsilon=1), "aggregation": "secure"}
-    )
+    plan = Study.make(method={"name": "lda"}, differential_privacy={"epsilon": 1})
+    private = plan.with_clients(SIZES)
     said = expose(private).verdicts["whether a document was there"]
     assert said.startswith("somewhat: any conclusion is at most 2.72 times as likely")
     factors = {0.3: "hardly", 2.9: "somewhat", 12: "yes, the bound is so weak that it protects"}

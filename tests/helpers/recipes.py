@@ -55,9 +55,7 @@ def planned(name: str, epsilon: float | None = None, seed: int = 0, **method: An
     settings = {"name": name, "n_components": THEMES, **method}
     if name in BY_EMBEDDINGS:
         settings["embedding"] = {"model": "themed", "dimension": DIMENSION}
-    bound = (
-        {} if epsilon is None else {"differential_privacy": {"epsilon": epsilon, "words": PUBLIC}}
-    )
+    bound = {"differential_privacy": {"epsilon": epsilon, "words": PUBLIC}} if epsilon else {}
     return Study.make(seed=seed, method=settings, aggregation="secure", **bound)
 
 

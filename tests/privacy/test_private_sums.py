@@ -226,8 +226,7 @@ def test_authors_have_to_be_known() -> None:
 )
 def test_an_author_has_so_many_documents(wrong: dict[str, Any]) -> None:
     with pytest.raises(StudyError, match="most_documents"):
-        private = {"epsilon": 3, **wrong}
-        Study.make(method={"name": "nmf"}, aggregation="secure", differential_privacy=private)
+        Study.make(method={"name": "nmf"}, differential_privacy={"epsilon": 3, **wrong})
 
 
 def test_a_study_names_the_column(tmp_path: Path) -> None:

@@ -76,9 +76,7 @@ def test_sums_with_noise_have_names_of_their_own(name: str) -> None:
 @pytest.mark.parametrize("name", ["gfedntm", "fstc", "fsccl"])
 def test_networks_cannot_have_a_bound(name: str) -> None:
     pytest.importorskip("torch")
-    with pytest.raises(
-        StudyError, match=f"{name} does not support .*, or leave out differential_privacy"
-    ):
+    with pytest.raises(StudyError, match=f"{name} does not support .*, or leave out differential_"):
         Study.make(method={"name": name}, differential_privacy=BOUND)
 
 
@@ -89,8 +87,7 @@ def test_settings_with_a_bound() -> None:
         "learning": "batch", "coherence": "nothing", "max_rounds": 4,
     }  # fmt: skip
     assert Study.make(method={"name": "lda"}).method.max_rounds == 200
-    nine = {"name": "lda", "max_rounds": 9}
-    assert Study.make(method=nine, differential_privacy=BOUND).method.max_rounds == 9
+    assert study.with_rounds(9).method.max_rounds == 9
     assert RECIPES.find("lda").repeats(study.with_rounds(9).method) == 7
     least = Study.make(method={"name": "lda", "alpha": 5e-324}, differential_privacy=BOUND).method
     assert alpha_of(least) == 1e-12, "of less, shares of topics are no numbers"
