@@ -89,6 +89,7 @@ endif
 
 # The report's pictures in docs/figures.
 generate: .venv/ready
+	$(BIN)/python docs/_site/generated.py
 	$(BIN)/python -m benchmarks report-pictures
 
 clean:

@@ -1,13 +1,12 @@
-"""The table of promises: the page has it, and each row names tests that are there."""
+"""The table of promises: each row names tests that are there."""
 
 from pathlib import Path
 
 import pytest
 
-from fedtopics.guarantees import NOT_PROMISED, PLAIN, SECURE, promises
+from fedtopics.guarantees import PLAIN, SECURE, promises
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/reference/protocol.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("aggregation", [SECURE, PLAIN])
@@ -16,14 +15,6 @@ def test_rows_name_tests_that_are_there(aggregation: str) -> None:
         # What a thief of a disk has under plain aggregation is all that was on it.
         assert promise.tests or (aggregation == PLAIN and "thief" in promise.adversary)
         assert all((ROOT / test).is_file() for test in promise.tests)
-
-
-def test_the_page_has_the_table() -> None:
-    for promise in promises(SECURE, 5):
-        tests = ", ".join(test.removeprefix("tests/") for test in promise.tests)
-        row = f"| {promise.adversary} | {promise.sees} | {promise.can} | {tests} |"
-        assert row in PAGE
-    assert all(f"- {sentence}" in PAGE for sentence in NOT_PROMISED)
 
 
 @pytest.mark.parametrize(

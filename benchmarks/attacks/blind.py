@@ -1,4 +1,4 @@
-"""Solve the sums of many rounds for the documents without knowing any minibatch.
+"""Reconstruct documents from the sums of many rounds, without knowing any minibatch.
 
 Each document takes part in a round or does not: a signal of zeros and ones. LDA's replies are
 mixtures of these signals, so the signals lie in the space that the replies span. Alternating
@@ -96,7 +96,7 @@ def attack(counts: Bag, actual: Bag, share: float) -> tuple[int, int]:
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Solve the sums of many rounds for the documents without knowing any minibatch."""
+    """Reconstruct documents from the sums of many rounds, without knowing any minibatch."""
     for size, batch, rounds in CASES[:1] if quick else CASES:
         corpora = documents_of(data, 2, size)
         _, taps = federate(study_of(rounds, batch, len(corpora)), corpora)

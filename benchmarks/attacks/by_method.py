@@ -1,4 +1,4 @@
-"""Attacks on what clients add up, method by method: what the sums tell of words and documents."""
+"""Attack the sums of each method: what they reveal about words and documents."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Guess whether a document was there, from all that leaves with privacy: epsilon from below.
+"""Guess from all data of a private study whether a document was there: a lower bound of epsilon.
 
 New secrets are drawn each time; later questions follow from earlier sums; two of three clients give
 their parts of the noise, which is enough. Masks and the network are left out: they cancel. The

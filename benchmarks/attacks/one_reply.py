@@ -1,4 +1,4 @@
-"""What one reply tells by itself: documents of a minibatch, by words that no other of them has.
+"""Reconstruct documents of a minibatch from one update, by words that only one of them has.
 
 The row of a word is a sum over the documents that have it, each a direction of the document's own
 times how often the word is in it. Rows of words of one document alone are parallel. Between known

@@ -1,4 +1,4 @@
-"""Compare the sums of clusters: two that differ by one document tell its embedding.
+"""Compare the sums of clusters: two that differ by one document reveal its embedding.
 
 The study is honest, and so is everybody in it. A client's documents move between the clusters of a
 start in groups only; but different starts end with clusters that are nearly the same, and nobody
@@ -87,7 +87,7 @@ def attack(method: Mapping[str, Any]) -> str:
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Compare the sums of clusters: two that differ by one document tell its embedding."""
+    """Compare the sums of clusters: two that differ by one document reveal its embedding."""
     many: dict[str, Any] = {"n_components": 8, "start": {"tries": 200}}
     cases = [{"n_components": 8}, {"n_components": 20}, many]
     for case in cases[: 2 if quick else None]:

@@ -1,4 +1,4 @@
-"""Solve the sums of many rounds for the documents: an honest server that keeps what it sees.
+"""Reconstruct documents from the sums of many rounds, as a server that keeps all updates.
 
 LDA's replies say how often each word occurs in a round's minibatch. Who knows which documents are
 in which minibatch has an equation a round: as many rounds as documents are enough. gFedNTM's
@@ -137,7 +137,7 @@ def rare_words(study: Study, corpora: Corpora, taps: Mapping[str, Tap]) -> tuple
 
 
 def lines(data: Path | None, quick: bool) -> Iterator[str]:
-    """Solve the sums of many rounds for the documents: an honest server that keeps what it sees."""
+    """Reconstruct documents from the sums of many rounds, as a server that keeps all updates."""
     size, rounds, batch = (120, 60, 16) if quick else (500, 600, 52)
     corpora = tapped.documents_of(data, 5, size)
     study = study_of(rounds, batch, len(corpora))

@@ -1,4 +1,4 @@
-"""A study played to be attacked by what it adds up, and what attacks on it are held against."""
+"""Record the sums of a study for attacks, with the documents to compare their results with."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the adder learns from masked sums: those of 3, 5 and 10 clients, method by method."""
+"""Attack sums over 3, 5 and 10 clients, method by method."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator

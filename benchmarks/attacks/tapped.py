@@ -1,4 +1,4 @@
-"""What an attacker has: the study, the program, all that a client was given and what it gave.
+"""Record what an attacker has: the study, the program, and all data that a client got and sent.
 
 A federation in one process whose doors are tapped; and clients of the attacker's own, who do with
 made-up documents what the victim did with its own.

@@ -1,4 +1,4 @@
-"""Take sums apart whose parts are of few words each, and say whether a document is in a sum.
+"""Separate sums whose parts have few words each, and decide whether a document is in a sum.
 
 A table of sums has a row a word: over the documents that have it, how much of it is in each times
 what the sum makes of this document. As long as a row has as many numbers as there are documents,

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from generated import PARTS
+from generated import filled
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -66,11 +66,8 @@ def _page(source: Path) -> str:
         target = (source.parent / link[1]).resolve()
         return os.path.relpath(_place(target), here) if _of_repository(target) else link[1]
 
-    text = ROW.sub(_bare, LINK.sub(moved, source.read_text(encoding="utf-8")))
-    for name, part in PARTS.items():
-        if f"<!-- {name} -->" in text:
-            text = text.replace(f"<!-- {name} -->", part())
-    return text
+    text = filled(source.read_text(encoding="utf-8"), site=True)
+    return ROW.sub(_bare, LINK.sub(moved, text))
 
 
 def _bare(row: re.Match[str]) -> str:

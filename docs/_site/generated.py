@@ -1,20 +1,27 @@
-"""What the reference takes from the code: help of commands, settings, functions of clients.
+"""What the reference takes from the code: commands, settings, messages, errors, evidence.
 
-A page has `<!-- commands -->` where the text of `commands` is to stand, and so on.
+Pages have it between `<!-- begin NAME -->` and `<!-- end NAME -->`. `make generate` writes it; the
+site adds what it reads from docstrings, the lines below `:::`.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 from pydantic import BaseModel
 
-from fedtopics import cli
+import fedtopics
+from fedtopics import cli, errors
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.study import Study
 from fedtopics.federation.study_tables import ClientData, fields_of
+from fedtopics.guarantees import NOT_PROMISED, PLAIN, SECURE, promises
 from fedtopics.methods.core.client import TopicClient
 from fedtopics.methods.core.final import LastSums
 from fedtopics.methods.registry import METHODS, Method, exchanges_of, find_method
@@ -29,8 +36,8 @@ def commands() -> str:
 
 def _helps(command: click.Command, parent: click.Context | None, name: str) -> Iterator[str]:
     context = click.Context(command, info_name=name, parent=parent, max_content_width=90)
-    context.help_option_names = ["-h", "--help"]
-    yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+    text = re.sub(r"(\n\nOptions:)?\n +(-h, )?--help .*", "", command.get_help(context))
+    yield f"## {context.command_path}\n\n```text\n{text}\n```\n"
     for name in command.list_commands(context) if isinstance(command, click.Group) else ():
         inner = command.get_command(context, name)
         if inner is not None and not inner.hidden:
@@ -124,9 +131,107 @@ def _full(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def names() -> str:
+    """List what `import fedtopics` offers, with the methods of its classes."""
+    parts = ["| name | what it is |", "| --- | --- |"]
+    parts += [f"| `{name}` | {_first(getattr(fedtopics, name))} |" for name in fedtopics.__all__]
+    for kind in (fedtopics.TopicEstimator, fedtopics.TopicModel, fedtopics.Corpus, fedtopics.Study):
+        parts += [f"\n### {kind.__name__}\n", "| method | what it does |", "| --- | --- |"]
+        for name, value in inspect.getmembers(kind):
+            is_own = str(getattr(value, "__module__", "")).startswith("fedtopics")
+            if inspect.isroutine(value) and is_own and name[0] != "_":
+                parts.append(f"| `{name}` | {_first(value)} |")
+    return "\n".join(parts)
+
+
+def _first(value: Any) -> str:
+    text = inspect.getdoc(value) or ""
+    return " ".join(text.split("\n\n")[0].split()).replace("|", r"\|")
+
+
+def messages() -> str:
+    """List every message of an error by the kind of error, read from the source code."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(Path(fedtopics.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+                kind, text = ast.unparse(node.exc.func), _message(node.exc.args[0])
+                if len(text.split()) > 3:
+                    found.setdefault(kind.split(".")[-1], set()).add(text)
+    parts = []
+    for kind in [each for each in vars(errors) if each in found]:
+        error = getattr(errors, kind)
+        parts.append(f"\n## {kind}\n\n{_first(error)} Exit code {error.exit_code}.\n")
+        parts += [f"- {text}" for text in sorted(found.pop(kind), key=_order)]
+    parts.append("\n## Of one setting\n\nThe key comes first. Exit code 2.\n")
+    parts += [f"- {text}" for text in sorted(found.pop("ValueError"), key=_order)]
+    return "\n".join(parts)
+
+
+def _order(text: str) -> tuple[str, str]:
+    return re.sub(r"\W", "", re.sub(r"`[^`]*`", "", text)).casefold(), text
+
+
+def _message(node: ast.expr) -> str:
+    """Return a message with the names of the values in it, as code."""
+    if isinstance(node, ast.Constant):
+        return str(node.value).replace("<", "&lt;").replace("*", r"\*")
+    if isinstance(node, ast.BinOp):
+        return _message(node.left) + _message(node.right)
+    parts = node.values if isinstance(node, ast.JoinedStr) else []
+    return "".join(
+        f"`{_name(part.value)}`" if isinstance(part, ast.FormattedValue) else _message(part)
+        for part in parts
+    )
+
+
+def _name(value: ast.expr) -> str:
+    return [*re.findall("[A-Za-z_]+", f"VALUE {ast.unparse(value)}")][-1].strip("_").upper()
+
+
+def evidence() -> str:
+    """Name the tests of each promise, and the attacks that are measured."""
+    parts = []
+    for aggregation in (SECURE, PLAIN):
+        parts += [f"\n## Promises with {aggregation} aggregation\n"]
+        parts += ["| against | it sees | it can still | tests |", "| --- | --- | --- | --- |"]
+        for each in promises(aggregation, 5):
+            tests = ", ".join(f"[{Path(test).stem}](../../{test})" for test in each.tests)
+            parts.append(f"| {each.adversary} | {each.sees} | {each.can} | {tests} |")
+    parts += ["\n## Not promised\n", *(f"- {sentence}" for sentence in NOT_PROMISED)]
+    parts += ["\n## Attacks\n", "| script | what it does |", "| --- | --- |"]
+    for path in sorted((ROOT / "benchmarks/attacks").glob("[!_]*.py")):
+        text = str(ast.get_docstring(ast.parse(path.read_text("utf-8"))))
+        first = " ".join(text.split("\n\n")[0].split())
+        parts.append(f"| [{path.stem}](../../{path.relative_to(ROOT)}) | {first} |")
+    return "\n".join(parts)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
     "clients": clients,
     "metrics": metrics,
+    "names": names,
+    "messages": messages,
+    "evidence": evidence,
 }
+ROOT = Path(__file__).parents[2]
+PART = re.compile(r"(<!-- begin (\w+) -->\n).*?(?=<!-- end \2 -->)", re.DOTALL)
+
+
+def filled(text: str, *, site: bool = False) -> str:
+    """Return a page with its parts; only the site understands the lines that begin with `:::`."""
+
+    def made(found: re.Match[str]) -> str:
+        part = PARTS[found[2]]()
+        if not site:
+            part = re.sub(r"\n*^:::.*\n(?: +.*\n?)*", "\n", part, flags=re.MULTILINE)
+        return f"{found[1]}\n{part.strip()}\n\n"
+
+    return PART.sub(made, text)
+
+
+if __name__ == "__main__":
+    for page in sorted((ROOT / "docs/reference").glob("*.md")):
+        page.write_text(filled(page.read_text("utf-8")), "utf-8")

@@ -7,6 +7,7 @@ import pytest
 from tests.helpers.pages import DOCS
 
 sys.path.insert(0, str(DOCS / "_site"))
+import generated
 import lint
 
 LONG = "A sentence " + "of more words " * 9 + "ends here."
@@ -33,3 +34,8 @@ def test_pages(page: str, findings: list[tuple[int, str]]) -> None:
 def test_code() -> None:
     code = '"""Nothing leaves here."""\nname = "adder"\nword = 1  # goes on with it\n'
     assert {line for line, _ in lint.of_code(code)} == {1, 3}
+
+
+def test_the_reference_is_that_of_the_code() -> None:
+    for page in sorted((DOCS / "reference").glob("*.md")):
+        assert generated.filled(text := page.read_text("utf-8")) == text, "run make generate"
