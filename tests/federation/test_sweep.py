@@ -140,9 +140,12 @@ def test_criteria() -> None:
     assert [criterion.best(rows) for criterion in CRITERIA] == [[5, 10, 20], [10, 20], []]
     best, reasons = recommend(rows)
     assert best == 10
-    assert reasons[0] == "coherence (NPMI): 5, 10, 20 (within a deviation of the best)"
-    assert reasons[2:] == ["10 is the smallest of 10, 20, which are equally good"]
-    assert Criterion("x", "", 1).best([{"topics": 2, "x": 1.0, "x_deviation": 0.0}]) == [2]
+    assert reasons[0] == "best by coherence (NPMI): 5, 10, 20"
+    assert reasons[2].startswith("10, 20 are best by equally many scores; 10 is the smallest of")
+    assert recommend([row | {"held_out": 8.0 if row["topics"] == 5 else 6.5, "npmi": 0.3}
+                      for row in rows])[0] == 10  # fmt: skip
+    rows = [{"topics": n, "x": x, "x_deviation": 0.0} for n, x in ((2, 1.0), (3, 0.995))]
+    assert Criterion("x", "", 1).best(rows) == [2, 3], "a difference of .005 does not decide"
 
 
 def test_wrong_input(tmp_path: Path) -> None:

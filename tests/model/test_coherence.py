@@ -146,12 +146,14 @@ def test_topics_are_scored_in_one_question_and_a_pair_counted_once() -> None:
     assert scores["u_mass"] == pytest.approx([np.log(2 / 4), np.log(2 / 2)], abs=1e-9)
 
 
-def test_words_that_nobody_may_count_are_left_out_of_a_score() -> None:
-    """But not where fewer than two words are left."""
-    topics = [["tea", "oak", "milk"], ["tea", "oak", "elm"]]
-    counted = federated_coherence(counting([]), topics, "documents", known_alone=True)
+@pytest.mark.parametrize("there", [0.0, 20.0])
+def test_words_that_were_hardly_counted_are_left_out_of_a_score(there: float) -> None:
+    """Those in no document, and here milk: in 2 of 5 documents, and known to be in 100."""
+    topics, shares = [["tea", "oak", "milk"], ["tea", "oak", "elm"]], np.full((2, 3), there)
+    counted = federated_coherence(counting([]), topics, "documents", shares)
     both = np.log((2 / 5) / (4 / 5 * 2 / 5)) / -np.log(2 / 5)
-    assert counted["npmi"] == pytest.approx([both, -1])
+    expected = [np.nan if there else both, np.nan]
+    assert counted["npmi"] == pytest.approx(expected, nan_ok=True)
 
 
 WORDS = ["oak", "elm", "ash", "yew"]

@@ -36,6 +36,8 @@ from fedtopics.text.corpus import Corpus, fingerprint
 
 HELD_OUT = 0.1  # of each client's documents
 SAMPLE = 0.8  # of the training documents, for all seeds except the first, to measure stability
+CLOSE = 0.01  # a smaller difference of scores does not decide
+LOSS = 0.03  # relative difference of held-out losses that is too large for fewer topics
 DRAW = 3  # makes the random choices independent of other uses of the seed
 Task = tuple[int, int]  # a training: its number of topics and its seed
 
@@ -49,7 +51,7 @@ class Criterion:
     sign: int  # 1 if higher is better, else -1
 
     def best(self, summary: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return the numbers of topics that are at most one deviation worse than the best."""
+        """Return the numbers of topics that are hardly worse than the best."""
         scored = [row for row in summary if row.get(self.name) is not None]
         if not scored:
             return []
@@ -57,8 +59,8 @@ class Criterion:
         return [row["topics"] for row in scored if self._is_close(row, top)]
 
     def _is_close(self, row: Mapping[str, Any], top: Mapping[str, Any]) -> bool:
-        deviation = max(each[f"{self.name}_deviation"] for each in (row, top))
-        return bool(self.sign * (top[self.name] - row[self.name]) <= deviation + TINY)
+        close = max(CLOSE, *(each[f"{self.name}_deviation"] for each in (row, top)))
+        return bool(self.sign * (top[self.name] - row[self.name]) <= close + TINY)
 
 
 CRITERIA = (
@@ -150,7 +152,8 @@ def _train_all(
         }
         model = train(one, sample, policies=policies, on_event=on_event)
         model.save_pretrained(folder / _name(task))
-        scores = {name: float(np.mean(score)) for name, score in model.coherence.items()}
+        measured = {name: score[np.isfinite(score)] for name, score in model.coherence.items()}
+        scores = {name: float(known.mean()) for name, known in measured.items() if len(known)}
         scores["diversity"] = unique_words(model.topics(10), 10)
         return scores | {"held_out": held_out_loss(model, held_out, study.seed)}
 
@@ -183,7 +186,7 @@ def summarise(
         trained = [row for row in rows if row["topics"] == number]
         scores: dict[str, Any] = {"topics": number, "seeds": len(trained)}
         for name in sorted({name for row in trained for name in row} - {"study", "topics", "seed"}):
-            scores |= _spread(name, [row[name] for row in trained])
+            scores |= _spread(name, [row.get(name) for row in trained])
         summary.append(scores | _spread("stability", stability[number]))
     return summary
 
@@ -197,21 +200,29 @@ def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None
 
 
 def recommend(summary: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
-    """Return the smallest number of topics that is among the best by most criteria, and why."""
+    """Return a number of topics that is among the best by most criteria, and why.
+
+    Of several, it is the smallest that predicts held-out documents about as well as the others.
+    """
     content = {criterion.title: criterion.best(summary) for criterion in CRITERIA}
     content = {title: numbers for title, numbers in content.items() if numbers}
     tested = [row["topics"] for row in summary]
     votes = {number: sum(number in best for best in content.values()) for number in tested}
     most = max(votes.values())
     reasons = [
-        f"{title}: {', '.join(map(str, numbers))} (within a deviation of the best)"
-        for title, numbers in content.items()
+        f"best by {title}: {', '.join(map(str, numbers))}" for title, numbers in content.items()
     ]
     even = [number for number, count in votes.items() if count == most]
+    losses = {row["topics"]: row.get("held_out") or 0.0 for row in summary}
+    enough = min(losses[number] for number in even) * (1 + LOSS)
+    best = min(number for number in even if losses[number] <= enough)
     if len(even) > 1:
         named = ", ".join(map(str, even))
-        reasons.append(f"{even[0]} is the smallest of {named}, which are equally good")
-    return even[0], reasons
+        reasons.append(
+            f"{named} are best by equally many scores; {best} is the smallest of them with a "
+            f"held-out loss within {LOSS:.0%} of the lowest"
+        )
+    return best, reasons
 
 
 def _split(seed: int, client: str, documents: int) -> tuple[Any, Any]:

@@ -13,27 +13,35 @@ from fedtopics.text.vocabulary import tokens
 
 Within = Literal["windows", "documents", "nothing"]
 Ask = Callable[..., dict[str, Any]]
+COVERED = 0.5  # least share of a word's documents, and of a topic's words, that a score is based on
 
 
 def federated_coherence(
     ask: Ask, topics: Sequence[Sequence[str]], within: Literal["windows", "documents"],
-    known_alone: bool = False,
+    expected: NDArray[np.float64] | None = None,
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-    """Return (n_topics,) scores by measure; `known_alone` leaves out words in no document."""
-    # `ask` takes the arguments of `count_pairs` and returns the sum of all clients' counts.
+    """Return (n_topics,) scores by measure.
+
+    `ask` takes the arguments of `count_pairs` and returns the sum of all clients' counts, without
+    words in few documents of a client. These would look as if they never occurred together. With
+    `expected`, the share of documents with each word, shape (n_topics, n_words), words that were
+    counted in too few documents are left out. A topic with half of its words left out has NaN.
+    """
     sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
     counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
+    in_documents, n_documents = counts[0]
+    covered = np.ones(in_documents.shape[:2], bool)
+    if expected is not None:
+        found, usual = in_documents.diagonal(axis1=1, axis2=2), n_documents * expected
+        by_chance = np.minimum(COVERED * usual, usual - 3 * np.sqrt(usual / 2))  # in a random half
+        covered = (found > 0) & (found >= by_chance)
+    few = covered.sum(1) < max(2, COVERED * covered.shape[1])
     scores: dict[str, NDArray[np.float64]] = {}
     for name, size in sizes.items():
         pairs, n_windows = counts[size or 0]
-        scored = map(_known, pairs) if known_alone else pairs
-        scores[name] = score_pairs(scored, n_windows, name)
+        scored = (one[np.ix_(kept, kept)] for one, kept in zip(pairs, covered, strict=True))
+        scores[name] = np.where(few, np.nan, score_pairs(scored, n_windows, name))
     return scores
-
-
-def _known(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-    words = np.flatnonzero(pairs.diagonal())
-    return pairs[np.ix_(words, words)] if len(words) > 1 else pairs
 
 
 def federated_npmi(

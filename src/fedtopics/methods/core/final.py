@@ -29,6 +29,7 @@ from fedtopics.model.shown_words import choose as choose_reading
 from fedtopics.model.topics import TOGETHER, Periods, Topics
 
 CHOOSING, SCORED, ALL = range(3)
+SURVIVING = 0.7  # least share of words, weighted by documents, that can be counted in halves
 """Documents for counts of pairs of words: to choose the words shown, to score them, or both."""
 
 
@@ -92,14 +93,20 @@ class LastSums(Exchanges):
     ) -> dict[str, Any]:  # fmt: skip
         """Count how often the topics' words occur together, to choose or to score them."""
         self.client.check(vocabulary)
-        corpus, bags = self.client.corpus, [self.client.bag]
+        corpus, bag = self.client.corpus, self.client.bag
+        frequency = document_frequency(bag)
+        usual = frequency > 0
         if part != ALL:
             halves = draw_halves(self.client.secret, len(corpus), self.client.min_documents)
-            corpus, bags = corpus.take(halves[part]), [self.client.bag[rows] for rows in halves]
+            in_halves = np.stack([document_frequency(bag[rows]) for rows in halves])
+            in_both = usual & ((in_halves == 0) | (in_halves >= self.client.rarest)).all(0)
+            # Documents that lose most of their words in halves do not choose, and all are scored.
+            if frequency[in_both].sum() < SURVIVING * frequency.sum():
+                halves = [halves[0][:0], np.arange(len(corpus))]
+            else:
+                usual = in_both
+            corpus = corpus.take(halves[part])
         counts = coherence.count_pairs(corpus, self.client.text, words, pairs, windows)
-        usual = document_frequency(self.client.bag) > 0
-        for frequency in map(document_frequency, bags):
-            usual &= (frequency == 0) | (frequency >= self.client.rarest)
         both = usual[[self.client.columns[word] for word in words]][pairs].all(1)
         for counted in counts.values():
             counted["pairs"] = counted["pairs"] * both
@@ -208,7 +215,9 @@ def choose_words(agreement: Agreement, settings: TopicSettings, model: Topics) -
             chosen = choose_reading(readings, columns, np.split(npmi, len(readings)))
         part = SCORED
     model = replace(model, reading=chosen)
+    vocabulary, shown = model.vocabulary, model.topics(WORDS_SHOWN)
+    shares = vocabulary.document_frequency / max(agreement.documents, 1)
+    expected = shares[[[vocabulary.index[word] for word in topic] for topic in shown]]
     scored = partial(ask, part=part)
-    shown = model.topics(WORDS_SHOWN)
-    scores = coherence.federated_coherence(scored, shown, within, known_alone=True)
+    scores = coherence.federated_coherence(scored, shown, within, expected * agreement.counted)
     return replace(model, coherence=scores)
