@@ -269,7 +269,7 @@ TYPED: dict[str, tuple[str, str, list[str]]] = {
         ["transform model a.csv -o t.parquet"]),
     "an input": ("transform model theta.csv -o theta.csv --columns text=text", "name another file",
         ["transform model theta.csv -o new.csv --columns text=text"]),
-    "a run there": ("train study.toml --out run", "resume it with --resume, or name another one",
+    "a run there": ("train study.toml --out run", "or name another folder with --out",
         ["train study.toml --out run --resume", "train study.toml --out another"]),
     "no run there": ("train study.toml --out none --resume", "leave out --resume",
         ["train study.toml --out none"]),

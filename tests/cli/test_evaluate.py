@@ -72,7 +72,7 @@ def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: 
     (("nowhere", *DATA), "There is no model in nowhere"),
     (("model", "--data", "nowhere.csv"), "There is no file or folder nowhere.csv"),
     (("model", *DATA, "--columns", "label=field"), "There is no column 'field' in documents.parq"),
-    (("model", "--data", "texts", "--columns", "label=a"), "texts has no columns, so no labels"),
+    (("model", "--data", "texts", "--columns", "label=a"), "Not all of texts have labels"),
     (("model", *DATA, "--relevance", "2"), "Invalid value for '--relevance'"),
     (("model",), "Missing option '--data'"),
 ])  # fmt: skip

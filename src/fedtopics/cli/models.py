@@ -154,7 +154,7 @@ def _print_matches(model: Path, file: Path, by: Literal["words", "meaning"], as_
     help="Leave out values and periods with fewer documents.",
 )  # fmt: skip
 @options.as_json
-@options.columns("text", "tokens", "embedding")
+@options.columns("text", "tokens", "id", "embedding")
 @options.embedding_model
 def transform(
     model: Path, file: Path, out: Path | None, by: str | None, by_time: str | None,
@@ -188,6 +188,8 @@ def transform(
             f"{len(corpus):,} documents are in {out}. In {unknown:,} of them the model knows no "
             f"word ({corpus.n_empty:,} are empty): their topic is null, their theta uniform."
         )
+        if corpus.is_numbered:
+            say("The ids are row numbers; to use a column, add --columns id=NAME.")
     least: dict[str, Any] = {"min_documents": min_documents}
     found = {}
     if by:
@@ -233,7 +235,10 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 
 @click.command()
 @click.argument("model", type=FOLDER)
-@click.option("--data", type=FOLDER, required=True, help="The documents.")
+@click.option(
+    "--data", type=FOLDER, required=True, multiple=True,
+    help="The documents; give it again for each further file.",
+)  # fmt: skip
 @options.columns("text", "tokens", "label", "embedding")
 @options.embedding_model
 @options.relevance
@@ -243,7 +248,7 @@ def _print_groups(model: TopicModel, name: str, grouped: Grouped, min_documents:
 )  # fmt: skip
 @options.as_json
 def evaluate(
-    model: Path, data: Path, columns: dict[str, Any], embedding_model: str | None,
+    model: Path, data: tuple[Path, ...], columns: dict[str, Any], embedding_model: str | None,
     relevance: float | None, by: Literal["windows", "documents"], as_json: bool,
 ) -> None:  # fmt: skip
     """Score a model's topics on documents.
@@ -258,12 +263,13 @@ def evaluate(
     from fedtopics.model.evaluation import evaluate as score
 
     loaded = TopicModel.from_pretrained(model)
-    corpus = Corpus.read(data, Columns(**columns))
+    corpus = Corpus.pool([Corpus.read(file, Columns(**columns)) for file in data])
     if columns["label"] is None:
         corpus = replace(corpus, labels=None)  # the user did not name a column of labels
     elif corpus.labels is None:
         raise DataError(
-            f"{data} has no columns, so no labels {columns['label']!r}; give a table with labels."
+            f"Not all of {', '.join(map(str, data))} have labels {columns['label']!r}; give tables "
+            "with labels."
         )
     with embedding_status(f"Scoring {len(corpus):,} documents") as on_progress:
         scores = score(

@@ -65,7 +65,9 @@ def columns(
         for pair in (pair for value in values for pair in NEXT_COLUMN.split(value)):
             kind, equals, name = pair.partition("=")
             if kind not in kinds:
-                raise click.BadParameter(f"there is no column {kind!r}; {nearest(kind, kinds)}")
+                raise click.BadParameter(
+                    f"{kind!r} is no kind of column here; {nearest(kind, kinds)}"
+                )
             if not (equals and name):
                 raise click.BadParameter(f"name the column of {kind}, as in {kind}=NAME")
             found[kind] = name

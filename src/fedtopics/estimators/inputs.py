@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from fedtopics.errors import DataError, InputError, StudyError, check_keys
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.simulation import by_client
+from fedtopics.federation.study_tables import USUAL_NAMES
 from fedtopics.harmless import CLIENT_NAME
 from fedtopics.methods.registry import DEFAULT_METHOD, METHODS, find_method
 from fedtopics.text.corpus import Corpus
@@ -205,15 +206,10 @@ NAMES_HERE = {
     "visualize_documents": "document_map",
     "visualize_topics": "model_.plot_map",
     "visualize_topics_over_time": "model_.plot_over_time",
-    "max_df": "max_document_share",
-    "max_features": "max_words",
-    "max_iter": "max_rounds",
-    "min_df": "min_document_frequency",
-    "ngram_range": "ngrams",
-    "nr_topics": "n_components",
-    "num_topics": "n_components",
     "seed": "random_state",
     "seed_topic_list": "seed_topics, with NMF or GuidedLDA",
+    "vectorizer_model": "tokenizer or analyzer",
+    **{name: key.split(".")[1] for name, key in USUAL_NAMES.items()},
 }
 
 

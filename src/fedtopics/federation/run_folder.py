@@ -108,7 +108,8 @@ class RunFolder:
         if self._resume != has_run(folder):
             raise RunError(
                 f"There is no run in {folder} to resume; leave out --resume." if self._resume else
-                f"There is a run in {folder} already; resume it with --resume, or name another one."
+                f"There is a run in {folder} already; resume it with --resume, or name another "
+                "folder with --out."
             )  # fmt: skip
         require_no_other_study(folder, "checkpoints")
         make_folder(folder / "checkpoints")

@@ -1,6 +1,7 @@
 """The tables of a study file, the checks of differential privacy, and how TOML is written."""
 
 import json
+import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
@@ -246,10 +247,28 @@ def with_privacy(study: Any) -> Any:
     return {**study, "method": filled(method, usual)}
 
 
+# What scikit-learn, gensim or BERTopic call a setting, and the key of a study.
+USUAL_NAMES = {
+    "language": "text.languages",
+    "max_df": "vocabulary.max_document_share",
+    "max_features": "vocabulary.max_words",
+    "max_iter": "method.max_rounds",
+    "min_df": "vocabulary.min_document_frequency",
+    "n_clusters": "method.n_components",
+    "n_gram_range": "text.ngrams",
+    "n_topics": "method.n_components",
+    "ngram_range": "text.ngrams",
+    "nr_topics": "method.n_components",
+    "num_topics": "method.n_components",
+}
+
+
 def explain(error: Exception, model: Any = None, content: Any = None) -> str:
     """Return one line about an error of pydantic, tomllib or the file system."""
     problem = str(error.strerror if isinstance(error, OSError) else error)
     problem = "there is no such file" if isinstance(error, FileNotFoundError) else problem
+    if isinstance(error, tomllib.TOMLDecodeError):
+        problem += '; a line has the form KEY = VALUE, and texts need quotes, as in data = "a.csv"'
     if isinstance(error, ValidationError):
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(str(part) for part in first["loc"])
@@ -265,7 +284,9 @@ def explain(error: Exception, model: Any = None, content: Any = None) -> str:
         if first["type"] == "extra_forbidden":
             problem = f"there is no key {where!r:.80}; "
             keys = [] if model is None else _keys(model, content, first["loc"][:-1])
-            problem += nearest(first["loc"][-1], keys) if keys else "correct its name"
+            key = first["loc"][-1]
+            usual = f"use {USUAL_NAMES[key]}" if key in USUAL_NAMES else ""
+            problem += usual or (nearest(key, keys) if keys else "correct its name")
     return problem if problem.endswith("?") else problem.removesuffix(".") + "."
 
 

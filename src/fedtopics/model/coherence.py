@@ -30,12 +30,13 @@ def federated_coherence(
     sizes: Mapping[Measure, int | None] = WINDOWS if within == "windows" else dict.fromkeys(WINDOWS)
     counts = _count(ask, topics, sorted({size or 0 for size in sizes.values()}))
     in_documents, n_documents = counts[0]
-    covered = np.ones(in_documents.shape[:2], bool)
+    n_topics, n_words = len(topics), in_documents.shape[-1]
+    covered = np.ones((n_topics, n_words), bool)
     if expected is not None:
         found, usual = in_documents.diagonal(axis1=1, axis2=2), n_documents * expected
         by_chance = np.minimum(COVERED * usual, usual - 3 * np.sqrt(usual / 2))  # in a random half
         covered = (found > 0) & (found >= by_chance)
-    few = covered.sum(1) < max(2, COVERED * covered.shape[1])
+    few = covered.sum(1) < max(2, COVERED * n_words)
     scores: dict[str, NDArray[np.float64]] = {}
     for name, size in sizes.items():
         pairs, n_windows = counts[size or 0]

@@ -135,6 +135,11 @@ class Corpus:
         documents = pa.LargeListArray.from_arrays(pa.array(before[table.indptr]), flat)
         return cls(_numbered(len(documents)), pa.chunked_array([documents]))
 
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the identifiers are only the numbers of rows."""
+        return bool(self.ids.equals(_numbered(len(self))))
+
     @classmethod
     def pool(cls, corpora: Iterable[Corpus]) -> Corpus:
         """Concatenate corpora, for the centralised scenario in which texts may be pooled."""

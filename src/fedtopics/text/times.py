@@ -63,8 +63,8 @@ def times_of(values: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
     if not fit.all():
         row = np.flatnonzero(there)[np.argmin(fit)] + 1
         raise DataError(
-            f"The timestamp of document {row} cannot be read as a time; give dates, times, texts "
-            "as 2026-03-01, or numbers, or nothing where there is none."
+            f"The timestamp of document {row} cannot be read as a time; check that it is the right "
+            "column, and give dates, times, texts as 2026-03-01, or numbers, or nothing."
         )
     return times
 

@@ -129,8 +129,8 @@ class WordCounts:
         if not order:
             raise DataError(
                 f"No word occurs in {min_document_frequency} or more of the "
-                f"{self.counts.shape[0]} documents; give more documents, or lower "
-                "min_document_frequency if such words may be shared."
+                f"{self.counts.shape[0]} documents; check that the right column is read, give more "
+                "documents, or lower min_document_frequency if such words may be shared."
             )
         counted = np.stack([frequency[order], occurrences[order]], axis=1).astype(np.int64)
         return [self.words[i] for i in order], counted

@@ -139,8 +139,11 @@ class OverTime(BaseModel):
 
 
 def check_times(corpus: Corpus, over_time: OverTime | None) -> None:
-    """Raise DataError if documents lack the times that a study needs, or these are not dates."""
+    """Raise DataError if documents lack the times that a study needs, or these are not times."""
     if over_time is None:
+        if corpus.times is not None:
+            values = as_array(corpus.times)
+            times_of(values, ~missing(values))
         return
     if corpus.times is None:
         raise DataError(
