@@ -90,6 +90,21 @@ def test_the_last_year_is_held_against_the_one_before() -> None:
     assert (change["first"], change["last"]) == ("Jan 2023", "Jul 2025")
     assert change["topics"][0]["before"] == 2
     assert change["topics"][0]["after"] == 3
+    del months[date(2025, 7, 1)]  # half a year is compared with the same half
+    change = changes(rows(months, documents=10))
+    assert change is not None
+    assert (change["before"], change["after"]) == ("Jan 2024", "Jan 2025")
+    months = {date(y, m, 1): [m, 0] for y in (2024, 2025) for m in range(1, 13 if y < 2025 else 4)}
+    change = changes(rows(months, documents=10))
+    assert change is not None
+    assert (change["before"], change["after"]) == ("Jan to Mar 2024", "Jan to Mar 2025")
+    assert change["topics"][0]["before"] == change["topics"][0]["after"]
+
+
+def test_the_lines_of_topics() -> None:
+    months = {date(y, m, 1): [y - 2022.0, m] for y in (2023, 2024, 2025) for m in (1, 7)}
+    change = changes(rows(months, documents=10))
+    assert change is not None
     where, shares = zip(*change["topics"][1]["points"], strict=True)
     assert shares == (1, 7, 1, 7, 1, 7)
     assert (where[0], where[-1]) == (0, 1)

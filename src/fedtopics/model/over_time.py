@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
@@ -215,10 +216,12 @@ def changes(rows: Sequence[Mapping[str, Any]] | None) -> Change | None:
 
 def _halves(periods: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     if isinstance(periods[0], date):
-        last = periods[-1].year
-        years = [[p for p in periods if p.year == year] for year in (last - 1, last)]
-        if all(years):
-            return years[0], years[1]
+        later = [p for p in periods if p.year == periods[-1].year]
+        seasons = {(p.month, p.day) for p in later}  # only half a year may be there
+        before = [p for p in periods if p.year == periods[-1].year - 1]
+        earlier = [p for p in before if (p.month, p.day) in seasons] or before
+        if earlier:
+            return earlier, later
     middle = len(periods) // 2
     return list(periods[:middle]), list(periods[middle:])
 
@@ -235,9 +238,13 @@ def _named(period: Any) -> str:
 
 def _span(periods: Sequence[Any]) -> str:
     """Name some periods: their year, or the first and the last."""
-    if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
-        return str(periods[0].year)
     first, last = _named(periods[0]), _named(periods[-1])
+    if isinstance(periods[0], date) and len({p.year for p in periods}) == 1 and len(periods) > 1:
+        step = min((b - a for a, b in pairwise(periods)), default=timedelta())
+        begin, end = periods[0], periods[-1] + step
+        if begin.month == 1 and end >= date(begin.year, 12, 28):
+            return str(begin.year)
+        first = first.removesuffix(f" {begin.year}")
     return first if first == last else f"{first} to {last}"
 
 

@@ -43,6 +43,9 @@ SCORES = {
 }
 
 
+ALIKE = 0.5  # least similarity of two clients that the findings call alike
+
+
 def sentences(
     topics: Sequence[Topic], documents: Mapping[str, int], similarity: NDArray[np.float64],
     change: Change | None, kind: str, units: str = "documents",
@@ -81,7 +84,8 @@ def _clients(
     names = list(documents)
     pairs = np.triu(similarity + 1, 1)
     one, other = np.unravel_index(pairs.argmax(), pairs.shape)
-    alike = f"{names[one]} and {names[other]} are the most alike" if len(names) > 2 else ""
+    is_clear = len(names) > 2 and similarity[one, other] >= ALIKE
+    alike = f"{names[one]} and {names[other]} are the most alike" if is_clear else ""
     owned: dict[str, list[Topic]] = {}
     for topic in topics:
         if (client := owner(topic, documents)) is not None:
