@@ -35,7 +35,7 @@ def test_coherence_is_that_of_the_training(model: TopicModel, documents: Corpus)
     for measure, values in model.coherence.items():
         assert scores[measure] == pytest.approx(values.mean())
     assert (scores["documents"], scores["topics"], scores["by"]) == (120, 3, "windows")
-    assert scores["lambda"] == model.reading.relevance
+    assert scores["relevance"] == model.reading.relevance
     assert "purity" not in scores
 
 

@@ -286,8 +286,8 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     from fedtopics.metrics import METRICS
 
     say(
-        f"{model}: {scores['topics']} topics, words ranked with relevance {scores['lambda']:g}, on "
-        f"{scores['documents']:,} documents; words counted together in {scores['by'][:-1]}s"
+        f"{model}: {scores['topics']} topics on {scores['documents']:,} documents; words ranked with "
+        f"relevance {scores['relevance']:g}, and counted together in {scores['by'][:-1]}s"
     )
     table = Table(show_header=False, box=None, pad_edge=False)
     metrics = [METRICS.find(name) for name in METRICS.names if name in scores]
@@ -298,6 +298,11 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
                 value = scores[metric.name]
                 table.add_row(f"  {metric.title}", "-" if value is None else f"{value:.3f}")
     console.print(table)
+    if scores["absent"]:
+        say(
+            f"Of {scores['absent']} topics, most words occur in none of these documents, so they "
+            "have the lowest coherence."
+        )
     if "labelled" in scores:
         say(
             f"Labels: {scores['labelled']:,} documents were scored, without "

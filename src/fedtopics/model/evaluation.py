@@ -40,7 +40,8 @@ def evaluate(
     Returns
     -------
     dict
-        ``topics``, ``documents``, ``by``, ``lambda``: what was scored, and how.
+        ``topics``, ``documents``, ``by``, ``relevance``: what was scored, and how. ``absent``:
+        number of topics of which most of the words shown occur in no document.
         Every metric of `METRICS` by name, registered ones included: ``c_v``, ``npmi``, ``u_mass``,
         ``unique_words``, ``cosine_dissimilarity``, ``inverted_rbo``.
         With labels also ``purity``, ``accuracy``, ``nmi`` (None if ``labelled`` is 0), and numbers
@@ -61,7 +62,8 @@ def evaluate(
         )
     metrics = [METRICS.find(name) for name in METRICS.names]
     scores: dict[str, Any] = {"documents": len(corpus), "topics": model.n_topics, "by": by}
-    scores["lambda"] = model.reading.relevance if relevance is None else relevance
+    scores["relevance"] = model.reading.relevance if relevance is None else relevance
+    scores["absent"] = parts.absent
     for metric in metrics:
         if "labels" not in metric.takes:
             scores[metric.name] = metric.function(*(getattr(parts, n) for n in metric.takes))
@@ -85,6 +87,12 @@ class _Parts:
     @cached_property
     def words(self) -> list[list[str]]:
         return self._model.topics(METRIC_WORDS, self._lambda)
+
+    @property
+    def absent(self) -> int:
+        there = np.asarray(self.counts.sum(0)).ravel() > 0
+        index, shown = self._model.vocabulary.index, self._model.topics(WORDS_SHOWN, self._lambda)
+        return sum(np.mean([there[index[word]] for word in topic]) < 0.5 for topic in shown)
 
     @cached_property
     def coherence(self) -> dict[str, NDArray[np.float64]]:
