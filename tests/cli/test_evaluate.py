@@ -59,7 +59,7 @@ DATA = ("--data", "documents.parquet", "--columns", "tokens=words")
 
 def test_the_command(folder: Path, model: TopicModel, documents: Corpus, typed: Typed) -> None:
     printed = typed("evaluate", "model", *DATA, "--columns", "label=owner")[1]
-    assert "model: 3 topics, words ranked with relevance" in printed
+    assert "model: 3 topics on 120 documents" in printed
     assert "purity of the largest topics" in printed
     assert "Labels: 120 documents were scored, without 0 that have no label and 0 in" in printed
     found = json.loads(typed("evaluate", "model", *DATA, "--by", "documents", "--json")[1])

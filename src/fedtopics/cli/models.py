@@ -286,8 +286,8 @@ def _print_scores(model: Path, scores: dict[str, Any]) -> None:
     from fedtopics.metrics import METRICS
 
     say(
-        f"{model}: {scores['topics']} topics on {scores['documents']:,} documents; words ranked with "
-        f"relevance {scores['relevance']:g}, and counted together in {scores['by'][:-1]}s"
+        f"{model}: {scores['topics']} topics on {scores['documents']:,} documents; words ranked "
+        f"with relevance {scores['relevance']:g}, and counted together in {scores['by'][:-1]}s"
     )
     table = Table(show_header=False, box=None, pad_edge=False)
     metrics = [METRICS.find(name) for name in METRICS.names if name in scores]
