@@ -30,7 +30,7 @@ def joined(plan: Study, out: Path | None = None) -> Path:
     part = Participation(key_of("north"), subjects(SIZES)["north"], OPEN_POLICY, out)
     try:
         part.review(plan)
-        part.consider(plan)
+        part.consider(plan, part.state_folder(plan))
     finally:
         part.close()
     return part.out
@@ -180,11 +180,11 @@ def test_who_has_begun_notices_another_purpose(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"resume with the study\.toml in the run's folder"):
         train(about(purpose="Another"), ARCHIVES, out=tmp_path / "run", resume=True)
     part = Participation(key_of("north"), ARCHIVES["north"], OPEN_POLICY, tmp_path / "north")
-    part.consider(about())
+    part.consider(about(), part.state_folder(about()))
     part.close()
     for another in (about(purpose="Another"), about(recipients=[])):
         with pytest.raises(RunError, match="contains another study of this client"):
-            part.consider(another)
+            part.consider(another, part.state_folder(another))
 
 
 def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_the_same_documents_with_other_members(tmp_path: Path) -> None:
         part = Participation(keys["north"], corpus, OPEN_POLICY, out, accepted_roster=accepted)
         part.review(study)
         if joins:
-            part.consider(study)
+            part.consider(study, part.state_folder(study))
             part.close()
 
     fewer = plan("north", "south")

@@ -161,9 +161,10 @@ def test_rounds_seconds_and_bytes() -> None:
 
 def test_who_is_there() -> None:
     found = status(*BEGUN, {"event": "waiting", "round": 0, "clients": [], "missing": {
-        "north": "not connected", "south": "not connected"}})  # fmt: skip
+        "north": "not connected", "south": "not connected"}, "left": 90.0})  # fmt: skip
     assert here(found) == []
-    assert found.trouble == "round 0 waits for north, south"
+    ends = "after 90 s a quorum continues without them"
+    assert found.trouble == f"round 0 waits for north, south: {ends}"
     for client in NAMES:
         found.take({"event": "joined", "client": client, "reason": ""})
     assert (here(found), found.trouble) == (["north", "south"], "")

@@ -238,7 +238,7 @@ def test_a_client_goes_by_its_policy_and_its_account(tmp_path: Path) -> None:
     policy = Policy.read(tmp_path / "policy.toml")
     part = Participation(key_of("north"), themed(100), policy, tmp_path / "out")
     part.review(plan)
-    part.consider(plan)
+    part.consider(plan, part.state_folder(plan))
     part.close()
     assert Account(tmp_path / "policy.account.jsonl").epsilon == 3
     again = planned("lda", 3).with_clients(["east", "north", "west"])

@@ -28,7 +28,7 @@ def started(folder: Path, documents: int, plan: Study = PLAN) -> Iterator[Any]:
     part = Participation(key_of("north"), themed(documents), policy, folder / "out")
     try:
         part.review(plan)
-        yield part.consider(plan)[0]
+        yield part.consider(plan, part.state_folder(plan))
     finally:
         part.close()
 

@@ -16,7 +16,7 @@ from fedtopics.harmless import for_encoding, visible
 
 NO_MEMORY = "There is not enough memory; end other programs, or use fewer documents."
 LINE = 200  # characters of a description, which are not cut
-INTERRUPTED = "Interrupted; the same command resumes the run, and train needs --resume."
+INTERRUPTED = "Interrupted; the same command resumes the run (for train, add --resume)."
 
 
 class Commands(click.Group):

@@ -15,7 +15,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from fedtopics.federation.progress import Progress, duration
+from fedtopics.federation.progress import Progress, duration, end_of_wait
 from fedtopics.harmless import as_json, for_encoding, for_terminal
 from fedtopics.text.languages import language_sentence
 
@@ -46,8 +46,12 @@ _SENTENCES = {
     "continued": _CONTINUED + "with a newly agreed vocabulary",
     "continued with its words": _CONTINUED + "with its vocabulary",
     "listening": "listening on {address} for {clients}",
-    "waiting": "waiting for {missing}; then a quorum continues after {left}",
+    "waiting": "waiting for {missing}; {end}",
     "waits for": "has waited for {clients} for {seconds}: {end}",
+    "continues": "all are there again; the run continues",
+    "halted": "{client} stopped the run at step {step}: {reason}. All members start their commands "
+    "again; this server goes on",
+    "already finished": "this study is finished: all members have the model",
     "left out": "{missing} has no part in the vocabulary or the description of the model",
     "chosen": "the method is {method}, as {reason}; for another one, set name in [method]",
     "repeated": "round {round} is repeated without {missing}",
@@ -133,12 +137,11 @@ def sentence(event: Mapping[str, Any]) -> str:
     if kind == "continued" and event["vocabulary"] == "keep":
         kind = "continued with its words"
     values = {key: listed(value) for key, value in event.items()}
-    if kind == "waiting":
-        values["left"] = duration(event.get("left", 0.0))
-    if kind == "waits for":
-        values["seconds"], left = duration(event["seconds"]), event.get("left")
-        ends = "" if left is None else f", or ends in {duration(left)} and can be resumed"
-        values["end"] = f"the run continues when all are there{ends}"
+    if kind == "waits for" and not event["clients"]:
+        kind = "continues"
+    elif kind in ("waiting", "waits for"):
+        values["seconds"] = duration(event.get("seconds", 0.0))
+        values["end"] = end_of_wait(event)
     text = _SENTENCES.get(kind, "").format_map(values)
     return text or language_sentence(event)
 

@@ -25,7 +25,7 @@ _NEWS = {  # of a client
     "The first ones have {words} words",
     "unreadable": "the documents cannot be read at present: {reason}",
     "listening": "the server of the study listens on {address}",
-    "joined": "joined study {fingerprint:.16}",
+    "joined": "joined study {fingerprint:.16}; the run is in {folder}",
     "reconnecting": "{reason}; trying again in {seconds:.0f} s",
     "already finished": "this study is finished",
     "allowed": "the policy allows this study; nothing was sent. To join, leave out --dry-run.",

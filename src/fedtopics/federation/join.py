@@ -98,8 +98,9 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
     start = part.begun(study)
     with ExitStack() as files:
         files.callback(part.close)
-        door, state = part.consider(study)
+        state = part.state_folder(study)
         files.callback(hold(state).close)
+        door = part.consider(study, state)
         while True:
             run = MemberRun(
                 state, study.identity(start), study.checkpoint_every, has_run(state), part.on_event
@@ -110,7 +111,7 @@ def _train(part: Participation, study: Study, link: Link, timeout: float) -> Top
                 make = _secure if study.is_secure else _plain
                 clients = make(part, study, link, door, run, open_files, patience)
                 run.clients = clients
-                part.notify(Joined(study.fingerprint))
+                part.notify(Joined(study.fingerprint, str(part.out)))
                 try:
                     model = finished(study, start, program_of(study, start).train(clients, run))
                 except StateError as error:

@@ -101,16 +101,20 @@ class Participation:
         """Return the model to start from, which is the same for all members."""
         return None if self.start is None else start_of(self.start, study)
 
-    def consider(self, study: Study) -> tuple[Door | None, Path]:
-        """Return the door to the documents, and the folder of the run's state."""
+    def state_folder(self, study: Study) -> Path:
+        """Make the folder of the run's state, and return it."""
         self.out = self._place(study)
         require_no_other_study(self.out, "state")
         state = self.out / "state"
-        has_begun = (state / "secret").exists()
         make_folder(state)
+        return state
+
+    def consider(self, study: Study, state: Path) -> Door | None:
+        """Return the door to the documents, once no other process uses the run's state."""
+        has_begun = (state / "secret").exists()
         write_durably(self.out / "study.toml", study.to_toml().encode())
         if self.corpus is None:
-            return None, state
+            return None
         self._check_earlier(study, self.corpus, begins=True)
         run = study.fingerprint
         kept = Secret.keep(state / "secret")
@@ -137,7 +141,7 @@ class Participation:
             self.name, self.corpus, policy, self.out, self.notify, model, self._growing, secret,
             study.is_secure,
         )  # fmt: skip
-        return Door(self.name, client_of(study, site), policy, self._ledger), state
+        return Door(self.name, client_of(study, site), policy, self._ledger)
 
     def finished(self, study: Study) -> TopicModel | None:
         """Return the model if this member has finished the study, else None."""
@@ -204,6 +208,8 @@ class Participation:
         if self._usual_place:
             # The name is from others: it must not lead out of the client's folder.
             place = Path("runs") / self.name / file_name(study.name)
+            if study.run > 1:
+                place = place.with_name(f"{place.name}-run{study.run}")
             return place if _may_hold(place, study) else place.with_name(study.fingerprint)
         if not _may_hold(self.out, study):
             raise RunError(

@@ -32,6 +32,16 @@ def duration(seconds: float) -> str:
     return f"{hours:,} h {minutes} min" if hours > 1 else f"{60 * hours + minutes} min"
 
 
+def end_of_wait(event: Mapping[str, Any]) -> str:
+    """Say until when a run waits, and what happens then."""
+    left = event.get("left")
+    if left is None:
+        return "the run continues when they are there"
+    if event["event"] == "waiting" and not event.get("ends"):
+        return f"after {duration(left)} a quorum continues without them"
+    return f"the run continues when they are there, or ends after {duration(left)}; it can resume"
+
+
 class Progress:
     """Show the progress of a run from its events: a `bar` on terminals, else lines by `say`."""
 

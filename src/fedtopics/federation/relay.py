@@ -15,7 +15,14 @@ from fedtopics import errors
 from fedtopics.errors import FederationError, FedTopicsError, IdentityError
 from fedtopics.federation.server_plan import ServerPlan
 from fedtopics.files import LineFile, hold, make_folder, read_bytes, write_durably
-from fedtopics.methods.core.events import Event, Finished, Listening, StatusChange
+from fedtopics.methods.core.events import (
+    AlreadyFinished,
+    Event,
+    Finished,
+    Halted,
+    Listening,
+    StatusChange,
+)
 from fedtopics.protocol.exchange import Patience
 from fedtopics.protocol.link import Service
 from fedtopics.protocol.relay import Relay, RelayService
@@ -52,9 +59,13 @@ def _write_plan(study: Path) -> None:
         sys.stdout.buffer.write(msgspec.msgpack.encode(found))
 
 
+def _file_of(plan: ServerPlan, folder: Path) -> Path:
+    return folder / f"relay-{plan.fingerprint[:16]}"
+
+
 def relay_of(plan: ServerPlan, folder: Path) -> RelayService:
     make_folder(folder)
-    path = folder / f"relay-{plan.fingerprint[:16]}"
+    path = _file_of(plan, folder)
     file = read_bytes(path) if path.exists() else b""
     relay = Relay(plan.roster.names, file, lambda content: write_durably(path, content))
     return RelayService(relay, plan.largest_message)
@@ -83,8 +94,15 @@ def lead_relay(
     opened: Callable[[RelayService], None] = lambda service: None,
 ) -> None:  # fmt: skip
     """Serve a study as its relay until all members have the model; `opened` gets the relay."""
-    with hold(folder), closing(LineFile(folder / EVENTS)) as events:
-        _lead(relay_of(plan, folder), listen, _logged(events, notify), opened)
+    with hold(folder):
+        run = _file_of(plan, folder)
+        if (done := run.with_name(f"{run.name}-done")).exists():
+            notify(AlreadyFinished(str(folder)))
+            return
+        mode = "ab" if run.exists() else "wb"  # the events of another run end here
+        with closing(LineFile(folder / EVENTS, mode)) as events:
+            _lead(relay_of(plan, folder), listen, _logged(events, notify), opened)
+        write_durably(done, b"")
 
 
 def _lead(
@@ -94,8 +112,12 @@ def _lead(
         opened(service)
         here: set[str] = set()
         at, since, patience = None, 0.0, Patience(inf, notify)
+        halted = None
         while service.wait_until_done(PAUSE):
-            step, waiting = service.waiting()
+            step, waiting, stop = service.waiting()
+            if stop is not None and stop is not halted:
+                notify(Halted(stop.name, stop.step, stop.reason))
+            halted = stop
             for name in sorted(service.present().keys() - here - service.relay.refused.keys()):
                 here.add(name)
                 notify(StatusChange("joined", name))

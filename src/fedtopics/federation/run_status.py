@@ -17,7 +17,7 @@ from safetensors.numpy import load
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from fedtopics.errors import FedTopicsError, RunError
-from fedtopics.federation.progress import duration
+from fedtopics.federation.progress import duration, end_of_wait
 from fedtopics.federation.run_folder import BEFORE, EVENTS
 from fedtopics.federation.study import Study
 from fedtopics.files import is_used, open_file, read_bytes
@@ -32,6 +32,7 @@ DAMAGES = (
     SafetensorError,
 )  # fmt: skip
 NONE_YET = "There are no topics yet: the first come with the first checkpoint."
+NONE_RELAYED = "A relay sees no rounds and no topics; a member's folder has them."
 NONE_HELD = "{} has no topics of words between rounds; they come with the model."
 State = Literal["waiting", "training", "finished"]
 AWAY = ("lost", "declined", "excluded")  # events after which a client is away
@@ -40,6 +41,7 @@ WHERE = {
     "training": "training",
     "finished": "finished: the model is there",
 }
+RELAY = WHERE | {"waiting": "serving", "finished": "finished: all members have the model"}
 
 
 @dataclass
@@ -66,6 +68,8 @@ class RunStatus:
     bytes_received: int = 0
     repeated: int = 0  # retries of rounds
     topics: list[list[str]] | None = None  # for methods whose events contain them
+    is_server: bool = False
+    trains: bool = False  # a relay does not: it sees neither rounds nor topics
     updated: float | None = None  # time of the last event, seconds since 1970
 
     @property
@@ -89,9 +93,11 @@ class RunStatus:
             for client in self.clients:
                 self._set(client, False, "not connected")
         elif kind == "study":
+            self.trains = True
             self.name = event["name"]
             self.method = event["settings"].get("method.name", self.method)
         elif kind == "listening":
+            self.is_server = True
             for name in event["clients"]:
                 self.clients.setdefault(name, Standing())
         elif kind == "training":
@@ -123,16 +129,20 @@ class RunStatus:
             self.repeated += 1
         elif kind == "waiting":
             self.awaited = set(event["missing"])
-            self.trouble = f"round {event['round']} waits for {', '.join(event['missing'])}"
+            names = ", ".join(event["missing"])
+            self.trouble = f"round {event['round']} waits for {names}: {end_of_wait(event)}"
             for name in event["clients"]:
                 self._set(name, True, "ready")
             for name, why in event["missing"].items():
                 self._set(name, False, why)
         elif kind == "waits for":
-            self.trouble = f"waits for {', '.join(event['clients'])}"
+            names = ", ".join(event["clients"])
+            self.trouble = f"waits for {names}: {end_of_wait(event)}" if names else ""
             for name in self.clients:
                 away = event["clients"].get(name, "")
                 self._set(name, away in ("", "connected"), away or "connected")
+        elif kind == "halted":
+            self.trouble = f"{client} stopped it: {reason}; all members start their commands again"
         elif kind == "stopped":
             self.trouble = f"stopped after round {event['round']}: {reason}"
             self.rounds = event["round"]
@@ -163,7 +173,9 @@ class RunStatus:
         return plain | {"clients": {name: asdict(each) for name, each in self.clients.items()}}
 
     def lines(self, running: bool | None, now: float) -> list[str]:
-        lines = [f"{self.name}: {WHERE[self.state]}" if self.name else WHERE[self.state]]
+        is_relay = self.is_server and not self.trains
+        where = RELAY[self.state] if is_relay else WHERE[self.state]
+        lines = [f"{self.name}: {where}" if self.name else where]
         if self.rounds:
             each = "" if self.pace is None else f", {self.pace:.2f} s per round"
             left = None if running is False else self.left
@@ -263,6 +275,9 @@ def _add_topics(found: RunReading, model: Path, place: Path, study: Study | None
     if status.topics is not None:
         found.topics = [words[:STATUS_WORDS] for words in status.topics]
         found.topics_of_round, found.no_topics = status.round, ""
+        return
+    if status.is_server and not status.trains:
+        found.no_topics = NONE_RELAYED
         return
     path = max((place / "checkpoints").glob("*.safetensors"), default=None)
     if study is None or not (place / "agreement.json").exists():

@@ -92,7 +92,8 @@ class _Parts:
     def absent(self) -> int:
         there = np.asarray(self.counts.sum(0)).ravel() > 0
         index, shown = self._model.vocabulary.index, self._model.topics(WORDS_SHOWN, self._lambda)
-        return sum(np.mean([there[index[word]] for word in topic]) < 0.5 for topic in shown)
+        known = ([there[index[word]] for word in topic] for topic in shown)
+        return int(sum(2 * sum(words) < len(words) for words in known))
 
     @cached_property
     def coherence(self) -> dict[str, NDArray[np.float64]]:

@@ -38,6 +38,8 @@ class Patience:
     ) -> None:
         """Tell for whom a step waits since it began; FederationError if that is too long."""
         if since != self._since:
+            if self._next > QUIET:  # people know of a wait, which is over
+                self._notify(WaitsFor({}, 0.0, None))
             self._since, self._next, self._shown = since, QUIET, {}
         passed = time.monotonic() - since
         left = None if server_ends or math.isinf(self._seconds) else self._seconds - passed

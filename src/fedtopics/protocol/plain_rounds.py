@@ -83,9 +83,10 @@ class Rounds:
             return self._enough(draw.members(number, server.names, there))
 
         if not self._has_gathered:  # a server that was restarted waits for all as well
-            self._wait(number, rules.join_timeout, lambda there: there == server.possible())
+            self._wait(number, rules.join_timeout, lambda there: there == server.possible(), False)
             self._has_gathered = True
-        self._wait(number, rules.quorum_timeout, lambda there: len(chosen(there)) >= rules.quorum)
+        quorum, wait = rules.quorum, rules.quorum_timeout
+        self._wait(number, wait, lambda there: len(chosen(there)) >= quorum, True)
         with server.changed:
             there, now = server.there(), time.monotonic()
             members = chosen([name for name in there if name not in left_out])
@@ -121,7 +122,9 @@ class Rounds:
             "they do not return, lower quorum in the study's [federation]."
         )
 
-    def _wait(self, round_: int, seconds: float, is_enough: Callable[[list[str]], bool]) -> None:
+    def _wait(
+        self, round_: int, seconds: float, is_enough: Callable[[list[str]], bool], ends: bool
+    ) -> None:
         """Wait for clients, unless too few could come."""
         server, until = self._server, time.monotonic() + seconds
         shown: list[str] | None = None
@@ -132,7 +135,7 @@ class Rounds:
                 if there != shown:
                     shown = there
                     away = {n: self._why_not(n) for n in server.names if n not in there}
-                    self._notify(Waiting(round_, there, away, left))
+                    self._notify(Waiting(round_, there, away, left, ends))
                 if left <= 0:
                     break
                 server.wait(min(left, PAUSE))

@@ -142,13 +142,20 @@ class Waiting(Event, kind="waiting"):  # a round waits for clients
     round: int
     clients: Sequence[str]  # who is connected
     missing: Mapping[str, str]  # state by client
-    left: float  # seconds until it starts without them, or gives up
+    left: float  # seconds until it starts without them, or the run ends
+    ends: bool  # whether the run ends then
 
 
 class WaitsFor(Event, kind="waits for"):  # of a member: no total for a while
     clients: Mapping[str, str]  # state by name
     seconds: float
     left: float | None  # seconds until it gives up; None if it does not
+
+
+class Halted(Event, kind="halted"):  # a member stopped the run; all start their commands again
+    client: str
+    step: int
+    reason: str
 
 
 class StatusChange(Event, kind=""):  # a client connects, disconnects, or does not take part
@@ -213,6 +220,7 @@ class Allowed(Event, kind="allowed"):  # the policy allows the study; no data wa
 
 class Joined(Event, kind="joined"):  # the client takes part
     fingerprint: str
+    folder: str  # of the run
 
 
 class Reconnecting(Event, kind="reconnecting"):  # there is no connection
