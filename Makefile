@@ -6,7 +6,6 @@ PEER_PACKAGES := bertopic contextualized-topic-models fastopic gensim gt-all-min
   pyldavis requests tomotopy topica topmost turftopic umap-learn
 
 # Environments of benchmarks that compare with other libraries or frameworks.
-BENCH_exports := .venv-peers/ready
 BENCH_lda := .venv-peers/ready
 BENCH_quality := .venv-peers/ready
 BENCH_training := .venv-peers/ready

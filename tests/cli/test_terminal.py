@@ -65,10 +65,10 @@ def test_events_of_others(screen: StringIO) -> None:
     topics = [{"id": 1, "words": [TEXT]}]
     more = {
         "address": TEXT, "received": [TEXT], "method": TEXT, "documents": 3, "least": 2, "words": 4,
-        "model": TEXT, "rounds": 5, "step": 2, "vocabulary": "keep", "seconds": 1.0, "fingerprint": TEXT,
+        "model": TEXT, "rounds": 5, "vocabulary": "keep", "seconds": 1.0, "fingerprint": TEXT,
         "function": TEXT, "error": TEXT, "folder": TEXT, "unknown": 1, "majority": 2, "loss": 0.5,
         "times": 41.0, "digest": TEXT, "factor": 0.5, "left_out": True, "empty": 1, "source": TEXT,
-        "exposure": SimpleNamespace(
+        "step": 2, "exposure": SimpleNamespace(
             bytes=None, chosen=TEXT, words=3, shown=[Shown(TEXT, TEXT, TEXT, TEXT)],
             verdicts={TEXT: TEXT},
         ),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -334,8 +335,8 @@ def test_a_policy_refuses_in_the_middle_and_the_server_learns_only_that(
 
 @pytest.mark.parametrize("kind", ["plain", "secure"])
 def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Path) -> None:
-    scene = Scene(planned(kind), tmp_path)
-    scene.serve()
+    scene = Scene(planned(kind, max_rounds=3), tmp_path)
+    server = scene.serve()
     other = signed(planned(kind, max_rounds=5).with_clients(SIZES), scene.keys)
     for name in ("east", "south") if kind == "secure" else ():
         scene.join(name)
@@ -344,6 +345,15 @@ def test_members_with_different_studies_stop_and_say_so(kind: str, tmp_path: Pat
     if kind == "secure":
         assert isinstance(error, FederationError)
         assert "its study or software differs" in str(scene.partners["east"].error())
+        until(lambda: scene.events.of("halted"))
+        scene.partners["south"].error()
+        shutil.rmtree(tmp_path / "north")
+        for name in SIZES:  # with one study now, and the same server
+            scene.join(name)
+        assert [each.result().documents for each in scene.partners.values()] == [SIZES] * 3
+        server.result()
+        lead_relay(scene.plan.server_plan, tmp_path / "server", None, scene.events)  # type: ignore[arg-type]
+        assert scene.events[-1]["event"] == "already finished"
     else:
         assert other.fingerprint in str(error)
         assert scene.plan.fingerprint in str(error)

@@ -44,7 +44,6 @@ class Relay:
         self.refused: dict[str, str] = {}  # why the policies of some refuse the study
         self._stop: Stop | None = None
         self._stopped: set[bytes] = set()  # the processes that get it
-        self._was_stopped = False
         self.done: set[str] = set()
 
     @property
@@ -83,17 +82,14 @@ class Relay:
 
     def _halt(self, stop: Stop) -> Stop:
         """Send a Stop to the processes known now, not to those that start later."""
-        self._was_stopped = True
+        if self.last is None and not self._bodies:
+            self._list, self._parts = [], {}  # a member may have to correct its study
         if self._stop is None:
             self._stop, self._stopped = stop, {ask.process for ask in self.asks.values()}
         return self._stop
 
     def _take_part(self, part: Part, content: bytes) -> None:
         held = self._parts[part.name][0].step if part.name in self._parts else 0
-        # Before the first total, a member may correct what the others stopped for: its study.
-        is_first = self.last is None and not self._bodies and part.name in self._parts
-        if self._was_stopped and is_first and content != self._parts[part.name][1]:
-            self._list = []
         # No member can be more than one step past the last total.
         is_other = self.last is not None and part.step != self.last.step + 1
         if is_other or part.step < held or (self._list and part.step <= self.step):
