@@ -49,7 +49,7 @@ def test_what_would_leave(typed: Typed, study: Path) -> None:
     assert code == 0
     assert "Words: 6 that occur in enough" in said
     assert "140 documents with" in said
-    assert "Yes, some words of some documents: sums are of about 140 documents" in said
+    assert "Yes, some words of some documents: sums are of 140 of these documents" in said
     own.write_text("min_documents = 100\nmin_document_frequency = 5\n")
     _, out, _ = typed("check", study, "--data", study.parent / "documents", "--policy", own)
     assert "Words: 7 that occur in enough" in out

@@ -55,7 +55,7 @@ def test_verify(typed: Typed) -> None:
     code, out, err = typed("audit", "verify", "run")
     assert code == 2
     assert "FAIL lines      Line 4 of run/ledger.jsonl does not follow the one before" in out
-    assert err == "error: The files in run are not as they were written; see the lines above.\n"
+    assert err == "error: A check of the files in run failed; see the lines above.\n"
     code, out, _ = typed("audit", "verify", "run", "--json", "--head", "5ha")
     assert code == 2
     assert [row["what"] for row in json.loads(out) if row["holds"] is False] == ["lines", "kept"]

@@ -228,7 +228,8 @@ def test_what_a_policy_does_not_say_depends_on_who_can_see_updates() -> None:
     assert few not in Policy(min_documents=256).described(seen=True)
     assert Policy(min_documents=12, min_documents_in_sum=1000).described(seen=False) == (
         "By this client's policy, a reply sums over at least 12 documents and a total over at "
-        "least 2 clients and 1,000 documents. A word is shared if at least 5 documents have it."
+        "least 2 clients and 1,000 documents (checked when all have joined). A word is shared if "
+        "at least 5 documents have it."
     )
 
 

@@ -60,7 +60,7 @@ _SENTENCES = {
     "vocabulary": "agreed on {words:,} words of {documents:,} documents",
     "skipped": "round {round:,}: {client} skips it: it has {documents:,} new documents, but needs "
     "{least:,}",
-    "finished": "the model was sent to {received}",
+    "finished": "{received} have the model",
     "joined": "{client} has joined",
     "lost": "{client} is no longer connected",
     "declined": "{client} does not take part: {reason}",

@@ -15,10 +15,12 @@ from fedtopics.cli.options import FOLDER
 from fedtopics.cli.privacy import show_exposure, show_promises, show_study
 from fedtopics.cli.records import show_run
 from fedtopics.errors import FederationError, FedTopicsError, PolicyError
+from fedtopics.files import check_output, write_output
 from fedtopics.harmless import as_json as to_json
-from fedtopics.harmless import file_name
+from fedtopics.harmless import file_name, for_csv
 
 if TYPE_CHECKING:
+    from fedtopics import Corpus, Policy
     from fedtopics.federation.participant import Participation
     from fedtopics.federation.study import Study
     from fedtopics.methods.core.events import OnEvent
@@ -52,10 +54,14 @@ def print_event(event: dict[str, Any]) -> None:
 @options.columns("text", "tokens", "embedding", "author", "time")
 @options.embedding_model
 @options.policy
+@click.option(
+    "--words", type=FOLDER, metavar="FILE",
+    help="CSV file for the words that could be shared, the rarest first. It stays here.",
+)  # fmt: skip
 @options.as_json
 def check(
     study: Path, key_folder: Path | None, data: Path | None, columns: dict[str, Any],
-    embedding_model: str | None, policy: Path | None, as_json: bool,
+    embedding_model: str | None, policy: Path | None, words: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Show what a study would share, and with whom.
 
@@ -69,8 +75,8 @@ def check(
     from fedtopics.federation.proposal import proposal_of, reach
     from fedtopics.methods.core.events import Documents
 
-    if data is None and (policy is not None or any(columns.values())):
-        raise click.UsageError("--policy and columns go with --data FILE.")
+    if data is None and (policy is not None or words is not None or any(columns.values())):
+        raise click.UsageError("--policy, --words and columns go with --data FILE.")
     plan = Study.read(study)
     proposal = proposal_of(plan)
     corpus = None if data is None else Corpus.read(data, Columns(**columns))
@@ -90,11 +96,15 @@ def check(
                 rehearse_noise(plan, weighed)
         except FedTopicsError as error:  # policy or noise do not allow it for these documents
             problem, exposure = error, expose(plan)
+    if corpus is not None and words is not None:
+        _write_words(words, corpus, plan, rules)
     if as_json:
         print_json({**proposal.plain(), "exposure": exposure.plain(), "server": reached})
     else:
         show_study(proposal)
         if corpus is not None:
+            allowed = not isinstance(problem, PolicyError)
+            say(f"Your policy {'allows' if allowed else 'REFUSES'} this study.", "bold")
             say(sentence(Documents.of("this client", corpus).plain()))
             say(rules.in_study(plan.is_secure).described(seen=not plan.is_secure))
         show_exposure(exposure)
@@ -103,6 +113,20 @@ def check(
             say(reached)
     if problem is not None:
         raise problem
+
+
+def _write_words(path: Path, corpus: Corpus, study: Study, policy: Policy) -> None:
+    from fedtopics.text.vocabulary import count_words
+
+    check_output(path, [".csv"], [], ["word"])
+    least = max(study.vocabulary.min_document_frequency, policy.min_document_frequency)
+    named, counts = count_words(corpus, study.text).named(least)
+    rows = sorted(
+        (int(documents), word) for word, (documents, _) in zip(named, counts, strict=True)
+    )
+    lines = ["word,documents", *(f"{for_csv(word)},{documents}" for documents, word in rows)]
+    write_output(path, ("\n".join(lines) + "\n").encode(), suffixes=[".csv"], names=["word"])
+    say(f"{len(rows):,} words could be shared; {path} has them, the rarest first.")
 
 
 @click.command()

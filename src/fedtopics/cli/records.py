@@ -124,7 +124,7 @@ def verify(run: Path, certificate: Path | None, head: str, as_json: bool) -> Non
             mark, style = MARKS[check.holds]
             say(f"{mark} {check.what:<10} {check.text}", style)
     if any(check.holds is False for check in checks):
-        raise RunError(f"The files in {run} are not as they were written; see the lines above.")
+        raise RunError(f"A check of the files in {run} failed; see the lines above.")
 
 
 @click.command()

@@ -89,8 +89,7 @@ def audit(
         dealt = {}
         for name in names:  # numbered, because a client's secret follows from its name
             dealt[f"{name}-{number}"] = corpus.take(np.flatnonzero(members & (owners == name)))
-        plan = study.with_clients(dealt)
-        model = train(plan, dealt, policies=dict.fromkeys(dealt, OPEN_POLICY))
+        model = train(study.here(dealt), dealt, policies=dict.fromkeys(dealt, OPEN_POLICY))
         scores[number] = likelihoods(model, corpus)
         if on_progress is not None:
             on_progress(number + 1, len(halves))

@@ -25,6 +25,7 @@ from fedtopics.methods.core.interfaces import Call
 from fedtopics.methods.core.plan import Secret, Site
 from fedtopics.methods.core.replies import Template, WordCounts
 from fedtopics.methods.registry import Exchange, find_method
+from fedtopics.model.card import risk
 from fedtopics.privacy.accounting import together
 from fedtopics.protocol import vocabulary
 from fedtopics.protocol.clients import ARRAYS, DOCUMENTS, LEAVES, MEMBERS_SEE, MODEL
@@ -38,11 +39,8 @@ MOST_CLIENTS = 10  # in a rehearsal; the bytes hardly depend on the number of cl
 SOME_READABLE = 1_000  # documents in a sum that still reveals words of some of them
 READABLE = 52  # documents in a sum that reveals many of them completely
 WORD = 8  # bytes
+OWN = "this client"  # its name in messages
 NAMED = "named"  # count of words in a rehearsal
-STRENGTHS = (
-    (1.5, "hardly"), (20, "somewhat"), (1e3, "yes, the bound is weak"),
-    (np.inf, "yes, the bound is so weak that it protects nothing"),
-)  # fmt: skip
 ALL_SEE, SERVER_SEES, NOBODY = "all members", "the server", "totals only"
 
 
@@ -98,11 +96,10 @@ class Exposure:
 
 
 def in_words(epsilon: float, delta: float) -> str:
-    factor = float(np.exp(epsilon))
-    strength = next(word for most, word in STRENGTHS if factor <= most)
+    factor = float(f"{np.exp(epsilon):.3g}")
     return (
-        f"{strength}: any conclusion is at most {factor:,.3g} times as likely with the document as "
-        f"without it (epsilon {epsilon:.3g}), except with probability {delta:g}"
+        f"{risk(epsilon)}: any conclusion is at most {factor:,.8g} times as likely with the "
+        f"document as without it (epsilon {epsilon:.3g}), except with probability {delta:g}"
     )
 
 
@@ -192,8 +189,8 @@ def _rehearse(
     study: Study, corpus: Corpus, once: Counter[str], rounds: Counter[str], policy: Policy
 ) -> None:
     """Do a few rounds without noise, which adds no bytes, and count this client's bytes."""
-    names = sorted(study.clients)[:MOST_CLIENTS]
-    short, method = study.with_clients(names), study.registration
+    names = [OWN, *sorted(study.clients)[1:MOST_CLIENTS]]
+    short, method = study.here(names), study.registration
     make: Any = method.client, method.program
     if (recipe := recipe_of(study)) is None:  # with privacy there are few rounds: do them all
         short = short.with_rounds(ROUNDS)
@@ -220,7 +217,7 @@ def rehearse_noise(study: Study, corpus: Corpus) -> None:
     if study.differential_privacy is None or not is_small:
         return
     try:
-        train(study, dict.fromkeys(study.clients, corpus), policies={})
+        train(study.here(study.clients), dict.fromkeys(study.clients, corpus), policies={})
     except StudyError as error:
         raise StudyError(f"With such documents at all members, the study fails: {error}") from None
 
@@ -239,7 +236,7 @@ def _size(value: Any) -> int:
 
 def _words(study: Study, documents: int | None) -> str:
     if study.differential_privacy is not None:
-        return "hardly: within the same bound"
+        return f"{risk(study.differential_privacy.epsilon)}, within the same bound"
     method, rounds = study.method, study.method.max_rounds
     clients = method.clients_per_round or len(study.clients)
     batch: int | None = getattr(method, "batch_size", None)  # per client and round; None: all
@@ -251,10 +248,12 @@ def _words(study: Study, documents: int | None) -> str:
         solved = f"sums of {rounds:,} rounds can be solved for {documents:,} documents"
         return f"yes, all: {solved}; lower max_rounds"
     own = min((each for each in (batch, documents) if each is not None), default=None)
-    if own is None:
+    together = None if batch is None else batch * (clients if study.is_secure else 1)
+    if own is None or (documents is None and (together or 0) >= SOME_READABLE):
         return f"yes, if sums are of fewer than about {SOME_READABLE:,} documents"
-    number = own * clients if study.is_secure else own
-    reason = f"sums are of about {number:,} documents"
+    number = own  # how many documents the others have is not known before they join
+    others = " and those of the others, whose number is not known yet" if study.is_secure else ""
+    reason = f"sums are of {number:,} of these documents{others}"
     if number < SOME_READABLE:
         much = "many complete documents" if number <= READABLE else "some words of some documents"
         return f"yes, {much}: {reason}"

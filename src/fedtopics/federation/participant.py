@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedtopics.errors import FedTopicsError, PolicyError, RunError
+from fedtopics.errors import PolicyError, RunError
 from fedtopics.federation.door import Door
-from fedtopics.federation.exposure import Exposure, expose
+from fedtopics.federation.exposure import Exposure, expose, rehearse_noise
 from fedtopics.federation.ledger import Ledger
 from fedtopics.federation.policy import Policy
 from fedtopics.federation.program import client_of, exchanges, recipe_of
@@ -195,11 +195,11 @@ class Participation:
             write_durably(path, json.dumps(rosters).encode())
 
     def exposed(self, study: Study) -> Exposure:
-        """Return what a study would reveal; without bytes if the rehearsal fails."""
-        try:
-            return expose(study, self.corpus, self._embedding_model, policy=self.policy)
-        except FedTopicsError:  # for example, too few documents; joining shows the error
-            return expose(study)
+        """Return what a study would reveal; FedTopicsError if a rehearsal of it fails."""
+        found = expose(study, self.corpus, self._embedding_model, policy=self.policy)
+        if self.corpus is not None:
+            rehearse_noise(study, self.corpus)
+        return found
 
     def policy_in(self, study: Study) -> Policy:
         return self.policy.in_study(study.is_secure)

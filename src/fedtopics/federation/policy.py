@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from fedtopics.errors import PolicyError
+from fedtopics.errors import PolicyError, nearest
 from fedtopics.federation.study_tables import FEWEST_CLIENTS, explained
 from fedtopics.files import read_bytes, read_toml
+from fedtopics.methods.registry import METHODS
 from fedtopics.privacy import Privacy
 from fedtopics.privacy.accounting import Account
 from fedtopics.protocol.roster import fingerprint
@@ -49,8 +50,8 @@ class Policy(BaseModel):
     min_clients_in_sum: int = Field(
         2,
         ge=1,
-        description="fewest clients in a sum; of two, each can subtract its own update and read "
-        f"the other's, so with secure aggregation the default is {FEWEST_CLIENTS}",
+        description=f"fewest clients in a sum; with secure aggregation the default is "
+        f"{FEWEST_CLIENTS}, because of two, each can subtract its own update and read the other's",
     )
     aggregation: Literal["secure"] | None = Field(
         None, description='"secure": studies with plain aggregation are refused'
@@ -77,6 +78,14 @@ class Policy(BaseModel):
     token_patterns: tuple[str, ...] = Field(
         (), description="patterns that may split texts into words, besides the named ones"
     )
+
+    @field_validator("methods")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for name in value or ():
+            if name not in METHODS.names:
+                raise ValueError(f"there is no method {name!r}; {nearest(name, METHODS.names)}")
+        return value
 
     @classmethod
     def read(cls, path: str | Path) -> Policy:
@@ -140,7 +149,7 @@ class Policy(BaseModel):
     def described(self, seen: bool) -> str:
         """Describe the policy in a study whose single updates are `seen`, or not."""
         of_all = self.min_documents_in_sum
-        together = f" and {of_all:,} documents" if of_all else ""
+        together = f" and {of_all:,} documents (checked when all have joined)" if of_all else ""
         few = f" {FEW_TELL}" if seen and self.min_documents < SEEN_DOCUMENTS else ""
         return (
             f"By this client's policy, a reply sums over at least {self.min_documents:,} documents "
@@ -163,8 +172,8 @@ class Policy(BaseModel):
         demand = 'aggregation = "secure"' if self.aggregation else "min_documents_in_sum"
         raise PolicyError(
             f"The policy of client {client!r} requires secure aggregation, but the study has plain "
-            f'aggregation. Nothing was sent; set aggregation = "secure" in the study, or leave '
-            f"{demand} out of the policy."
+            f'aggregation. Nothing was sent; set aggregation = "secure" in the study. Only if '
+            f"the server may see each update, leave {demand} out of the policy."
         )
 
     def check_roster(
@@ -197,16 +206,16 @@ class Policy(BaseModel):
             raise PolicyError(
                 f"The policy of client {client!r} requires secure sums over at least "
                 f"{self.min_documents_in_sum:,} documents, but with differential privacy their "
-                "number is not known. Nothing was sent; leave min_documents_in_sum out of the "
-                "policy, as the noise protects documents."
+                "number is not known. Nothing was sent; in such studies the noise protects "
+                "documents, and the policy must be without min_documents_in_sum."
             )
         if self.max_epsilon is None:
             return
         if privacy is None:
             raise PolicyError(
                 f"The policy of client {client!r} allows epsilon {self.max_epsilon:g}, but the "
-                "study has no differential privacy. Nothing was sent; set privacy in the study, or "
-                "leave max_epsilon out of the policy."
+                "study has no differential privacy. Nothing was sent; add the table "
+                "[differential_privacy] to the study."
             )
         if self.account is None:
             raise PolicyError(

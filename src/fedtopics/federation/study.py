@@ -257,6 +257,13 @@ class Study(BaseModel):
         clients = {name: self.clients.get(name, ClientData()) for name in names}
         return self.model_copy(update={"clients": clients})
 
+    def here(self, names: Iterable[str]) -> Study:
+        """Return the study with these clients on this machine, without server and certificates."""
+        clients = {name: ClientData() for name in names}
+        aggregation = "secure" if self.is_secure else "plain"
+        own = {"clients": clients, "observers": {}, "server": type(self.server)()}
+        return self.model_copy(update=own | {"aggregation": aggregation})
+
     @classmethod
     def make(cls, **settings: Any) -> Study:
         """Make a study from plain values.

@@ -1,5 +1,7 @@
 """The card of a model in Markdown, and what a notebook shows of the model."""
 
+import math
+
 from fedtopics.extras import VERSION
 from fedtopics.files import shortened
 from fedtopics.harmless import for_html, for_markdown, visible
@@ -39,6 +41,17 @@ def merger(model: Topics) -> str:
     )
 
 
+STRENGTHS = (  # by the factor by which a document can change the probability of a conclusion
+    (1.5, "hardly"), (20.0, "somewhat"), (1e3, "yes, the bound is weak"),
+    (math.inf, "yes, the bound is so weak that it protects nothing"),
+)  # fmt: skip
+
+
+def risk(epsilon: float) -> str:
+    """Say whether others can learn that a document was there."""
+    return next(word for most, word in STRENGTHS if epsilon <= math.log(most))
+
+
 def promise(model: Topics) -> str:
     """Describe the privacy guarantee for each document; "" if there is none."""
     bound = model.info.get("privacy")
@@ -52,10 +65,11 @@ def promise(model: Topics) -> str:
         )
     most = bound.get("most_documents")
     whose = f" of a client (at most {most:,} documents of each count)" if most else ""
+    learned = f"Can others learn whether it was there? {risk(bound['epsilon']).capitalize()}."
     return (
         f"Differentially private for each {for_markdown(bound['unit'])}{whose}: {numbers}, for all "
-        "that the study released. Settings, words and encoder are public; the control in "
-        "docs/concepts/differential-privacy.md shows what they yield without any document"
+        f"that the study released. {learned} Settings, words and encoder are public; the control "
+        "in docs/concepts/differential-privacy.md shows what they yield without any document"
     )
 
 

@@ -305,8 +305,10 @@ def _plan(records: Records) -> Parts:
 
 
 def _files(records: Records) -> list[list[str]]:
-    everybody = "all participants" + (" and the server" if records.has_server else "")
-    whose = dict.fromkeys(("study.toml", "model"), everybody)
+    everybody = "all participants"
+    with_server = f"{everybody} and the server" if records.has_server else everybody
+    # A relay sees no model.
+    whose = {"study.toml": with_server, "model": everybody if records.masked else with_server}
     files = TABLES["files"]["server" if records.place == "server" else "client"]
     files = files | ({"model": NOISY_MODEL} if records.private else {})
     holder = "the server" if records.place == "server" else "each participant, its own"

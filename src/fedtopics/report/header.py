@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from fedtopics.federation.study_tables import About
-from fedtopics.model.card import counted_units, promise
+from fedtopics.model.card import counted_units, promise, risk
 from fedtopics.model.topic_model import TopicModel
 from fedtopics.report.run import Rows, RunFacts
 
@@ -59,8 +59,12 @@ def _private(model: TopicModel, run: RunFacts) -> Fact:
         return _fact("Is it private?", "Only sums, no guarantee", detail)
     if bound["seeded"]:
         return _fact("Is it private?", "Only for experiments", f"{text}.", False)
-    value = f"Yes, epsilon {bound['epsilon']:g}"
-    return _fact("Is it private?", value, f"For each {bound['unit']}. {seen}".strip(), True)
+    answer = risk(bound["epsilon"])
+    asked = f"Can others learn whether it was there? {answer.capitalize()}."
+    detail = f"For each {bound['unit']}. {asked}"
+    protects = "nothing" not in answer
+    value = f"{'Yes' if protects else 'Hardly'}, epsilon {bound['epsilon']:g}"
+    return _fact("Is it private?", value, f"{detail} {seen}".strip(), protects)
 
 
 def _policy(run: RunFacts) -> Fact:
