@@ -94,7 +94,7 @@ def show_exposure(exposure: Exposure) -> None:
     for each in exposure.shown:
         if weighed and not each.once and not each.round:
             continue  # not in this study
-        row = rows.setdefault((each.function.partition(":")[0], each.often, each.seen), [0, 0])
+        row = rows.setdefault((each.function, each.often, each.seen), [0, 0])
         row[0] += each.once or 0
         row[1] += each.round or 0
     for (function, often, seen), (once, round_) in rows.items():

@@ -34,6 +34,7 @@ class Proposal:
         host = study.server.host
         lines = [
             f"Study {study.name!r}: {study.method.method_name}, {study.method.n_components} topics",
+            *(f"  {name}: {text}" for name, text in study.about.rows()),
             f"Members: {', '.join(members)}.",
             f"Aggregation is plain, as {plain}: the server sees every update." if plain else
             "Aggregation is secure: the server sees no document, word, number, total or model.",
@@ -68,4 +69,7 @@ def reach(study: Study, folder: Path) -> str:
         link.fetch(b"")
     finally:
         link.close()
-    return f"The server answers, and accepts the certificate of {key.name}."
+    return (
+        f"The server answers, and accepts the certificate of {key.name}. Only joining shows whether "
+        "it serves the same study."
+    )

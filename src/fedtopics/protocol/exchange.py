@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 from fedtopics.errors import FederationError
 from fedtopics.methods.core.events import Event, Reconnecting, WaitsFor
 from fedtopics.protocol.link import Link, LinkError
-from fedtopics.protocol.member import FALSE_TOTAL, Member
+from fedtopics.protocol.member import FALSE_TOTAL, OLDER, Member
 from fedtopics.protocol.messages import Answer, Ask, Kind, Total, decode, encode
 from fedtopics.protocol.record import Entry
 
@@ -126,11 +126,12 @@ class Exchange:
 
     def _ended(self) -> NoReturn:
         who, _, reason = self.member.reason.partition(": ")
-        first = (
-            "delete the server's file relay-* of this study, which has a false total; then"
-            if reason == FALSE_TOTAL
-            else "remove the cause; then"
-        )
+        remedies = {
+            FALSE_TOTAL: "delete the server's file relay-* of this study, which has a false total",
+            OLDER: "restore the newest folder, or end the other process; if the folder is lost, "
+            "all members set run in the study to the next number",
+        }
+        first = f"{remedies.get(reason, 'remove the cause')}; then"
         raise FederationError(
             f"The run stopped at step {self.member.record.step}, by {who}: {reason}. Nothing is "
             f"lost: {first} all members start the same command again."
