@@ -190,7 +190,7 @@ def test_tables_of_documents_have_their_index() -> None:
 
 def test_a_score_without_known_words_is_the_lowest() -> None:
     model = NMF(2).fit(ALL)
-    with pytest.warns(UserWarning, match="knows no word of these documents"):
+    with pytest.warns(UserWarning, match="no words that the model knows"):
         assert model.score(["zebra zebra", ""]) == math.log(1e-12)
     assert model.score(ALL) > math.log(1e-12)
 
