@@ -164,7 +164,7 @@ def test_a_file_with_a_column_of_clients(tmp_path: Path) -> None:
         (
             pd.DataFrame({"text": ALL, "who": "a"}),
             None,
-            "name it with client=...; the table: it",
+            r"name it with client=... \(it has",
         ),
         (pd.DataFrame({"text": ["a"], "who": [["x"]]}), "who", "Row 1 of column 'who' is a list"),
         (pd.DataFrame({"text": ALL, "who": "a"}), "whose", "no column 'whose'"),

@@ -57,7 +57,7 @@ def trained(plan: Study, corpora: dict[str, Corpus], **how: Any) -> Any:
 def test_a_study_with_a_bound_begins_with_no_model() -> None:
     corpora = of_themes()
     model = trained(planned("lda", 8), corpora)
-    with pytest.raises(StudyError, match="starts only from public words, not from a model"):
+    with pytest.raises(StudyError, match="starts from public words, so it cannot start"):
         trained(planned("lda", 8), corpora, start=model)
 
 
