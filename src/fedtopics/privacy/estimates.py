@@ -197,7 +197,7 @@ def first_centres(words: Numbers, frequency: Numbers, n: int, seed: int) -> Numb
 def move(
     centres: Numbers, sums: Numbers, directions: Numbers, sigma: float
 ) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Move centres to their points' sums, unless these are mostly noise; return which moved, too."""
+    """Move centres to their points' sums unless these are mostly noise; also return which moved."""
     there = sums @ directions
     least = max(DEAD * sigma * np.sqrt(directions.shape[1]), TINY)
     alive = np.linalg.norm(there, axis=1) >= least
