@@ -342,4 +342,4 @@ def _read(path: Path) -> dict[str, Any]:
         content = None
     if isinstance(content, dict) and isinstance(content.get("parameters"), dict):
         return content
-    raise ModelError(f"{path} is damaged; copy it again, or delete it and lose only parameters.")
+    raise ModelError(f"{path} is damaged; copy it again, or delete it: only parameters are lost.")

@@ -222,8 +222,8 @@ class Account:
         if after > most:
             raise PolicyError(
                 f"The policy of client {client!r} allows epsilon {most:g} over all studies; "
-                f"{len(self.entries)} runs used {self.epsilon:.3g}, and with this study it would "
-                f"be {after:.3g}. Nothing was sent; agree on a smaller epsilon for this study."
+                f"{len(self.entries)} earlier runs used {self.epsilon:.3g}, and with this one it "
+                f"would be {after:.3g}. Nothing was sent; agree on a smaller epsilon for the study."
             )
 
 

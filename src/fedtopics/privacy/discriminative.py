@@ -44,7 +44,7 @@ class NoisyDiscriminativeClient(ByEmbeddings[DiscriminativeSettings]):
 
     @leaves(
         "For each word and cluster, how often the word is among a document's nearest words, times "
-        f"its share of the cluster. A document is a matrix of at most length 1. Sent {NOISE}."
+        f"its share of it, as a sum in which a document is a matrix of length 1 or less, {NOISE}."
     )
     def class_words(
         self, vocabulary: str, columns: NDArray[np.int64], **apart: Numbers

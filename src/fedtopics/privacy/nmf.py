@@ -30,8 +30,8 @@ class NoisyNMFClient(ByWords[NMFSettings]):
 
     @leaves(
         "For each word and topic, the word's weight in a document times the document's share of "
-        "the topic, and for each two topics the product of their shares, summed over documents. A "
-        f"document is two matrices of at most length 1. The sums are sent {NOISE}."
+        "the topic, and for each two topics the product of their shares, summed over documents. In "
+        f"each sum, a document is a matrix of at most length 1. The sums are sent {NOISE}."
     )
     def noisy_factors(
         self, vocabulary: str, number: int, columns: NDArray[np.int64], rarity: Numbers,

@@ -54,7 +54,7 @@ class ArrivalSettings(BaseModel):
         description='a round is a "day", "week", "month", "quarter" or "year" of the times in the '
         "column of rounds; by default that column contains numbers of rounds",
     )
-    begin: date | None = Field(None, description="a day in the first round; required with period")
+    begin: date | None = Field(None, description="any day in the first round; required with period")
 
     @model_validator(mode="after")
     def _begins(self) -> ArrivalSettings:

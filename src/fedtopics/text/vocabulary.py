@@ -30,10 +30,10 @@ class VocabularyLimits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     min_document_frequency: int = Field(
-        5, ge=1, description="a client names a word only if this many of its documents contain it"
+        5, ge=1, description="a client proposes a word only if this many of its documents have it"
     )
     max_words: int = Field(5000, ge=2, description="keep only the most frequent words")
-    min_clients_per_word: int = Field(1, ge=1, description="keep words that so many clients name")
+    min_clients_per_word: int = Field(1, ge=1, description="keep words that this many clients have")
     max_document_share: float = Field(
         0.5, gt=0, le=1, description="leave out words in more than this share of all documents"
     )

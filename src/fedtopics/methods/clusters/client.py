@@ -125,10 +125,10 @@ class PointSums(Exchanges):
         return {"points": total, "products": products, "documents": len(points)}
 
     @leaves(
-        "For each clustering: the sum and the number of the documents in each cluster with enough "
-        "of them, and the sum of squared distances to the nearest centre. The number of documents. "
-        "With secure aggregation, first: for each cluster of the last reply, how many of its "
-        "documents are now in each cluster."
+        "For each clustering: for each cluster with enough of the documents, the sum of their "
+        "vectors (of embeddings or words) and their number; the sum of squared distances to the "
+        "nearest centre. The number of documents. With secure aggregation, first: how many "
+        "documents of each cluster of the last reply are now in each cluster."
     )
     def cluster_sums(
         self, vocabulary: str, round: int, origin: Numbers, centres: Numbers, starts: list[int],

@@ -73,7 +73,7 @@ class FLDASettings(TopicSettings, GibbsSettings, ArrivalSettings):
         description="weight of a topic of the previous round, relative to one of this round",
     )  # fmt: skip
     seed_topics: tuple[tuple[str, ...], ...] = Field(
-        (), description='words of topics to begin with, which stay: [["fever", "cough"]]'
+        (), description='words of the first topics, which keep them: [["fever", "cough"]]'
     )
     min_new_documents: int = Field(
         100, ge=1, description="a client with fewer new documents skips the round"

@@ -35,8 +35,7 @@ class FSCCLSettings(ClusterSettings):
     contrast_temperature: float = Field(
         0.5,
         gt=0,
-        description="temperature of the similarity of views; with lower values, near views count "
-        "more",
+        description="temperature of views' similarity; lower values give near views more weight",
     )
     contrastive_weight: float = Field(
         10.0,

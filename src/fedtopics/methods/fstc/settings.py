@@ -58,7 +58,7 @@ class FSTCSettings(ClusterSettings):
         10, ge=0, description="how often pseudo-labels are recomputed, mostly at first"
     )
     warm_up: float = Field(
-        0.3, ge=0, lt=1, description="share of all steps with the first labels, before any transport"
+        0.3, ge=0, lt=1, description="share of all steps, at the start, that use the first labels"
     )
     masses: Literal["even", "global", "own"] = Field(
         "even",
@@ -81,7 +81,7 @@ class FSTCSettings(ClusterSettings):
     average_every: int = Field(
         0,
         ge=0,
-        description="networks are averaged after this many rounds; 0 averages only at the end",
+        description="networks are averaged every so many rounds; 0 averages only at the end",
     )
     fine_tune: bool = Field(False, description="also train the encoder; meant for a GPU")
     encoder_learning_rate: float = Field(5e-6, gt=0, description="learning rate of the encoder")

@@ -109,9 +109,7 @@ def encoder_to_train(
             f"study requires {dimension}; set dimension to {encoder.dimension} in the "
             "study, or correct the study's model."
         )
-    require_texts(
-        corpus, "on which the encoder is trained, or set fine_tune = false in the study"
-    )
+    require_texts(corpus, "on which the encoder is trained, or set fine_tune = false in the study")
     return encoder
 
 

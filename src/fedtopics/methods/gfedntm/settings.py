@@ -81,7 +81,7 @@ class GFedNTMSettings(MinibatchSettings, NetworkSettings):
     )
     validate_every: int = Field(50, ge=1, description="number of rounds between two validations")
     patience: int = Field(5, ge=1, description="stop after this many validations without a gain")
-    precision: Literal["float32", "float64"] = Field("float32", description="type of all numbers")
+    precision: Literal["float32", "float64"] = Field("float32", description="for all computations")
 
     @field_validator("network")
     @classmethod
