@@ -152,7 +152,7 @@ def _split(data: Any, column: str | None, text: str | None) -> dict[Hashable, Co
     if None in rows:
         raise DataError(
             f"{len(rows[None])} of {table.n_rows} rows have no client, the first of them row "
-            f"{rows[None][0] + 1}: there {name!r} is empty; fill it in, or leave these rows out."
+            f"{rows[None][0] + 1}: {name!r} is empty there; fill it in, or leave these rows out."
         )
     documents = Corpus.of(table.without(name), Columns(text=text))
     return {key: documents.take(of_client) for key, of_client in rows.items()}

@@ -213,7 +213,7 @@ class Account:
             return [Entry.model_validate_json(line) for line in lines]
         except (OSError, UnicodeDecodeError, ValidationError):
             raise RunError(
-                f"{self.path} is not a record of the privacy budget; restore that file: it shows "
+                f"{self.path} is not a record of the privacy budget; restore it, as it shows "
                 "how much of the budget earlier studies have used."
             ) from None
 
@@ -222,7 +222,7 @@ class Account:
         if after > most:
             raise PolicyError(
                 f"The policy of client {client!r} allows epsilon {most:g} over all studies; "
-                f"{len(self.entries)} earlier runs used {self.epsilon:.3g}, and with this one it "
+                f"earlier runs ({len(self.entries)}) used {self.epsilon:.3g}, and with this one it "
                 f"would be {after:.3g}. Nothing was sent; agree on a smaller epsilon for the study."
             )
 

@@ -26,7 +26,7 @@ SPREAD = 0.1, 20.0  # least and largest variance of a count, relative to its squ
 
 # Limits for sketches
 WIDTH = 200
-WELL_KNOWN, KNOWN = 6.0, 1.5  # least row length in noise: for words that find topics, for any word
+WELL_KNOWN, KNOWN = 6.0, 1.5  # least row length, times noise: for words that find topics, for any
 SHORTEST_ROW = 3e-3  # least length, relative to the longest row, for words that find topics
 MOST_WORDS, FEWEST_OF_TOPIC = 2000, 6  # numbers of words that find topics
 PURE = 0.6  # cosine above which a word belongs to one topic
@@ -132,7 +132,7 @@ def _find_centres(directions: Numbers, weights: Numbers, n: int) -> Numbers:
 
 
 def _far_apart(directions: Numbers, weights: Numbers, centres: Numbers, n: int) -> Numbers:
-    """Choose directions far from the space of centres and each other, largest weights first."""
+    """Choose directions far from the space of centres and each other; large weights count more."""
     known = np.minimum(1, weights / np.median(weights)) ** 0.5
     axes, _ = np.linalg.qr(centres.T)
     left = (directions - directions @ axes @ axes.T) * known[:, None]

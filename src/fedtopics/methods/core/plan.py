@@ -182,12 +182,12 @@ class WarmStart:
         if self.continued is not None and _method(self.continued) != method:
             raise StudyError(
                 f"The model was trained by {_method(self.continued)} and the study trains "
-                f'{method}; set vocabulary to "agree" to begin with the topics of the model.'
+                f'{method}; set vocabulary to "agree" to begin with the model\'s topics.'
             )
         if self.continued is not None and self.continued.inference.name == Merged.name:
             raise StudyError(
                 "The model has merged topics and cannot be trained further; use the model before "
-                'the merge, or set vocabulary to "agree" to begin with the merged topics.'
+                'the merge, or set vocabulary to "agree" to begin with the model\'s topics.'
             )
 
     def check_number(self, n_topics: int) -> None:
